@@ -1,31 +1,45 @@
-/* Helpers to build stores event by event, and tables from them. */
+/* Stores built event by event, and tables of them. Each test of a program that includes this begins with an empty
+ * store. Times are small numbers of ns. */
 #ifndef FS_TESTS_C_EVENTS_H
 #define FS_TESTS_C_EVENTS_H
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "ops/tensor.h"
 #include "store/signature.h"
 #include "table/table.h"
 #include "tests/c/check.h"
 
-static inline bool near(double value, double expected)
+static fs_store *store;
+
+static inline void make_store(void)
 {
-    return fabs(value - expected) <= 1e-9 * fabs(expected);
+    CHECK_OK(fs_store_create(&store, NULL));
 }
 
-/* Building a store ----------------------------------------------------------------------------------------------- */
+static inline void end_store(void)
+{
+    fs_store_destroy(store);
+    store = NULL;
+}
 
-static fs_store *store;
+__attribute__((constructor)) static void use_a_store_in_each_test(void)
+{
+    before_each = make_store;
+    after_each = end_store;
+}
+
+/* Events ----------------------------------------------------------------------------------------------------------- */
 
 static inline uint32_t name_id(const char *text)
 {
     uint32_t id = FS_NONE;
-    CHECK(fs_store_name(store, text, &id, NULL) == FS_OK);
+    CHECK_OK(fs_store_name(store, text, &id, NULL));
+    return id;
+}
+
+static inline uint32_t signature_of(const void *bytes, size_t size)
+{
+    uint32_t id = FS_NONE;
+    CHECK_OK(fs_store_signature(store, bytes, size, &id, NULL));
     return id;
 }
 
@@ -45,9 +59,32 @@ static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t c
             .shape = shape,
         };
     }
-    uint32_t id = FS_NONE;
-    CHECK(fs_store_signature(store, bytes, fs_signature_encode(&signature, bytes), &id, NULL) == FS_OK);
-    return id;
+    return signature_of(bytes, fs_signature_encode(&signature, bytes));
+}
+
+static inline uint32_t launch_id(fs_launch launch)
+{
+    uint64_t bytes[FS_LAUNCH_BYTES / 8];
+    fs_launch_encode(&launch, bytes);
+    return signature_of(bytes, sizeof bytes);
+}
+
+/* Work that a program states for a range, or that a launch is told to be. */
+static inline uint32_t given_work_id(fs_given_work work)
+{
+    uint64_t bytes[FS_GIVEN_WORK_BYTES / 8];
+    fs_given_work_encode(&work, bytes);
+    return signature_of(bytes, sizeof bytes);
+}
+
+static inline fs_event event_of(fs_event_kind kind, const char *name, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name_id(name);
+    event.start = start;
+    event.duration = duration;
+    return event;
 }
 
 /* Append an event. Host events go to this thread's lane. */
@@ -55,45 +92,65 @@ static inline uint32_t put(fs_event event)
 {
     uint32_t index = FS_NONE;
     if (event.lane == FS_NONE && event.device < 0 && event.kind != FS_EVENT_MEMORY)
-        CHECK(fs_store_thread_lane(store, &event.lane, NULL) == FS_OK);
-    CHECK(fs_store_append(store, &event, &index, NULL) == FS_OK);
+        CHECK_OK(fs_store_thread_lane(store, &event.lane, NULL));
+    CHECK_OK(fs_store_append(store, &event, &index, NULL));
     return index;
 }
 
 static inline uint32_t host(fs_event_kind kind, const char *name, uint32_t parent, int64_t start, int64_t duration)
 {
-    fs_event event = fs_event_missing;
-    event.kind = (uint8_t)kind;
-    event.name = name_id(name);
+    fs_event event = event_of(kind, name, start, duration);
     event.parent = parent;
-    event.start = start;
-    event.duration = duration;
     return put(event);
 }
 
 static inline uint32_t op(const char *name, uint32_t signature, uint32_t parent, int64_t start, int64_t duration)
 {
-    fs_event event = fs_event_missing;
-    event.name = name_id(name);
+    fs_event event = event_of(FS_EVENT_OP, name, start, duration);
     event.signature = signature;
     event.parent = parent;
-    event.start = start;
-    event.duration = duration;
     return put(event);
 }
 
-static inline void device(fs_event_kind kind, const char *name, uint32_t launcher, int on, int64_t start,
-                          int64_t duration)
+static inline uint32_t call(const char *name, uint32_t correlation, uint32_t parent, int64_t start, int64_t end)
 {
-    fs_event event = fs_event_missing;
-    event.kind = (uint8_t)kind;
-    event.name = name_id(name);
-    event.launcher = launcher;
+    fs_event event = event_of(FS_EVENT_RUNTIME, name, start, end - start);
+    event.parent = parent;
+    event.correlation = correlation;
+    return put(event);
+}
+
+static inline uint32_t on_thread(uint64_t thread, const char *name, uint32_t parent, int64_t start, int64_t end)
+{
+    fs_event event = event_of(FS_EVENT_OP, name, start, end - start);
+    event.parent = parent;
+    CHECK_OK(fs_store_thread_lane_of(store, thread, &event.lane, NULL));
+    return put(event);
+}
+
+/* Work on a stream of a device; 0: on an unknown one. */
+static inline fs_event work_of(fs_event_kind kind, const char *name, int on, uint64_t stream, int64_t start,
+                               int64_t end)
+{
+    fs_event event = event_of(kind, name, start, end - start);
     event.device = (int8_t)on;
-    event.start = start;
-    event.duration = duration;
     event.timing = kind == FS_EVENT_INTERVAL ? FS_TIMING_EVENT : FS_TIMING_CUPTI;
+    if (stream > 0) CHECK_OK(fs_store_device_lane(store, on, stream, &event.lane, NULL));
+    return event;
+}
+
+static inline void work(fs_event_kind kind, const char *name, int on, uint64_t stream, uint32_t correlation,
+                        uint32_t launcher, int64_t start, int64_t end)
+{
+    fs_event event = work_of(kind, name, on, stream, start, end);
+    event.correlation = correlation;
+    event.launcher = launcher;
     put(event);
+}
+
+static inline void kernel(const char *name, uint32_t launcher, int64_t start, int64_t end)
+{
+    work(FS_EVENT_KERNEL, name, 0, 7, FS_NONE, launcher, start, end);
 }
 
 static inline void memory(uint32_t parent, int on, int64_t bytes)
@@ -106,6 +163,22 @@ static inline void memory(uint32_t parent, int on, int64_t bytes)
     event.bytes = bytes;
     put(event);
 }
+
+static inline fs_event event_at(uint32_t index)
+{
+    fs_event event = fs_event_missing;
+    CHECK(index < fs_store_count(store), "no event %u of %u", index, fs_store_count(store));
+    if (index < fs_store_count(store)) fs_store_get(store, index, &event);
+    return event;
+}
+
+static inline const char *name_at(uint32_t index)
+{
+    uint32_t name = event_at(index).name;
+    return name == FS_NONE ? "" : fs_store_name_text(store, name);
+}
+
+/* Tables ----------------------------------------------------------------------------------------------------------- */
 
 /* Return peaks with the same FLOP/s for every unit. `shortest_ns` is both the shortest launch and the shortest kernel.
  */
@@ -124,29 +197,25 @@ static inline fs_table *build(const fs_table_options *options)
     static const fs_table_options none;
     fs_table *table = NULL;
     fs_error err = {FS_OK, ""};
-    CHECK(fs_table_build(store, options != NULL ? options : &none, &table, &err) == FS_OK);
+    CHECK(fs_table_build(store, options != NULL ? options : &none, &table, &err) == FS_OK, "%s", err.message);
     return table;
 }
 
-/* Build a table with each of its allocations failing in turn, until it succeeds with `rows` rows. */
-static inline void build_with_failing_memory(const fs_table_options *options, uint32_t rows)
+static const fs_table_options *failing_options;
+
+static inline fs_status build_failing_table(fs_error *err)
 {
-    int64_t live = fs_memory_live();
-    for (int64_t n = 1;; n++) {
-        fs_table *table = NULL;
-        fs_error err = {FS_OK, ""};
-        fs_memory_fail_at(n);
-        fs_status status = fs_table_build(store, options, &table, &err);
-        fs_memory_fail_at(0);
-        if (status == FS_OK) {
-            CHECK(n > 10 && table->row_count == rows);
-            fs_table_destroy(table);
-            break;
-        }
-        CHECK(status == FS_OUT_OF_MEMORY && err.status == status && err.message[0] != 0);
-        CHECK(fs_memory_live() == live);
-    }
-    CHECK(fs_memory_live() == live);
+    fs_table *table = NULL;
+    fs_status status = fs_table_build(store, failing_options, &table, err);
+    if (status == FS_OK) fs_table_destroy(table);
+    return status;
+}
+
+/* Build a table with each of its allocations failing in turn. */
+static inline void build_with_failing_memory(const fs_table_options *options)
+{
+    failing_options = options;
+    CHECK(fail_each_allocation(build_failing_table) > 9);
 }
 
 static inline const fs_row *row_of(const fs_table *table, const char *key, bool on_device)
@@ -159,22 +228,8 @@ static inline const fs_row *row_of(const fs_table *table, const char *key, bool 
         CHECK(match == &missing);
         match = row;
     }
-    if (match == &missing) fprintf(stderr, "no row \"%s\"\n", key);
-    CHECK(match != &missing);
+    CHECK(match != &missing, "no row \"%s\"", key);
     return match;
-}
-
-/* Run each test on an empty store. */
-static inline int run_tests(void (*const *tests)(void), size_t count)
-{
-    int64_t live = fs_memory_live();
-    for (size_t i = 0; i < count; i++) {
-        CHECK(fs_store_create(&store, NULL) == FS_OK);
-        tests[i]();
-        fs_store_destroy(store);
-        CHECK(fs_memory_live() == live);
-    }
-    return failures != 0;
 }
 
 #endif

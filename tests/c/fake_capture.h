@@ -2,22 +2,16 @@
 #ifndef FS_TESTS_FAKE_CAPTURE_H
 #define FS_TESTS_FAKE_CAPTURE_H
 
-#include <stdio.h>
-
 #include "base/clock.h"
-#include "base/memory.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
-#include "store/signature.h"
-#include "store/store.h"
-#include "tests/c/check.h"
+#include "tests/c/events.h"
 #include "tests/c/fake_cupti.c"
 
 static fs_cupti_functions functions;
 static fs_driver_functions driver_functions;
 static const fs_cupti_options with_calls = {.api_calls = true};
 
-static fs_store *store;
 static int64_t begin;   /* start of the capture, by the store's clock */
 static uint64_t origin; /* the same by the clock of records */
 
@@ -26,11 +20,7 @@ enum { LENGTH = 1000000 }; /* ns of the store's window, which holds the records 
 /* Install the fake, in its initial state, in place of libcupti and libcuda. */
 static void load_fake(void)
 {
-    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    memset(&fake, 0, sizeof fake);
-    fake.lock = lock;
-    fake.version = 130001;
-    fake.active[0] = fake.active[1] = true;
+    fake_reset();
 #define USE(field, symbol, parameters) functions.field = symbol;
     FS_CUPTI_SYMBOLS(USE)
     FS_CUPTI_OPTIONAL_SYMBOLS(USE)
@@ -42,17 +32,35 @@ static void load_fake(void)
     fs_driver = &driver_functions;
 }
 
+static void begin_test(void)
+{
+    load_fake();
+    make_store();
+}
+
+__attribute__((constructor)) static void use_the_fake_in_each_test(void)
+{
+    before_each = begin_test;
+}
+
+/* Replace the store by an empty one. */
+static void renew_store(void)
+{
+    end_store();
+    make_store();
+}
+
 /* Set the store's window to LENGTH ns from now on. */
 static void open_window(void)
 {
     begin = fs_clock_now();
-    origin = fake.clock != NULL ? (uint64_t)begin : fake_now();
+    origin = fake_client.clock != NULL ? (uint64_t)begin : fake_now();
     fs_store_set_window(store, begin, begin + LENGTH);
 }
 
 static fs_status try_capture(const fs_cupti_options *options, fs_error *err)
 {
-    CHECK(fs_store_create(&store, NULL) == FS_OK);
+    renew_store();
     fs_status status = fs_cupti_start(store, options, NULL, err);
     if (status == FS_OK) open_window();
     return status;
@@ -69,8 +77,8 @@ static void start_capture(const fs_cupti_options *options)
  */
 static void check_detached(void)
 {
-    CHECK(fake.callback == NULL && fake_count("enabled") == 0 && fake_count("system_threads") == 0);
-    CHECK(fake_count("own_clock") == fs_cupti_last().shared && fake_count("abandoned") == 0 && !fake.zeroed);
+    CHECK(fake_client.callback == NULL && fake_count("enabled") == 0 && fake_count("system_threads") == 0);
+    CHECK(fake_count("own_clock") == fs_cupti_last().shared && fake_count("abandoned") == 0 && !fake_client.zeroed);
     CHECK(fake_count("misaligned") == 0 && fake_count("unclean") == 0 && fake_count("overtaken") == 0);
     CHECK(fake_count("retained") == 0 && fake_count("pushed") == 0);
 }
@@ -83,17 +91,11 @@ static fs_status try_stop(fs_error *err)
     return fs_cupti_stop(err);
 }
 
-static void stop_capture(void)
+static inline void stop_capture(void)
 {
     fs_error err = {FS_OK, ""};
     CHECK(try_stop(&err) == FS_OK, "%s", err.message);
     check_detached();
-}
-
-static void end_store(void)
-{
-    fs_store_destroy(store);
-    store = NULL;
 }
 
 /* Record `count` kernels, one ns apart. */
@@ -109,20 +111,6 @@ static inline void expect_error(fs_status status, const fs_error *err, const cha
 }
 
 /* Reading -------------------------------------------------------------------------------------------------------- */
-
-static inline fs_event event_at(uint32_t index)
-{
-    fs_event event = fs_event_missing;
-    CHECK(index < fs_store_count(store), "no event %u of %u", index, fs_store_count(store));
-    if (index < fs_store_count(store)) fs_store_get(store, index, &event);
-    return event;
-}
-
-static inline const char *name_at(uint32_t index)
-{
-    uint32_t name = event_at(index).name;
-    return name == FS_NONE ? "" : fs_store_name_text(store, name);
-}
 
 static inline fs_lane lane_at(uint32_t index)
 {

@@ -5,7 +5,7 @@
  * The order of calls is that of NVIDIA's headers, strictly: a call before the one that it needs fails with the code
  * that the header names, and what would corrupt memory aborts: an object that was closed or that cuptiFinalize()
  * destroyed, a second close, any call in a forked child. After cuptiFinalize() nothing works until CUPTI is back. What
- * brings it back is not documented: fake_wake_by() chooses. */
+ * brings it back is not documented: the setting "wakes_by" chooses. */
 #include "sources/counters/abi.h"
 
 enum { FAKE_INVALID_CONTEXT = 3, FAKE_API_OF_12_8 = 26 };
@@ -41,7 +41,6 @@ static struct {
     char lacking[8][96];
     fake_traffic_entry traffic[FAKE_TRAFFIC];
     int traffic_count, lacking_count;
-    long sessions, enabled_sessions, windows, running_ranges, initialized, hosts, passes, range_passes, pushed;
     struct fake_session {
         bool open, running, full, configured;
         int device;
@@ -50,15 +49,9 @@ static struct {
         size_t records;
         uint32_t first;
     } session[FAKE_SAMPLING];
-    long fitting;         /* metrics in a pass of PM sampling */
-    size_t record_bytes;  /* of a sample in the hardware buffer */
     bool initialized_now; /* since CUPTI was attached */
     pid_t process;        /* that called first */
-} counters = {.lock = PTHREAD_MUTEX_INITIALIZER,
-              .chip = "GH100",
-              .passes = 1,
-              .fitting = FAKE_CHIP_METRICS,
-              .record_bytes = 4 << 10};
+} counters = {.lock = PTHREAD_MUTEX_INITIALIZER, .chip = "GH100"};
 
 /* The Range Profiler: one session, ranges of several passes. */
 static struct {
@@ -83,7 +76,7 @@ static void fake_counters_finalized(void)
 /* The end of the process: CUPTI may not be counting, as its threads would use what is taken down. */
 __attribute__((destructor)) static void fake_end(void)
 {
-    if (counters.process == getpid() && counters.enabled_sessions > 0) _exit(99);
+    if (counters.process == getpid() && fake.open > 0) _exit(99);
 }
 
 /* Some call of counters: none may be made in a forked child. */
@@ -121,39 +114,10 @@ void fake_set_chip(const char *chip)
     counters.chip = chip;
 }
 
-/* Let a sample take this many bytes of the hardware buffer. */
-void fake_set_record_bytes(size_t bytes)
-{
-    counters.record_bytes = bytes;
-}
-
 /* Let this GPU lack a metric. */
 void fake_lack(const char *metric)
 {
     strncpy(counters.lacking[counters.lacking_count++], metric, 95);
-}
-
-/* Let no more than this many metrics fit the pass of PM sampling. */
-void fake_fit(long metrics)
-{
-    counters.fitting = metrics;
-}
-
-/* Let a configuration of the Range Profiler need this many passes. */
-void fake_set_passes(long passes)
-{
-    counters.passes = passes;
-}
-
-long fake_counters(const char *name)
-{
-    if (strcmp(name, "sessions") == 0) return counters.sessions;
-    if (strcmp(name, "open") == 0) return counters.enabled_sessions;
-    if (strcmp(name, "windows") == 0) return counters.windows;
-    if (strcmp(name, "hosts") == 0) return counters.hosts;
-    if (strcmp(name, "initialized") == 0) return counters.initialized;
-    if (strcmp(name, "range_passes") == 0) return counters.range_passes;
-    return -1;
 }
 
 /* What a metric counted on a device between two times. */
@@ -169,14 +133,28 @@ static double fake_counted(int device, const char *metric, uint64_t start, uint6
     return sum;
 }
 
-#define FAKE_CALL(call, symbol, arguments) int symbol(fs_counters_##call *arguments)
-#define FAKE_ANSWER(symbol, call)                                                                     \
-    do {                                                                                              \
-        if (arguments->header.size != offsetof(fs_counters_##call, past)) return FS_COUNTERS_INVALID; \
-        fake_enter();                                                                                 \
-        int answer_ = fake_answer(#symbol);                                                           \
-        if (answer_ != 0) return answer_;                                                             \
-    } while (0)
+/* Each call needs the size of its arguments, of which CUPTI before 12.8 knows one less of one call; it answers as
+ * fake_fail() says, and else as ANSWER(call) does, below. */
+static bool fake_is_sized(const char *symbol, size_t size, size_t expected)
+{
+    if (fake.version < FAKE_API_OF_12_8 && strcmp(symbol, "cuptiPmSamplingSetConfig") == 0)
+        expected = offsetof(fs_counters_pm_config, append_mode);
+    return size == expected;
+}
+
+#define ANSWER(call) static int fake_##call(fs_counters_##call *arguments __attribute__((unused)))
+#define FAKE_CALL(call, symbol, theirs, members)                                                   \
+    ANSWER(call);                                                                                  \
+    int symbol(fs_counters_##call *arguments)                                                      \
+    {                                                                                              \
+        size_t expected = offsetof(fs_counters_##call, past);                                      \
+        if (!fake_is_sized(#symbol, arguments->header.size, expected)) return FS_COUNTERS_INVALID; \
+        fake_enter();                                                                              \
+        int code = fake_answer(#symbol);                                                           \
+        return code != 0 ? code : fake_##call(arguments);                                          \
+    }
+FS_COUNTERS_CALLS(FAKE_CALL, FS_COUNTERS_NO_MEMBER)
+#undef FAKE_CALL
 
 /* The calls on the device also need the profiler, and some of them that a condition holds. */
 #define FAKE_NEED(condition, code)      \
@@ -185,60 +163,63 @@ static double fake_counted(int device, const char *metric, uint64_t start, uint6
         if (ready_ != 0) return ready_; \
         if (!(condition)) return code;  \
     } while (0)
-#define FAKE_ALIVE(object)                                                \
-    do {                                                                  \
-        if (!(object)->open || (object)->life != fake.finalized) abort(); \
-    } while (0)
 
-FAKE_CALL(initialize, cuptiProfilerInitialize, arguments)
+/* What was closed or destroyed aborts. */
+static struct fake_session *fake_session_of(void *sampling)
 {
-    FAKE_ANSWER(cuptiProfilerInitialize, initialize);
+    struct fake_session *session = sampling;
+    if (!session->open || session->life != fake.finalized) abort();
+    return session;
+}
+
+static void fake_range_is_alive(void)
+{
+    if (!fake_range.open || fake_range.life != fake.finalized) abort();
+}
+
+ANSWER(initialize)
+{
     if (!fake_is_attached()) return FS_COUNTERS_ASLEEP; /* as on an H200 */
-    counters.initialized++;
+    fake.profilers++;
     counters.initialized_now = true;
     return 0;
 }
 
-FAKE_CALL(chip_name, cuptiDeviceGetChipName, arguments)
+ANSWER(chip_name)
 {
-    FAKE_ANSWER(cuptiDeviceGetChipName, chip_name);
     FAKE_NEED(arguments->device < FAKE_DEVICES, 2); /* INVALID_DEVICE */
     arguments->chip = counters.chip;
     return 0;
 }
 
-FAKE_CALL(host_open, cuptiProfilerHostInitialize, arguments)
+ANSWER(host_open)
 {
-    FAKE_ANSWER(cuptiProfilerHostInitialize, host_open);
     fake_host *host = calloc(1, sizeof *host);
     host->for_samples = arguments->type == FS_COUNTERS_SAMPLES;
     host->life = fake.finalized;
     arguments->host = host;
-    counters.hosts++;
+    fake.hosts++;
     return 0;
 }
 
-FAKE_CALL(host_close, cuptiProfilerHostDeinitialize, arguments)
+ANSWER(host_close)
 {
-    FAKE_ANSWER(cuptiProfilerHostDeinitialize, host_close);
     if (((fake_host *)arguments->host)->life != fake.finalized) abort();
     free(arguments->host);
-    counters.hosts--;
+    fake.hosts--;
     return 0;
 }
 
-FAKE_CALL(host_chips, cuptiProfilerHostGetSupportedChips, arguments)
+ANSWER(host_chips)
 {
     static const char *const chips[] = {"GA100", "GH100"};
-    FAKE_ANSWER(cuptiProfilerHostGetSupportedChips, host_chips);
     arguments->count = 2;
     arguments->chips = chips;
     return 0;
 }
 
-FAKE_CALL(host_add, cuptiProfilerHostConfigAddMetrics, arguments)
+ANSWER(host_add)
 {
-    FAKE_ANSWER(cuptiProfilerHostConfigAddMetrics, host_add);
     fake_host *host = arguments->host;
     for (size_t i = 0; i < arguments->count; i++) {
         for (int k = 0; k < counters.lacking_count; k++)
@@ -248,33 +229,29 @@ FAKE_CALL(host_add, cuptiProfilerHostConfigAddMetrics, arguments)
     return 0;
 }
 
-FAKE_CALL(host_config_size, cuptiProfilerHostGetConfigImageSize, arguments)
+ANSWER(host_config_size)
 {
-    FAKE_ANSWER(cuptiProfilerHostGetConfigImageSize, host_config_size);
     arguments->size = 100;
     return 0;
 }
 
-FAKE_CALL(host_config, cuptiProfilerHostGetConfigImage, arguments)
+ANSWER(host_config)
 {
-    FAKE_ANSWER(cuptiProfilerHostGetConfigImage, host_config);
     memset(arguments->image, 7, arguments->size);
     const fake_host *host = arguments->host;
-    long sampled = (long)host->count > counters.fitting ? 2 : 1;
-    arguments->image[0] = (uint8_t)(host->for_samples ? sampled : counters.passes);
+    long sampled = (long)host->count > fake.fitting ? 2 : 1;
+    arguments->image[0] = (uint8_t)(host->for_samples ? sampled : fake.passes);
     return 0;
 }
 
-FAKE_CALL(host_passes, cuptiProfilerHostGetNumOfPasses, arguments)
+ANSWER(host_passes)
 {
-    FAKE_ANSWER(cuptiProfilerHostGetNumOfPasses, host_passes);
     arguments->passes = arguments->image[0];
     return 0;
 }
 
-FAKE_CALL(host_evaluate, cuptiProfilerHostEvaluateToGpuValues, arguments)
+ANSWER(host_evaluate)
 {
-    FAKE_ANSWER(cuptiProfilerHostEvaluateToGpuValues, host_evaluate);
     const fake_host *host = arguments->host;
     const fake_image *image = (const void *)arguments->image;
     const fake_sample_at *samples = (const void *)(image + 1);
@@ -293,17 +270,15 @@ FAKE_CALL(host_evaluate, cuptiProfilerHostEvaluateToGpuValues, arguments)
     return 0;
 }
 
-FAKE_CALL(pm_availability, cuptiPmSamplingGetCounterAvailability, arguments)
+ANSWER(pm_availability)
 {
-    FAKE_ANSWER(cuptiPmSamplingGetCounterAvailability, pm_availability);
     FAKE_NEED(!fake_is_busy((int)arguments->device), FS_COUNTERS_UNKNOWN);
     if (arguments->image == NULL) arguments->size = 16;
     return 0;
 }
 
-FAKE_CALL(range_availability, cuptiProfilerGetCounterAvailability, arguments)
+ANSWER(range_availability)
 {
-    FAKE_ANSWER(cuptiProfilerGetCounterAvailability, range_availability);
     int device = fake_device_of(arguments->context);
     FAKE_NEED(device >= 0, FAKE_INVALID_CONTEXT);
     if (fake_is_busy(device)) return FS_COUNTERS_UNKNOWN;
@@ -311,85 +286,70 @@ FAKE_CALL(range_availability, cuptiProfilerGetCounterAvailability, arguments)
     return 0;
 }
 
-FAKE_CALL(pm_enable, cuptiPmSamplingEnable, arguments)
+ANSWER(pm_enable)
 {
-    FAKE_ANSWER(cuptiPmSamplingEnable, pm_enable);
     struct fake_session *session = &counters.session[arguments->device];
     FAKE_NEED(!session->open, FS_COUNTERS_BAD_OPERATION);
     if (fake_is_busy((int)arguments->device)) return FS_COUNTERS_BUSY;
     *session = (struct fake_session){
         .open = true, .device = (int)arguments->device, .enabled = fake_now(), .life = fake.finalized};
     arguments->sampling = session;
-    counters.sessions++;
-    counters.enabled_sessions++;
+    fake.sessions++;
+    fake.open++;
     return 0;
 }
 
-FAKE_CALL(pm_disable, cuptiPmSamplingDisable, arguments)
+ANSWER(pm_disable)
 {
-    FAKE_ANSWER(cuptiPmSamplingDisable, pm_disable);
-    struct fake_session *session = arguments->sampling;
-    FAKE_ALIVE(session); /* not twice */
+    struct fake_session *session = fake_session_of(arguments->sampling); /* not twice */
     session->open = false;
-    counters.enabled_sessions--;
+    fake.open--;
     return 0;
 }
 
-FAKE_CALL(pm_config, cuptiPmSamplingSetConfig, arguments)
+ANSWER(pm_config)
 {
-    size_t size = fake.version < FAKE_API_OF_12_8 ? offsetof(fs_counters_pm_config, append_mode)
-                                                  : offsetof(fs_counters_pm_config, past);
-    fake_enter();
-    if (fake_answer("cuptiPmSamplingSetConfig") != 0) return fake_answer("cuptiPmSamplingSetConfig");
-    if (arguments->header.size != size) return FS_COUNTERS_INVALID;
-    struct fake_session *session = arguments->sampling;
-    FAKE_ALIVE(session);
+    struct fake_session *session = fake_session_of(arguments->sampling);
     FAKE_NEED(!session->running, FS_COUNTERS_BAD_OPERATION);
     session->configured = true;
     bool by_cycles = arguments->trigger == FS_COUNTERS_BY_CYCLES;
     session->interval = by_cycles ? arguments->interval * 1000 / 1200 : arguments->interval;
-    session->records = arguments->hardware_bytes / counters.record_bytes;
+    session->records = arguments->hardware_bytes / (size_t)fake.record_bytes;
     return by_cycles == (strcmp(counters.chip, "GA100") == 0) ? 0 : FS_COUNTERS_UNSUPPORTED;
 }
 
-FAKE_CALL(pm_data_size, cuptiPmSamplingGetCounterDataSize, arguments)
+ANSWER(pm_data_size)
 {
-    FAKE_ANSWER(cuptiPmSamplingGetCounterDataSize, pm_data_size);
-    FAKE_ALIVE((const struct fake_session *)arguments->sampling);
+    fake_session_of(arguments->sampling);
     arguments->size = sizeof(fake_image) + arguments->most * sizeof(fake_sample_at);
     return 0;
 }
 
-FAKE_CALL(pm_data_init, cuptiPmSamplingCounterDataImageInitialize, arguments)
+ANSWER(pm_data_init)
 {
-    FAKE_ANSWER(cuptiPmSamplingCounterDataImageInitialize, pm_data_init);
-    FAKE_ALIVE((const struct fake_session *)arguments->sampling);
+    fake_session_of(arguments->sampling);
     fake_image *image = (void *)arguments->image;
     memset(image, 0, arguments->size);
     image->most = (uint32_t)((arguments->size - sizeof *image) / sizeof(fake_sample_at));
     return 0;
 }
 
-FAKE_CALL(pm_start, cuptiPmSamplingStart, arguments)
+ANSWER(pm_start)
 {
-    FAKE_ANSWER(cuptiPmSamplingStart, pm_start);
-    struct fake_session *session = arguments->sampling;
-    FAKE_ALIVE(session);
+    struct fake_session *session = fake_session_of(arguments->sampling);
     FAKE_NEED(session->configured && !session->running, FS_COUNTERS_BAD_OPERATION);
     if (session->full) return FS_COUNTERS_UNKNOWN; /* as on an H200 */
     session->running = true;
     session->began = fake_now();
     session->first = 1;
     session->until = 0;
-    counters.windows++;
+    fake.windows++;
     return 0;
 }
 
-FAKE_CALL(pm_stop, cuptiPmSamplingStop, arguments)
+ANSWER(pm_stop)
 {
-    FAKE_ANSWER(cuptiPmSamplingStop, pm_stop);
-    struct fake_session *session = arguments->sampling;
-    FAKE_ALIVE(session);
+    struct fake_session *session = fake_session_of(arguments->sampling);
     FAKE_NEED(session->running, FS_COUNTERS_BAD_OPERATION);
     session->running = false;
     session->until = fake_now();
@@ -399,11 +359,9 @@ FAKE_CALL(pm_stop, cuptiPmSamplingStop, arguments)
 /* Samples are counted `FAKE_DELAY` after the times that they bear. */
 enum { FAKE_DELAY = 700 };
 
-FAKE_CALL(pm_decode, cuptiPmSamplingDecodeData, arguments)
+ANSWER(pm_decode)
 {
-    FAKE_ANSWER(cuptiPmSamplingDecodeData, pm_decode);
-    struct fake_session *session = arguments->sampling;
-    FAKE_ALIVE(session);
+    struct fake_session *session = fake_session_of(arguments->sampling);
     fake_image *image = (void *)arguments->image;
     fake_sample_at *samples = (void *)(image + 1);
     uint64_t until = session->running ? fake_now() : session->until;
@@ -426,18 +384,16 @@ FAKE_CALL(pm_decode, cuptiPmSamplingDecodeData, arguments)
     return 0;
 }
 
-FAKE_CALL(pm_data_info, cuptiPmSamplingGetCounterDataInfo, arguments)
+ANSWER(pm_data_info)
 {
-    FAKE_ANSWER(cuptiPmSamplingGetCounterDataInfo, pm_data_info);
     const fake_image *image = (const void *)arguments->image;
     arguments->total = image->most;
     arguments->populated = arguments->completed = image->count;
     return 0;
 }
 
-FAKE_CALL(pm_sample, cuptiPmSamplingCounterDataGetSampleInfo, arguments)
+ANSWER(pm_sample)
 {
-    FAKE_ANSWER(cuptiPmSamplingCounterDataGetSampleInfo, pm_sample);
     const fake_image *image = (const void *)arguments->image;
     const fake_sample_at *samples = (const void *)(image + 1);
     arguments->start = samples[arguments->index].start - FAKE_DELAY;
@@ -447,9 +403,8 @@ FAKE_CALL(pm_sample, cuptiPmSamplingCounterDataGetSampleInfo, arguments)
 
 /* The Range Profiler ---------------------------------------------------------------------------------------------- */
 
-FAKE_CALL(range_enable, cuptiRangeProfilerEnable, arguments)
+ANSWER(range_enable)
 {
-    FAKE_ANSWER(cuptiRangeProfilerEnable, range_enable);
     int device = fake_device_of(arguments->context);
     FAKE_NEED(device >= 0, FAKE_INVALID_CONTEXT);
     if (fake_range.open || fake_is_busy(device)) return FS_COUNTERS_BUSY;
@@ -458,53 +413,51 @@ FAKE_CALL(range_enable, cuptiRangeProfilerEnable, arguments)
     fake_range.life = fake.finalized;
     fake_range.context = arguments->context;
     arguments->profiler = &fake_range;
-    counters.enabled_sessions++;
+    fake.open++;
     return 0;
 }
 
-FAKE_CALL(range_disable, cuptiRangeProfilerDisable, arguments)
+ANSWER(range_disable)
 {
-    FAKE_ANSWER(cuptiRangeProfilerDisable, range_disable);
-    FAKE_ALIVE(&fake_range);                                                       /* not twice */
+    fake_range_is_alive();                                                         /* not twice */
     if (fake_range.image != NULL) fake_range.image[fake_range.image_size - 1] = 0; /* it must be there still */
     fake_range.open = false;
-    counters.enabled_sessions--;
+    fake.open--;
     return 0;
 }
 
 /* What the calls between enabling and disabling need: the context, and that it is current. */
 static int fake_in_context(void)
 {
-    FAKE_ALIVE(&fake_range);
+    fake_range_is_alive();
     if (fake_ready() != 0) return fake_ready();
     return fake_device_of(fake_range.context) >= 0 && fake_current == fake_range.context ? 0 : FAKE_INVALID_CONTEXT;
 }
 
-#define FAKE_RANGE(symbol, call, condition)                   \
+#define FAKE_IN_RANGE(condition)                              \
     do {                                                      \
-        FAKE_ANSWER(symbol, call);                            \
         if (fake_in_context() != 0) return fake_in_context(); \
         if (!(condition)) return FS_COUNTERS_BAD_OPERATION;   \
     } while (0)
 
-FAKE_CALL(range_data_size, cuptiRangeProfilerGetCounterDataSize, arguments)
+ANSWER(range_data_size)
 {
-    FAKE_RANGE(cuptiRangeProfilerGetCounterDataSize, range_data_size, true);
+    FAKE_IN_RANGE(true);
     if (arguments->nodes < arguments->ranges) return FS_COUNTERS_INVALID;
     arguments->size = sizeof(fake_image) + arguments->ranges * sizeof(fake_sample_at);
     return 0;
 }
 
-FAKE_CALL(range_data_init, cuptiRangeProfilerCounterDataImageInitialize, arguments)
+ANSWER(range_data_init)
 {
-    FAKE_RANGE(cuptiRangeProfilerCounterDataImageInitialize, range_data_init, true);
+    FAKE_IN_RANGE(true);
     memset(arguments->image, 0, arguments->size);
     return 0;
 }
 
-FAKE_CALL(range_config, cuptiRangeProfilerSetConfig, arguments)
+ANSWER(range_config)
 {
-    FAKE_RANGE(cuptiRangeProfilerSetConfig, range_config, !fake_range.started);
+    FAKE_IN_RANGE(!fake_range.started);
     if (arguments->range != FS_COUNTERS_USER_RANGE || arguments->replay != FS_COUNTERS_USER_REPLAY) abort();
     if (arguments->levels != 1 || arguments->least_level != 1 || arguments->level != 1) return FS_COUNTERS_INVALID;
     fake_range.passes = arguments->config[0];
@@ -515,45 +468,45 @@ FAKE_CALL(range_config, cuptiRangeProfilerSetConfig, arguments)
     return 0;
 }
 
-FAKE_CALL(range_start, cuptiRangeProfilerStart, arguments)
+ANSWER(range_start)
 {
-    FAKE_RANGE(cuptiRangeProfilerStart, range_start, fake_range.configured && !fake_range.started);
+    FAKE_IN_RANGE(fake_range.configured && !fake_range.started);
     fake_range.started = true;
     fake_range.count = 0;
     return 0;
 }
 
-FAKE_CALL(range_push, cuptiRangeProfilerPushRange, arguments)
+ANSWER(range_push)
 {
-    FAKE_RANGE(cuptiRangeProfilerPushRange, range_push, fake_range.started && !fake_range.pushed);
+    FAKE_IN_RANGE(fake_range.started && !fake_range.pushed);
     fake_range.pushed = true;
-    fake_range.hides_sass |= fake.kinds[FS_CUPTI_KERNEL]; /* as on an H200 */
+    fake_range.hides_sass |= fake_client.kinds[FS_CUPTI_KERNEL]; /* as on an H200 */
     fake_range.ranges[fake_range.count].device = fake_device_of(fake_range.context);
     fake_range.ranges[fake_range.count].start = fake_now();
     return 0;
 }
 
-FAKE_CALL(range_pop, cuptiRangeProfilerPopRange, arguments)
+ANSWER(range_pop)
 {
-    FAKE_RANGE(cuptiRangeProfilerPopRange, range_pop, fake_range.pushed);
+    FAKE_IN_RANGE(fake_range.pushed);
     fake_range.pushed = false;
     fake_range.ranges[fake_range.count++].end = fake_now();
     return 0;
 }
 
-FAKE_CALL(range_stop, cuptiRangeProfilerStop, arguments)
+ANSWER(range_stop)
 {
-    FAKE_RANGE(cuptiRangeProfilerStop, range_stop, fake_range.started && !fake_range.pushed);
+    FAKE_IN_RANGE(fake_range.started && !fake_range.pushed);
     fake_range.started = false;
     fake_range.done++;
-    counters.range_passes++;
+    fake.range_passes++;
     arguments->complete = fake_range.done >= fake_range.passes;
     return 0;
 }
 
-FAKE_CALL(range_decode, cuptiRangeProfilerDecodeData, arguments)
+ANSWER(range_decode)
 {
-    FAKE_RANGE(cuptiRangeProfilerDecodeData, range_decode, !fake_range.started && fake_range.done > 0);
+    FAKE_IN_RANGE(!fake_range.started && fake_range.done > 0);
     fake_image *image = (void *)fake_range.image;
     fake_sample_at *samples = (void *)(image + 1);
     size_t count = (size_t)fake_range.count, kept = count < fake_range.most ? count : fake_range.most;
@@ -563,9 +516,8 @@ FAKE_CALL(range_decode, cuptiRangeProfilerDecodeData, arguments)
     return 0;
 }
 
-FAKE_CALL(range_data_info, cuptiRangeProfilerGetCounterDataInfo, arguments)
+ANSWER(range_data_info)
 {
-    FAKE_ANSWER(cuptiRangeProfilerGetCounterDataInfo, range_data_info);
     arguments->count = ((const fake_image *)(const void *)arguments->image)->count;
     return 0;
 }

@@ -26,56 +26,100 @@ enum {
     FAKE_DEVICES = 2,
 };
 
-/* Counters that a test can read: X(name) */
+/* What fake_set() sets: X(name, at first, description) */
+#define FAKE_SETTINGS(X)                                                                                \
+    X(version, 130001, "of CUPTI")                                                                      \
+    X(uses_workers, 0, "complete buffers on CUPTI's own threads")                                       \
+    X(holds_until_forced, 0, "complete a buffer that is not full on a forced flush only")               \
+    X(is_late, 0, "complete full buffers on the next flush only")                                       \
+    X(wakes_by, 0,                                                                                      \
+      "what brings counters back after cuptiFinalize(): 0 a subscription, 1 any kind of activity that " \
+      "is enabled, 2 that of kernels, 3 nothing but kernels being recorded")                            \
+    X(cold, 0, "the program has not initialized CUDA; \"intruded\" counts the calls that would")        \
+    X(fitting, 32, "metrics that fit the pass of PM sampling")                                          \
+    X(record_bytes, 4 << 10, "of a sample in the hardware buffer")                                      \
+    X(passes, 1, "that a configuration of the Range Profiler needs")
+
+/* What fake_count() returns: X(name) */
 /* clang-format off */
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
-    X(own_clock) X(other_buffers) X(intruded) X(initialized) X(told_launches)
+    X(own_clock) X(other_buffers) X(intruded) X(initialized) X(told_launches)                              \
+    X(sessions) X(open) X(windows) X(hosts) X(profilers) X(range_passes)
 /* clang-format on */
 
 static struct {
     pthread_mutex_t lock; /* held while requesting a buffer, as CUPTI does */
-    uint32_t version;
     bool taken;
     char taken_by[128];
     struct {
         char function[48];
         int code;
     } failures[FAKE_FAILURES];
-    int failing_kinds[FAKE_KINDS]; /* 0: no failure */
-    bool uses_workers, holds_until_forced, is_late, active[FAKE_DEVICES];
+    int failing_kinds[FAKE_KINDS];                  /* 0: no failure */
+    bool active[FAKE_DEVICES], other[FAKE_DEVICES]; /* contexts: primary ones, and others */
     uint32_t grid[3], block[3], cluster[3], registers, static_shared, dynamic_shared, graph;
     uint64_t graph_node;
+    pthread_t workers[FAKE_WORKERS];
+    int worker_count;
+    struct fake_job *late; /* full buffers that the next flush completes */
+    bool detached;         /* by cuptiFinalize(), and not back */
+#define FAKE_SETTING(name, first, prose) long name;
+    FAKE_SETTINGS(FAKE_SETTING)
+#undef FAKE_SETTING
+#define FAKE_COUNTER(name) long name;
+    FAKE_COUNTERS(FAKE_COUNTER)
+#undef FAKE_COUNTER
+} fake;
 
+/* What cuptiFinalize() resets. */
+static struct fake_client {
     fs_cupti_callback callback;
     void *callback_context;
-    bool driver_callbacks[FAKE_FUNCTIONS], resource_callbacks[FAKE_FUNCTIONS];
+    bool callbacks[4][FAKE_FUNCTIONS]; /* by domain */
     fs_cupti_request request;
     fs_cupti_complete complete;
     uint64_t (*clock)(void);
-    bool kinds[FAKE_KINDS], silent[3][FAKE_FUNCTIONS]; /* disabled functions, by domain */
+    bool kinds[FAKE_KINDS], silent[4][FAKE_FUNCTIONS]; /* disabled functions, by domain */
     bool zeroed;                                       /* the client promised zeroed buffers */
     uint8_t *buffer;                                   /* being filled */
     size_t size, used;
     bool unfinished; /* it holds a record without an end */
-    pthread_t workers[FAKE_WORKERS];
-    int worker_count;
-    struct fake_job *late;    /* full buffers that the next flush completes */
-    bool cold;                /* the program has not initialized CUDA */
-    bool other[FAKE_DEVICES]; /* contexts that are not primary */
-    bool detached;            /* by cuptiFinalize(), and not back */
-    int wakes_by;             /* fake_wake_by() */
-#define FAKE_COUNTER(name) long name;
-    FAKE_COUNTERS(FAKE_COUNTER)
-#undef FAKE_COUNTER
-} fake = {
-    .lock = PTHREAD_MUTEX_INITIALIZER,
-    .version = 130001,
-    .active = {true, true},
-};
+} fake_client;
 
 /* Controls ------------------------------------------------------------------------------------------------------- */
+
+/* The state of a process that never used CUPTI, on a machine with two devices. */
+__attribute__((constructor)) void fake_reset(void)
+{
+    memset(&fake, 0, sizeof fake);
+    pthread_mutex_init(&fake.lock, NULL);
+    memset(&fake_client, 0, sizeof fake_client);
+    fake.active[0] = fake.active[1] = true;
+#define FAKE_FIRST(name, first, prose) fake.name = first;
+    FAKE_SETTINGS(FAKE_FIRST)
+#undef FAKE_FIRST
+}
+
+void fake_set(const char *name, long value)
+{
+#define FAKE_SET(setting, first, prose) \
+    if (strcmp(name, #setting) == 0) fake.setting = value;
+    FAKE_SETTINGS(FAKE_SET)
+#undef FAKE_SET
+    if (fake.cold) memset(fake.active, 0, sizeof fake.active);
+}
+
+/* Return a counter by its name, or -1 if there is no such counter. */
+long fake_count(const char *name)
+{
+#define FAKE_COUNT(counter) \
+    if (strcmp(name, #counter) == 0) return fake.counter;
+    FAKE_COUNTERS(FAKE_COUNT)
+#undef FAKE_COUNT
+    return -1;
+}
 
 static int fake_answer(const char *function)
 {
@@ -96,16 +140,6 @@ void fake_fail(const char *function, int code)
     abort();
 }
 
-void fake_fail_kind(int kind, int code)
-{
-    fake.failing_kinds[kind] = code;
-}
-
-void fake_set_version(uint32_t version)
-{
-    fake.version = version;
-}
-
 /* Let another client, named `by`, subscribe to CUPTI; NULL ends its subscription. */
 void fake_take(const char *by)
 {
@@ -113,34 +147,9 @@ void fake_take(const char *by)
     strncpy(fake.taken_by, by != NULL ? by : "", sizeof fake.taken_by - 1);
 }
 
-/* Complete buffers on CUPTI's own threads. */
-void fake_use_workers(int use)
-{
-    fake.uses_workers = use;
-}
-
-/* Complete a buffer that is not full on a forced flush only. */
-void fake_hold_until_forced(int hold)
-{
-    fake.holds_until_forced = hold;
-}
-
-/* Complete full buffers on the next flush only. */
-void fake_be_late(int late)
-{
-    fake.is_late = late;
-}
-
-/* What brings CUPTI's counters back after cuptiFinalize(): 0 a subscription, 1 any kind of activity that is enabled, 2
- * that of kernels, 3 nothing but kernels being recorded. */
-void fake_wake_by(int what)
-{
-    fake.wakes_by = what;
-}
-
 static bool fake_is_attached(void)
 {
-    return !fake.detached || (fake.wakes_by == 3 && fake.kinds[FS_CUPTI_KERNEL]);
+    return !fake.detached || (fake.wakes_by == 3 && fake_client.kinds[FS_CUPTI_KERNEL]);
 }
 
 void fake_set_active(int device, int active)
@@ -152,9 +161,8 @@ void fake_set_active(int device, int active)
 void fake_set_launch(uint32_t grid_x, uint32_t block_x, uint32_t registers, uint32_t static_shared,
                      uint32_t dynamic_shared)
 {
-    uint32_t grid[3] = {grid_x, 2, 3}, block[3] = {block_x, 4, 1};
-    memcpy(fake.grid, grid, sizeof grid);
-    memcpy(fake.block, block, sizeof block);
+    memcpy(fake.grid, (const uint32_t[3]){grid_x, 2, 3}, sizeof fake.grid);
+    memcpy(fake.block, (const uint32_t[3]){block_x, 4, 1}, sizeof fake.block);
     fake.registers = registers;
     fake.static_shared = static_shared;
     fake.dynamic_shared = dynamic_shared;
@@ -167,86 +175,43 @@ void fake_set_graph(uint32_t graph, uint64_t node)
     fake.graph_node = node;
 }
 
-void fake_set_cluster(uint32_t x, uint32_t y, uint32_t z)
-{
-    fake.cluster[0] = x, fake.cluster[1] = y, fake.cluster[2] = z;
-}
-
-/* Return a counter by its name, or -1 if there is no such counter. */
-long fake_count(const char *name)
-{
-#define FAKE_COUNT(counter) \
-    if (strcmp(name, #counter) == 0) return fake.counter;
-    FAKE_COUNTERS(FAKE_COUNT)
-#undef FAKE_COUNT
-    return -1;
-}
-
 /* Return the time in ns of the clock that records use. */
 uint64_t fake_now(void)
 {
     struct timespec now;
-    if (fake.clock != NULL) return fake.clock();
+    if (fake_client.clock != NULL) return fake_client.clock();
     clock_gettime(CLOCK_REALTIME, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* API functions by id. The names are NVIDIA's, the ids (positions in the table) are the fake's own. */
-static const char *const fake_driver_names[] = {
-    "INVALID",
-    "cuInit",
-    "cuDriverGetVersion",
-    "cuLaunchKernel",
-    "cuLaunchKernel_ptsz",
-    "cuMemAlloc_v2",
-    "cuCtxGetCurrent",
-    "cuCtxSynchronize",
-    "cuGraphLaunch",
-    "cuMemcpyDtoH_v2_ptds",
-    "cuLaunchKernelEx",
-    "cuGraphExecUpdate_v2",
-    "cuGraphLaunch_ptsz",
+/* API functions by domain and id. The names are NVIDIA's, the ids (positions in the table) are the fake's own. */
+static const char *const fake_names[4][16] = {
+    [FS_CUPTI_DRIVER_DOMAIN] = {"INVALID", "cuInit", "cuDriverGetVersion", "cuLaunchKernel", "cuLaunchKernel_ptsz",
+                                "cuMemAlloc_v2", "cuCtxGetCurrent", "cuCtxSynchronize", "cuGraphLaunch",
+                                "cuMemcpyDtoH_v2_ptds", "cuLaunchKernelEx", "cuGraphExecUpdate_v2",
+                                "cuGraphLaunch_ptsz"},
+    [FS_CUPTI_RUNTIME_DOMAIN] = {"INVALID", "cudaDriverGetVersion_v3020", "cudaLaunchKernel_v7000",
+                                 "cudaLaunchKernel_ptsz_v7000", "cudaMemcpyAsync_v3020", "cudaMemcpy_ptds_v7000",
+                                 "cudaGetDevice_v3020", "cudaEventCreate_v3020", "cudaDeviceSynchronize_v3020",
+                                 "cudaGraphLaunch_v10000", "cudaMemcpy2DToArray_v3020", "cudaStreamWaitEvent_v3020"},
 };
-static const char *const fake_runtime_names[] = {
-    "INVALID",
-    "cudaDriverGetVersion_v3020",
-    "cudaLaunchKernel_v7000",
-    "cudaLaunchKernel_ptsz_v7000",
-    "cudaMemcpyAsync_v3020",
-    "cudaMemcpy_ptds_v7000",
-    "cudaGetDevice_v3020",
-    "cudaEventCreate_v3020",
-    "cudaDeviceSynchronize_v3020",
-    "cudaGraphLaunch_v10000",
-    "cudaMemcpy2DToArray_v3020",
-    "cudaStreamWaitEvent_v3020",
-};
-#define FAKE_COUNT_OF(list) ((uint32_t)(sizeof(list) / sizeof *(list)))
-
-static const char *fake_name_of(int domain, uint32_t function)
-{
-    if (domain == FS_CUPTI_DRIVER_DOMAIN)
-        return function < FAKE_COUNT_OF(fake_driver_names) ? fake_driver_names[function] : NULL;
-    return function < FAKE_COUNT_OF(fake_runtime_names) ? fake_runtime_names[function] : NULL;
-}
 
 /* Return the id of an API function by its full name. */
 uint32_t fake_function(const char *name)
 {
     for (int domain = 1; domain <= 2; domain++)
-        for (uint32_t id = 1; fake_name_of(domain, id) != NULL; id++)
-            if (strcmp(fake_name_of(domain, id), name) == 0) return id;
+        for (uint32_t id = 1; fake_names[domain][id] != NULL; id++)
+            if (strcmp(fake_names[domain][id], name) == 0) return id;
     abort();
 }
 
-#include "tests/c/fake_buffers.h"
-#include "tests/c/fake_work.h"
+#include "tests/c/fake_records.h"
 
 /* CUPTI ---------------------------------------------------------------------------------------------------------- */
 
 int cuptiGetVersion(uint32_t *version)
 {
-    *version = fake.version;
+    *version = (uint32_t)fake.version;
     return fake_answer("cuptiGetVersion");
 }
 
@@ -260,7 +225,7 @@ int cuptiGetResultString(int code, const char **text)
 
 int cuptiGetCallbackName(int domain, uint32_t function, const char **name)
 {
-    *name = fake_name_of(domain, function);
+    *name = function < 16 ? fake_names[domain][function] : NULL;
     return *name != NULL ? 0 : FAKE_INVALID_PARAMETER;
 }
 
@@ -268,9 +233,9 @@ int cuptiSubscribe(void **subscriber, fs_cupti_callback callback, void *context)
 {
     int code = fake_answer("cuptiSubscribe");
     if (code != 0) return code;
-    if (fake.taken || fake.callback != NULL) return FS_CUPTI_ERROR_TAKEN;
-    fake.callback = callback;
-    fake.callback_context = context;
+    if (fake.taken || fake_client.callback != NULL) return FS_CUPTI_ERROR_TAKEN;
+    fake_client.callback = callback;
+    fake_client.callback_context = context;
     if (fake.wakes_by == 0) fake.detached = false;
     fake.subscribed++;
     *subscriber = &fake;
@@ -289,34 +254,31 @@ int cuptiSubscribe_v2(void **subscriber, fs_cupti_callback callback, void *conte
 int cuptiUnsubscribe(void *subscriber)
 {
     if (subscriber != &fake) return FAKE_INVALID_PARAMETER;
-    fake.callback = NULL;
-    memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
-    memset(fake.resource_callbacks, 0, sizeof fake.resource_callbacks);
+    fake_client.callback = NULL;
+    memset(fake_client.callbacks, 0, sizeof fake_client.callbacks);
     return 0;
 }
 
 int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t function)
 {
-    bool driver = domain == FS_CUPTI_DRIVER_DOMAIN, resource = domain == FS_CUPTI_RESOURCE_DOMAIN;
+    bool resource = domain == FS_CUPTI_RESOURCE_DOMAIN;
     if (resource && function >= FS_CUPTI_NODE_UPDATED && fake.version < 130000) return FAKE_INVALID_PARAMETER;
-    if (subscriber != &fake || (!driver && !resource) || function == 0 || function >= FAKE_FUNCTIONS)
+    if (subscriber != &fake || (domain != FS_CUPTI_DRIVER_DOMAIN && !resource) || function == 0 ||
+        function >= FAKE_FUNCTIONS)
         return FAKE_INVALID_PARAMETER;
     int code = fake_answer("cuptiEnableCallback");
-    bool *callbacks = driver ? fake.driver_callbacks : fake.resource_callbacks;
-    if (code == 0) __atomic_store_n(&callbacks[function], on != 0, __ATOMIC_RELAXED);
+    if (code == 0) __atomic_store_n(&fake_client.callbacks[domain][function], on != 0, __ATOMIC_RELAXED);
     return code;
 }
 
-/* A node is its id. */
+/* A node is its id, and so is a graph, executable or not. */
 int cuptiGetGraphNodeId(void *node, uint64_t *id)
 {
-    int code = fake_answer("cuptiGetGraphNodeId");
     if (node == (void *)UINTPTR_MAX) abort(); /* undefined */
     *id = (uint64_t)(uintptr_t)node;
-    return code;
+    return fake_answer("cuptiGetGraphNodeId");
 }
 
-/* A graph is its id, executable or not. */
 int cuptiGetGraphId(void *graph, uint32_t *id)
 {
     *id = (uint32_t)(uintptr_t)graph;
@@ -327,98 +289,6 @@ int cuptiGetGraphExecId(void *graph, uint32_t *id)
 {
     *id = (uint32_t)(uintptr_t)graph;
     return fake_answer("cuptiGetGraphExecId");
-}
-
-/* Let a graph be destroyed. Members that such a callback does not have are undefined. */
-void fake_graph(uint32_t function, uint32_t id)
-{
-    void *handle = (void *)(uintptr_t)id, *undefined = (void *)UINTPTR_MAX;
-    bool executable = function == FS_CUPTI_EXEC_DESTROYED;
-    fs_cupti_graph graph = {.graph = executable ? undefined : handle,
-                            .original_graph = undefined,
-                            .node = undefined,
-                            .original_node = undefined,
-                            .executable = executable ? handle : undefined};
-    fs_cupti_resource resource = {.descriptor = &graph};
-    if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
-    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
-}
-
-/* Let an executable graph be updated by a call of which nothing else is told. */
-void fake_update(uint32_t id)
-{
-    void *arguments[] = {(void *)(uintptr_t)id, NULL};
-    uint32_t function = fake_function("cuGraphExecUpdate_v2");
-    fs_cupti_callback_data data = {.site = 0, .function = "cuGraphExecUpdate", .arguments = arguments};
-    for (; data.site <= FS_CUPTI_API_EXIT; data.site++)
-        if (fake.callback != NULL && fake.driver_callbacks[function])
-            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, function, &data);
-}
-
-static void fake_tell_node(uint32_t function, fs_cupti_graph graph, int type)
-{
-    fs_cupti_resource resource = {.descriptor = &graph};
-    graph.node_type = type;
-    if (function != FS_CUPTI_NODE_CLONED && function != FS_CUPTI_NODE_UPDATED)
-        graph.original_node = (void *)UINTPTR_MAX; /* undefined */
-    if (function != FS_CUPTI_NODE_LINKED) graph.dependency = (void *)UINTPTR_MAX;
-    if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
-    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
-}
-
-/* Let a node of a graph be created, cloned, …: callbacks of the resource domain. As CUPTI of CUDA 13.0 does, a
- * clone is created first, and a node's type is told as its creation starts, and not again. */
-void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
-{
-    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
-                            .node = (void *)(uintptr_t)node,
-                            .original_node = (void *)(uintptr_t)original};
-    bool clones = function == FS_CUPTI_NODE_CLONED;
-    if (clones || function == FS_CUPTI_NODE_CREATED) fake_tell_node(FS_CUPTI_NODE_STARTS, graph, type);
-    if (clones) fake_tell_node(FS_CUPTI_NODE_CREATED, graph, 0);
-    fake_tell_node(function, graph, 0);
-}
-
-/* Let a node depend on another one of its graph. */
-void fake_link(uint64_t node, uint64_t dependency)
-{
-    fs_cupti_graph graph = {.graph = (void *)(uintptr_t)(node >> 32),
-                            .node = (void *)(uintptr_t)node,
-                            .dependency = (void *)(uintptr_t)dependency};
-    fake_tell_node(FS_CUPTI_NODE_LINKED, graph, 0);
-}
-
-/* Let the driver launch an executable graph, a number of times; `function`: cuGraphLaunch or cuGraphLaunch_ptsz. */
-void fake_launch_graph(const char *function, uint32_t id, long times)
-{
-    void *arguments[] = {(void *)(uintptr_t)id, NULL};
-    uint32_t called = fake_function(function);
-    while (times-- > 0) {
-        fs_cupti_callback_data data = {.site = 0, .function = "cuGraphLaunch", .arguments = arguments};
-        for (; data.site <= FS_CUPTI_API_EXIT; data.site++) {
-            if (fake.callback == NULL || !__atomic_load_n(&fake.driver_callbacks[called], __ATOMIC_RELAXED)) continue;
-            __atomic_fetch_add(&fake.told_launches, 1, __ATOMIC_RELAXED);
-            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, called, &data);
-        }
-    }
-}
-
-/* Let CUDA be as before the program uses it. "intruded" counts the calls that would initialize it. */
-void fake_set_cold(void)
-{
-    fake.cold = true;
-    memset(fake.active, 0, sizeof fake.active);
-}
-
-/* Let the program create a context: the primary one of the device, or another. */
-void fake_context(int device, int primary)
-{
-    bool *context = primary ? &fake.active[device] : &fake.other[device];
-    fs_cupti_resource resource = {.context = context};
-    fake.cold = false;
-    *context = true;
-    if (fake.callback == NULL || !fake.resource_callbacks[FS_CUPTI_CONTEXT_CREATED]) return;
-    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED, &resource);
 }
 
 int cuptiGetDeviceId(void *context, uint32_t *device)
@@ -434,8 +304,8 @@ int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete c
 {
     int code = fake_answer("cuptiActivityRegisterCallbacks");
     if (code != 0) return code;
-    fake.request = request;
-    fake.complete = complete;
+    fake_client.request = request;
+    fake_client.complete = complete;
     return 0;
 }
 
@@ -443,57 +313,43 @@ int cuptiActivityEnable(int kind)
 {
     if (fake.failing_kinds[kind] != 0) return fake.failing_kinds[kind];
     if (fake.wakes_by <= 1 || (fake.wakes_by == 2 && kind == FS_CUPTI_KERNEL)) fake.detached = false;
-    if (!fake.kinds[kind]) fake.enabled++;
-    fake.kinds[kind] = true;
+    if (!fake_client.kinds[kind]) fake.enabled++;
+    fake_client.kinds[kind] = true;
     return 0;
 }
 
 int cuptiActivityDisable(int kind)
 {
-    if (fake.kinds[kind]) fake.enabled--;
-    fake.kinds[kind] = false;
+    if (fake_client.kinds[kind]) fake.enabled--;
+    fake_client.kinds[kind] = false;
     return 0;
 }
 
 int cuptiActivityEnableDriverApi(uint32_t function, uint8_t on)
 {
-    fake.silent[FS_CUPTI_DRIVER_DOMAIN][function] = !on;
+    fake_client.silent[FS_CUPTI_DRIVER_DOMAIN][function] = !on;
     return 0;
 }
 
 int cuptiActivityEnableRuntimeApi(uint32_t function, uint8_t on)
 {
-    fake.silent[FS_CUPTI_RUNTIME_DOMAIN][function] = !on;
+    fake_client.silent[FS_CUPTI_RUNTIME_DOMAIN][function] = !on;
     return 0;
-}
-
-static size_t fake_size_of(int kind)
-{
-    switch (kind) {
-    case FS_CUPTI_KERNEL:
-        return sizeof(fs_cupti_kernel);
-    case FS_CUPTI_MEMCPY:
-        return sizeof(fs_cupti_memcpy);
-    case FS_CUPTI_MEMCPY_PEER:
-        return sizeof(fs_cupti_memcpy_peer);
-    case FS_CUPTI_MEMSET:
-        return sizeof(fs_cupti_memset);
-    case FS_CUPTI_RUNTIME:
-    case FS_CUPTI_DRIVER:
-        return sizeof(fs_cupti_api);
-    case FS_CUPTI_SYNCHRONIZATION:
-        return sizeof(fs_cupti_synchronization);
-    case FS_CUPTI_OVERHEAD:
-        return sizeof(fs_cupti_overhead);
-    default:
-        return 56;
-    }
 }
 
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, fs_cupti_record **record)
 {
+    static const size_t sizes[FAKE_KINDS] = {[FS_CUPTI_KERNEL] = sizeof(fs_cupti_kernel),
+                                             [FS_CUPTI_MEMCPY] = sizeof(fs_cupti_memcpy),
+                                             [FS_CUPTI_MEMCPY_PEER] = sizeof(fs_cupti_memcpy_peer),
+                                             [FS_CUPTI_MEMSET] = sizeof(fs_cupti_memset),
+                                             [FS_CUPTI_RUNTIME] = sizeof(fs_cupti_api),
+                                             [FS_CUPTI_DRIVER] = sizeof(fs_cupti_api),
+                                             [FS_CUPTI_SYNCHRONIZATION] = sizeof(fs_cupti_synchronization),
+                                             [FS_CUPTI_OVERHEAD] = sizeof(fs_cupti_overhead),
+                                             [FAKE_UNKNOWN] = sizeof(fake_unknown_record)};
     uint8_t *at = buffer;
-    if (*record != NULL) at = (uint8_t *)*record + fake_size_of((*record)->kind);
+    if (*record != NULL) at = (uint8_t *)*record + sizes[(*record)->kind];
     if (at >= buffer + valid) return 12; /* CUPTI_ERROR_MAX_LIMIT_REACHED */
     *record = (fs_cupti_record *)(void *)at;
     return 0;
@@ -517,7 +373,8 @@ int cuptiActivityFlushAll(uint32_t flag)
     pthread_mutex_lock(&fake.lock);
     late = fake.late;
     fake.late = NULL;
-    if (flag == FS_CUPTI_FLUSH_FORCED || (!fake.unfinished && !fake.holds_until_forced)) job = fake_take_buffer();
+    if (flag == FS_CUPTI_FLUSH_FORCED || (!fake_client.unfinished && !fake.holds_until_forced))
+        job = fake_take_buffer();
     pthread_mutex_unlock(&fake.lock);
     while (late != NULL) {
         fake_job *next = late->next;
@@ -541,7 +398,7 @@ int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void))
     if (code != 0) return code;
     if (clock == NULL) return FAKE_INVALID_PARAMETER;
     if (fake.enabled > 0) fake.overtaken++; /* records with both clocks would be mixed */
-    fake.clock = clock;
+    fake_client.clock = clock;
     fake.own_clock = 1;
     return 0;
 }
@@ -550,7 +407,7 @@ int cuptiActivitySetAttribute(int attribute, size_t *size, void *value)
 {
     int code = fake_answer("cuptiActivitySetAttribute");
     if (code == 0 && *size != 1) code = FAKE_INVALID_PARAMETER;
-    if (code == 0 && attribute == FS_CUPTI_ZEROED_BUFFERS) fake.zeroed = *(uint8_t *)value;
+    if (code == 0 && attribute == FS_CUPTI_ZEROED_BUFFERS) fake_client.zeroed = *(uint8_t *)value;
     return code;
 }
 
@@ -570,20 +427,97 @@ int cuptiFinalize(void)
     fake.finalized++;
     fake.detached = true;
     fake.taken = false;
-    if (fake.buffer != NULL) fake.abandoned++;
-    fake.callback = NULL;
-    memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
-    memset(fake.resource_callbacks, 0, sizeof fake.resource_callbacks);
-    fake.request = NULL;
-    fake.complete = NULL;
-    fake.clock = NULL;
-    memset(fake.kinds, 0, sizeof fake.kinds);
-    memset(fake.silent, 0, sizeof fake.silent);
-    fake.buffer = NULL;
-    fake.used = 0;
-    fake.zeroed = false;
+    if (fake_client.buffer != NULL) fake.abandoned++;
+    fake_client = (struct fake_client){0};
     fake.enabled = fake.system_threads = fake.own_clock = 0;
     return 0;
+}
+
+/* Callbacks ------------------------------------------------------------------------------------------------------ */
+
+static bool fake_tell(int domain, uint32_t function, const void *data)
+{
+    if (fake_client.callback == NULL) return false;
+    if (!__atomic_load_n(&fake_client.callbacks[domain][function], __ATOMIC_RELAXED)) return false;
+    fake_client.callback(fake_client.callback_context, domain, function, data);
+    return true;
+}
+
+/* Tell of a call of the driver, by its full name, at entry and exit, as every API function does. Return how often it
+ * was told. */
+static long fake_tell_call(const char *function, const char *public_name, uint32_t graph)
+{
+    void *arguments[] = {(void *)(uintptr_t)graph, NULL};
+    fs_cupti_callback_data data = {.site = 0, .function = public_name, .arguments = arguments};
+    long told = 0;
+    for (; data.site <= FS_CUPTI_API_EXIT; data.site++)
+        told += fake_tell(FS_CUPTI_DRIVER_DOMAIN, fake_function(function), &data);
+    return told;
+}
+
+/* Let the driver launch an executable graph, a number of times; `function`: cuGraphLaunch or cuGraphLaunch_ptsz. */
+void fake_launch_graph(const char *function, uint32_t id, long times)
+{
+    while (times-- > 0)
+        __atomic_fetch_add(&fake.told_launches, fake_tell_call(function, "cuGraphLaunch", id), __ATOMIC_RELAXED);
+}
+
+/* Let an executable graph be updated by a call of which nothing else is told. */
+void fake_update(uint32_t id)
+{
+    fake_tell_call("cuGraphExecUpdate_v2", "cuGraphExecUpdate", id);
+}
+
+/* Let a graph be destroyed. Members that such a callback does not have are undefined. */
+void fake_graph(uint32_t function, uint32_t id)
+{
+    void *handle = (void *)(uintptr_t)id, *undefined = (void *)UINTPTR_MAX;
+    bool executable = function == FS_CUPTI_EXEC_DESTROYED;
+    fs_cupti_graph graph = {.graph = executable ? undefined : handle,
+                            .original_graph = undefined,
+                            .node = undefined,
+                            .original_node = undefined,
+                            .executable = executable ? handle : undefined};
+    fake_tell(FS_CUPTI_RESOURCE_DOMAIN, function, &(fs_cupti_resource){.descriptor = &graph});
+}
+
+static void fake_tell_node(uint32_t function, uint64_t node, uint64_t original, uint64_t dependency, int type)
+{
+    void *undefined = (void *)UINTPTR_MAX;
+    bool copies = function == FS_CUPTI_NODE_CLONED || function == FS_CUPTI_NODE_UPDATED;
+    fs_cupti_graph graph = {
+        .graph = (void *)(uintptr_t)(node >> 32),
+        .node = (void *)(uintptr_t)node,
+        .original_node = copies ? (void *)(uintptr_t)original : undefined,
+        .dependency = function == FS_CUPTI_NODE_LINKED ? (void *)(uintptr_t)dependency : undefined,
+        .node_type = type,
+    };
+    fake_tell(FS_CUPTI_RESOURCE_DOMAIN, function, &(fs_cupti_resource){.descriptor = &graph});
+}
+
+/* Let a node of a graph be created, cloned, …: callbacks of the resource domain. As CUPTI of CUDA 13.0 does, a
+ * clone is created first, and a node's type is told as its creation starts, and not again. */
+void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
+{
+    bool clones = function == FS_CUPTI_NODE_CLONED;
+    if (clones || function == FS_CUPTI_NODE_CREATED) fake_tell_node(FS_CUPTI_NODE_STARTS, node, 0, 0, type);
+    if (clones) fake_tell_node(FS_CUPTI_NODE_CREATED, node, 0, 0, 0);
+    fake_tell_node(function, node, original, 0, 0);
+}
+
+/* Let a node depend on another one of its graph. */
+void fake_link(uint64_t node, uint64_t dependency)
+{
+    fake_tell_node(FS_CUPTI_NODE_LINKED, node, 0, dependency, 0);
+}
+
+/* Let the program create a context: the primary one of the device, or another. */
+void fake_context(int device, int primary)
+{
+    bool *context = primary ? &fake.active[device] : &fake.other[device];
+    fake.cold = false;
+    *context = true;
+    fake_tell(FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_CONTEXT_CREATED, &(fs_cupti_resource){.context = context});
 }
 
 #include "tests/c/fake_driver.h"

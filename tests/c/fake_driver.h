@@ -22,14 +22,10 @@ int cuInit(unsigned flags)
     return fake_answer("cuInit");
 }
 
-/* Call the subscriber at entry and exit, as every API function does. Only this one is needed here. */
+/* Of the API functions, only this one calls the subscriber by itself. */
 int cuDriverGetVersion(int *version)
 {
-    uint32_t function = fake_function("cuDriverGetVersion");
-    fs_cupti_callback_data data = {.site = 0, .function = "cuDriverGetVersion"};
-    for (; data.site <= FS_CUPTI_API_EXIT; data.site++)
-        if (fake.callback != NULL && fake.driver_callbacks[function])
-            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, function, &data);
+    fake_tell_call("cuDriverGetVersion", "cuDriverGetVersion", 0);
     *version = 13000;
     return 0;
 }
@@ -99,8 +95,9 @@ int cuDevicePrimaryCtxRelease_v2(int device)
 
 int cuCtxPushCurrent_v2(void *context)
 {
+    int code = fake_answer("cuCtxPushCurrent_v2");
     fake.pushed++;
-    if (fake_answer("cuCtxPushCurrent_v2") != 0) return fake_answer("cuCtxPushCurrent_v2");
+    if (code != 0) return code;
     if (fake_depth == 8) abort();
     fake_pushed[fake_depth++] = fake_current;
     fake_current = context;
@@ -120,9 +117,9 @@ int cuCtxPopCurrent_v2(void **context)
 int cuCtxSynchronize(void)
 {
     uint64_t now = fake_now();
-    fake.waited++;
-    fake_call("cuCtxSynchronize", now, now + 1, (uint32_t)syscall(SYS_gettid), 4000000000u + (uint32_t)fake.waited);
-    fake_synchronization(4, now, now + 1, 4000000000u + (uint32_t)fake.waited);
+    uint32_t correlation = 4000000000u + (uint32_t)++fake.waited;
+    fake_call("cuCtxSynchronize", now, now + 1, (uint32_t)syscall(SYS_gettid), correlation);
+    fake_synchronization(4, now, now + 1, correlation);
     return fake_answer("cuCtxSynchronize");
 }
 

@@ -1,10 +1,11 @@
-/* Fuzz target of the trace reader on arbitrary bytes, built and run with libFuzzer by tests/fuzz/run.sh. Every text is
- * read as a whole, in parts, and by several threads. All must give the same events or the same error.
- *
- * test_kineto.c runs it without libFuzzer over the corpus and over random mutations of it. */
-#include "tests/c/fuzz_load.h"
+/* Fuzz target of the trace reader on arbitrary bytes. Every text is read as a whole, in parts, and by several threads.
+ * All must give the same events or the same error. The tests also read texts that mislead the reader: events larger
+ * than a piece, text that looks like events, numbers out of range, threads and nesting that contradict each other. The
+ * events of usual traces are tested from Python, against torch's own rows. */
+#include <stdarg.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "base/hash.h"
+#include "tests/c/fuzz_load.h"
 
 /* The result of reading a text. */
 typedef struct {
@@ -38,4 +39,312 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                    other.err.message);
     }
     return 0;
+}
+
+CORPORA("fuzz/corpus/kineto", "fuzz/corpus/tables", "data/corpus")
+
+static void check_refused(const void *bytes, size_t size)
+{
+    fuzz_text text = {bytes, size};
+    bool refused = fuzz_one(&text, FUZZ_WHOLE).status != FS_OK;
+    CHECK(refused == (strncmp(strrchr(fuzz_input, '/'), "/no_", 4) == 0), "%s", fuzz_input);
+}
+
+TEST(files_named_no_fail_and_all_others_load)
+{
+    CHECK(each_file("data/corpus", check_refused) > 10);
+}
+
+static fuzz_text failing;
+
+static fs_status read_failing(fs_error *err)
+{
+    fuzz_outcome outcome = fuzz_one(&failing, (fuzz_way)random_below(FUZZ_WAY_COUNT));
+    *err = outcome.err;
+    return outcome.status == FS_OUT_OF_MEMORY ? outcome.status : FS_OK;
+}
+
+static void fail_on(const void *bytes, size_t size)
+{
+    failing = (fuzz_text){bytes, size};
+    fail_each_allocation(read_failing);
+}
+
+TEST(memory_that_runs_out_is_an_error_and_leaks_nothing)
+{
+    fuzz_set_up();
+    CHECK(each_file("data/corpus", fail_on) > 10);
+}
+
+/* Texts ------------------------------------------------------------------------------------------------------------ */
+
+static char text[1 << 17];
+static size_t text_size;
+
+static void put(const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    text_size += (size_t)vsnprintf(text + text_size, sizeof text - text_size, format, values);
+    va_end(values);
+    CHECK(text_size < sizeof text);
+}
+
+/* Read the text, by several threads in small pieces or by one. The caller destroys the store. */
+static fs_status load(bool pieces, fs_store **store, fs_kineto_report *report, fs_error *err)
+{
+    fuzz_text whole = {(const uint8_t *)text, text_size};
+    fs_kineto_set_piece_bytes(pieces ? FUZZ_PIECE_BYTES : 0);
+    CHECK_OK(fs_parallel_set_threads(pieces ? 4 : 1, NULL));
+    return fuzz_load(&whole, FUZZ_WHOLE, store, report, err);
+}
+
+/* Return the number of events read from the text if its bytes from BEGUN to `until` are fed at once, the others a few
+ * at a time. */
+enum { BEGUN = 40, A_FEW = 100 };
+
+static uint32_t events_fed(size_t until)
+{
+    fs_kineto *kineto = NULL;
+    fs_store *store = NULL;
+    fs_kineto_report report;
+    CHECK(fs_kineto_create(&kineto, NULL) == FS_OK && fs_store_create(&store, NULL) == FS_OK);
+    CHECK_OK(fs_kineto_feed(kineto, text, BEGUN, NULL));
+    CHECK_OK(fs_kineto_feed(kineto, text + BEGUN, until - BEGUN, NULL));
+    for (size_t at = until; at < text_size; at += A_FEW)
+        CHECK_OK(fs_kineto_feed(kineto, text + at, text_size - at < A_FEW ? text_size - at : A_FEW, NULL));
+    CHECK(fs_kineto_finish(kineto, store, &report, NULL) == FS_OK && !report.truncated);
+    uint32_t count = fs_store_count(store);
+    fs_store_destroy(store);
+    fs_kineto_destroy(kineto);
+    return count;
+}
+
+TEST(an_event_larger_than_a_piece_is_read)
+{
+    enum { EVENTS = 5, LARGE_BYTES = 2000 };
+    text_size = 0;
+    for (int i = 0; i < EVENTS; i++)
+        put("%c{\"ph\": \"X\", \"cat\": \"cpu_op\", \"pid\": 1, \"tid\": 1, \"dur\": 1, \"ts\": %d, \"name\": \"%*s\"}",
+            "[,"[i > 0], 10 * i, i == 1 ? LARGE_BYTES : 1, "n");
+    put("]");
+    fs_kineto_set_piece_bytes(128);
+    CHECK_OK(fs_parallel_set_threads(3, NULL));
+    for (size_t until = BEGUN; until <= text_size; until += 7)
+        CHECK(events_fed(until) == EVENTS, "%zu bytes at once", until);
+}
+
+/* Write ten events whose "args" contain objects that look like events. */
+static void put_events_with_lists(void)
+{
+    const char *list = "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"no\",\"ts\":5,\"dur\":1}";
+    text_size = 0;
+    for (int i = 0; i < 10; i++)
+        put("%c{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1,\"args\":"
+            "{\"x\":[%s, %s,\n %s,%s]}}",
+            "[,"[i > 0], i, list, list, list, list);
+}
+
+TEST(wrongly_guessed_pieces_lose_no_event_and_find_what_follows)
+{
+    for (int pieces = 0; pieces < 2; pieces++) {
+        fs_store *store = NULL;
+        fs_kineto_report report = {0};
+        fs_error err;
+        char expected[64];
+        put_events_with_lists();
+        snprintf(expected, sizeof expected, "byte %zu: expected the end of the file, found ','", text_size + 1);
+        put("]\n");
+        CHECK(load(pieces, &store, &report, &err) == FS_OK, "%s", err.message);
+        CHECK(report.events == 10 && fs_store_count(store) == 10 && !report.truncated);
+        fs_store_destroy(store);
+        text_size--;
+        put(",\"x\":{},\"y\":[1, 2, 3]}");
+        CHECK(load(pieces, &store, &report, &err) == FS_VALUE_ERROR && strcmp(err.message, expected) == 0, "%s",
+              err.message);
+    }
+}
+
+/* Whichever number has each of these values, nothing overflows (UndefinedBehaviorSanitizer checks), and every event is
+ * either kept or counted as left out. */
+TEST(numbers_out_of_range_overflow_nothing)
+{
+    static const char *const numbers[] = {"9223372036854775807",
+                                          "-9223372036854775808",
+                                          "9223372036854775808",
+                                          "18446744073709551615",
+                                          "1e400",
+                                          "-1e400",
+                                          "1e18",
+                                          "9.3e15",
+                                          "-9.3e15",
+                                          "2305843009213693951",
+                                          "1e-400",
+                                          "-1",
+                                          "4294967297",
+                                          "99999999999999999999999999",
+                                          "0"};
+    static const char head[] = "{\"baseTimeNanoseconds\":#,\"deviceProperties\":[{\"id\":0,\"totalGlobalMem\":#,"
+                               "\"numSms\":#,\"warpSize\":#}],\"traceEvents\":["
+                               "{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"t\",\"ts\":#,\"dur\":#}";
+    static const char events[] =
+        ",{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":#,\"tid\":#,\"ts\":#,\"dur\":#,\"args\":{"
+        "\"External id\":#,\"Input Dims\":[[#,#]],\"flops\":#}},"
+        "{\"ph\":\"X\",\"cat\":\"overhead\",\"name\":\"o\",\"pid\":-1,\"tid\":#,\"ts\":#,\"dur\":#},"
+        "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"pid\":#,\"tid\":#,\"ts\":#,"
+        "\"args\":{\"Bytes\":#,\"Device Id\":#,\"Device Type\":#}},"
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":#,\"ts\":#,\"dur\":#,\"args\":{"
+        "\"External id\":#,\"stream\":#,\"correlation\":#,\"grid\":[#,#,#],\"block\":[#,#,#],"
+        "\"bytes\":#,\"registers per thread\":#,\"In msg nelems\":#,\"Group size\":#,\"Collective name\":\"x\"}}";
+    for (int round = 0; round < 200; round++) {
+        const char *templates[] = {head, events, events, events, "]}"};
+        text_size = 0;
+        for (size_t i = 0; i < COUNT_OF(templates); i++)
+            for (const char *at = templates[i]; *at != 0; at++)
+                put("%.*s", *at == '#' ? 40 : 1, *at == '#' ? numbers[random_below((int64_t)COUNT_OF(numbers))] : at);
+        fs_store *store = NULL;
+        fs_kineto_report report = {0};
+        fs_error err;
+        CHECK(load(false, &store, &report, &err) == FS_OK, "%s: %s", err.message, text);
+        CHECK(report.events == 13);
+        fs_device_facts facts = fs_store_device(store, 0);
+        CHECK(facts.sm_count >= -1 && facts.sm_count <= INT32_MAX && facts.total_memory >= -1);
+        fs_store_destroy(store);
+    }
+}
+
+/* Overheads and memory, compared with an exhaustive search --------------------------------------------------------- */
+
+enum { EVENTS = 60, OVERHEADS = 20, RECORDS = 30, LANES = 5 };
+
+typedef struct {
+    int64_t start, end, lane;
+} span;
+
+/* Make events that nest on each thread: each lies within an earlier one, after that one's other children. */
+static void make_events(span *events)
+{
+    int64_t free_from[EVENTS], lane_free[LANES] = {0};
+    for (int i = 0; i < EVENTS; i++) {
+        int parent = i > 0 && random_below(3) > 0 ? (int)random_below(i) : -1;
+        if (parent >= 0 && events[parent].end - free_from[parent] < 20) parent = -1;
+        span *current = &events[i];
+        current->lane = parent >= 0 ? events[parent].lane : random_below(LANES);
+        int64_t least = parent >= 0 ? free_from[parent] : lane_free[current->lane];
+        int64_t most = parent >= 0 ? events[parent].end : least + 3000;
+        current->start = least + 1 + random_below((most - least) / 4 + 1);
+        current->end = current->start + 3 + random_below((most - current->start - 4) / 2 + 1);
+        free_from[i] = current->start;
+        if (parent >= 0) free_from[parent] = current->end + 1;
+        else lane_free[current->lane] = current->end + 1 + random_below(50);
+    }
+}
+
+/* Return the shortest event around [start, end] on one thread, or on all (lane -1); -1 if there is none. */
+static int shortest(const span *events, int64_t start, int64_t end, int64_t lane)
+{
+    int best = -1;
+    for (int i = 0; i < EVENTS; i++) {
+        if (events[i].start > start || events[i].end < end || (lane >= 0 && events[i].lane != lane)) continue;
+        if (best < 0 || events[i].end - events[i].start < events[best].end - events[best].start) best = i;
+    }
+    return best;
+}
+
+static void put_span(char phase, const char *category, const char *name, int64_t number, const span *of)
+{
+    int64_t length = of->end - of->start;
+    put("%c{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s%d\",\"pid\":1,\"tid\":%d,\"ts\":%d.%03d,\"dur\":%d.%03d,",
+        "[,"[text_size > 0], phase, category, name, (int)number, (int)of->lane + 7, (int)(of->start / 1000),
+        (int)(of->start % 1000), (int)(length / 1000), (int)(length % 1000));
+    put("\"args\":{\"Bytes\":%d,\"Device Type\":0}}", (int)number + 1);
+}
+
+/* Return the number in the name of an event, or -1 without an event. */
+static int number_of(const fs_store *store, uint32_t index)
+{
+    return index == FS_NONE ? -1 : atoi(fs_store_name_text(store, FS_EVENT_AT(store, index, name)) + 1);
+}
+
+static void check_parents(const fs_store *store, const span *events, const span *overheads, const span *records)
+{
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        uint8_t kind = FS_EVENT_AT(store, index, kind);
+        uint32_t parent = FS_EVENT_AT(store, index, parent);
+        int actual = number_of(store, parent);
+        if (kind == FS_EVENT_OVERHEAD) {
+            const span *of = &overheads[number_of(store, index)];
+            int around = shortest(events, of->start, of->end, -1);
+            if (around < 0 || actual == around) continue;
+            const span *found = &events[actual < 0 ? 0 : actual]; /* it must be an event of equal length */
+            CHECK(actual >= 0 && found->start <= of->start && of->end <= found->end, "%d: %d", around, actual);
+            CHECK(found->end - found->start == events[around].end - events[around].start, "%d: %d", around, actual);
+        } else if (kind == FS_EVENT_MEMORY && FS_EVENT_AT(store, index, lane) != FS_NONE) {
+            const span *of = &records[FS_EVENT_AT(store, index, bytes) - 1];
+            int own = of->lane < LANES ? shortest(events, of->start, of->start, of->lane) : -1;
+            int any = shortest(events, of->start, of->start, -1);
+            /* Overheads are candidates too, and the shortest ones. */
+            if (parent != FS_NONE && FS_EVENT_AT(store, parent, kind) == FS_EVENT_OVERHEAD) continue;
+            if (own >= 0) CHECK(actual == own, "%d: %d", own, actual);
+            else if (any < 0) CHECK(actual < 0, "%d", actual);
+            else CHECK(actual >= 0 && events[actual].start <= of->start && events[actual].end >= of->start, "%d", any);
+        }
+    }
+}
+
+TEST(overhead_lies_in_the_shortest_event_and_memory_in_a_running_one)
+{
+    for (int round = 0; round < 100; round++) {
+        span events[EVENTS], overheads[OVERHEADS], records[RECORDS];
+        int64_t now = 0;
+        make_events(events);
+        text_size = 0;
+        for (int i = 0; i < EVENTS; i++) put_span('X', "cpu_op", "a", i, &events[i]);
+        for (int i = 0; i < OVERHEADS; i++) { /* in sequence, so that none lies within another; of no thread */
+            overheads[i] = (span){now + 1 + random_below(600), 0, -8};
+            now = overheads[i].end = overheads[i].start + 1 + random_below(40);
+            put_span('X', "overhead", "o", i, &overheads[i]);
+        }
+        for (int i = 0; i < RECORDS; i++) {
+            records[i].start = records[i].end = random_below(12000);
+            records[i].lane = random_below(LANES + 2);
+            put_span('i', "cpu_instant_event", "[memory]", i, &records[i]);
+        }
+        put("]");
+        fs_store *store = NULL;
+        fs_kineto_report report = {0};
+        fs_error err;
+        CHECK(load(round % 2 == 1, &store, &report, &err) == FS_OK, "%s", err.message);
+        if (store != NULL) check_parents(store, events, overheads, records);
+        fs_store_destroy(store);
+    }
+}
+
+/* Hashes ----------------------------------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Of 2^16 hashes of keys that differ in one byte, as many pairs agree in their low 20 bits as at random: n²/2^21, ± a
+ * third. */
+TEST(hashes_of_neighbours_do_not_collide)
+{
+    enum { KEYS = 1 << 16, BITS = 20 };
+    static uint64_t hashes[KEYS];
+    const uint64_t *keys = fs_hash_keys();
+    for (int size = 3; size < 40; size += 7) {
+        char bytes[64] = {0};
+        for (int i = 0; i < KEYS; i++) {
+            bytes[0] = (char)(i & 0xff);
+            bytes[size - 1] = (char)(i >> 8);
+            hashes[i] = fs_hash_bytes(keys, bytes, (size_t)size) & ((1u << BITS) - 1);
+        }
+        qsort(hashes, KEYS, sizeof *hashes, compare_numbers);
+        int equal = 0;
+        for (int i = 1; i < KEYS; i++) equal += hashes[i] == hashes[i - 1];
+        CHECK(equal > 1300 && equal < 2700, "%d bytes: %d", size, equal);
+    }
 }

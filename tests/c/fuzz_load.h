@@ -2,14 +2,10 @@
 #ifndef FS_TESTS_FUZZ_LOAD_H
 #define FS_TESTS_FUZZ_LOAD_H
 
-#include <stdint.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto/kineto.h"
 #include "store/event.h"
-#include "tests/c/fuzz_check.h"
+#include "tests/c/fuzz.h"
 
 /* Let several threads read small texts too. */
 enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };

@@ -1,17 +1,15 @@
-/* Fuzz target of the CPU ops on tensors of any layout, built and run with libFuzzer by tests/fuzz/run.sh. The input
- * chooses an op, shapes, strides (dense, permuted, negative, broadcast, overlapping), dtypes, whether arguments share
- * memory, and in-place or out=. The result is compared with a plain loop in double. Memory outside the output must not
- * change.
- *
- * test_fuzz_ops.c runs it over its corpus without libFuzzer. */
+/* Fuzz target of the CPU ops on tensors of any layout. The input chooses an op, shapes, strides (dense, permuted,
+ * negative, broadcast, overlapping), dtypes, whether arguments share memory, and in-place or out=. The result is
+ * compared with a plain loop in double. Memory outside the output must not change. The tests also run random inputs, on
+ * small tensors and on those of which threads compute parts. */
 #include "base/parallel.h"
+#include "ops/cpu/cpu.h"
 #include "ops/op.h"
-#include "tests/c/fuzz_check.h"
-#include "tests/c/pointwise_check.h"
+#include "tests/c/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+enum { MOST_NDIM = 5, SHARED_BYTES = 1 << 13 };
 
-enum { MOST_ELEMENTS = 512, MOST_NDIM = 5, SHARED_BYTES = 1 << 13 };
+static const fs_device cpu = {FS_CPU, 0};
 
 /* The input, read byte by byte; zeros follow its end. */
 static struct {
@@ -22,6 +20,10 @@ static int choose(int below)
 {
     return input.at < input.end ? *input.at++ % below : 0;
 }
+
+/* Of a tensor, before its last axis is made longer; how many times longer; and how many times the axes of factors are.
+ */
+static int64_t most_elements = 512, longer = 1, larger = 1;
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
@@ -39,15 +41,24 @@ static void nothing(fs_storage *storage)
     (void)storage;
 }
 
+/* Convert dense elements. What the core converts, Python's tests compare with NumPy's conversions. */
+static void convert(void *out, fs_dtype to, const void *in, fs_dtype from, int64_t count)
+{
+    fs_conversion all = {{.ndim = 1, .out = out, .in = {in}, .dtype = to, .count = count}, from};
+    all.space.shape[0] = count;
+    all.space.out_strides[0] = all.space.in_strides[0][0] = 1;
+    FUZZ_CHECK(fs_cpu_convert(cpu, &all, NULL) == FS_OK, "%s to %s", fs_dtypes[from].name, fs_dtypes[to].name);
+}
+
 static void fill_block(block *of, fs_dtype dtype)
 {
-    size_t count = of->size / fs_dtypes[dtype].size;
-    double *values = malloc((count + 1) * sizeof *values);
-    for (size_t i = 0; i < count; i++) {
+    int64_t count = (int64_t)(of->size / fs_dtypes[dtype].size);
+    double *values = malloc((size_t)(count + 1) * sizeof *values);
+    for (int64_t i = 0; i < count; i++) {
         values[i] = whole_numbers ? (double)(random_bits() % 16) : (double)(random_bits() % 31) / 2 - 7.5;
         if (dtype == FS_BOOL) values[i] = (double)(random_bits() % 2);
     }
-    if (count > 0) convert_dense(of->bytes, dtype, values, FS_FLOAT64, (int64_t)count);
+    if (count > 0) convert(of->bytes, dtype, values, FS_FLOAT64, count);
     free(values);
 }
 
@@ -63,19 +74,23 @@ static int64_t offset_of(const fs_tensor *tensor, int64_t index)
 
 static double get(const fs_tensor *tensor, int64_t index)
 {
-    return element_get(tensor->data, tensor->dtype, offset_of(tensor, index));
+    double value = 0;
+    const char *at = (const char *)tensor->data + offset_of(tensor, index) * (int64_t)fs_dtypes[tensor->dtype].size;
+    convert(&value, FS_FLOAT64, at, tensor->dtype, 1);
+    return value;
 }
 
 static void choose_shape(int *ndim, int64_t *shape)
 {
+    static const int64_t sizes[] = {3, 1, 2, 4, 5, 7, 8, 16, 17, 33, 64, 100, 0};
     int64_t count = 1;
     *ndim = choose(MOST_NDIM + 1);
     for (int d = 0; d < *ndim; d++) {
-        static const int64_t sizes[] = {3, 1, 2, 4, 5, 7, 8, 16, 17, 33, 64, 100, 0};
         shape[d] = sizes[choose(13)];
-        if (count * shape[d] > MOST_ELEMENTS) shape[d] = 1;
+        if (count * shape[d] > most_elements) shape[d] = 1;
         count *= shape[d] > 0 ? shape[d] : 1;
     }
+    if (*ndim > 0) shape[*ndim - 1] *= longer;
 }
 
 static void choose_strides(int ndim, const int64_t *shape, int64_t *strides)
@@ -152,35 +167,20 @@ static bool overlaps_itself(const fs_tensor *tensor)
     return overlap;
 }
 
-/* Reference implementations, one element or row at a time -------------------------------------------------------------
- */
+/* Reference implementations, one element or row at a time ---------------------------------------------------------- */
 
 typedef struct {
     int ndim;
-    int64_t shape[FS_MAX_DIMS];
+    int64_t shape[FS_MAX_DIMS], count;
     double *values;
     double slack; /* error allowed for cancellation, in units of the dtype's precision */
 } dense;
 
-static int64_t count_of(int ndim, const int64_t *shape)
-{
-    int64_t count = 1;
-    for (int d = 0; d < ndim; d++) count *= shape[d];
-    return count;
-}
-
 static dense dense_of(int ndim, const int64_t *shape)
 {
-    dense array = {.ndim = ndim};
-    memcpy(array.shape, shape, (size_t)ndim * sizeof *shape);
-    array.values = calloc((size_t)count_of(ndim, shape) + 1, sizeof *array.values);
-    return array;
-}
-
-static dense values_of(const fs_tensor *tensor)
-{
-    dense array = dense_of(tensor->ndim, tensor->shape);
-    for (int64_t i = 0; i < fs_tensor_count(tensor); i++) array.values[i] = get(tensor, i);
+    dense array = {.ndim = ndim, .count = 1};
+    for (int d = 0; d < ndim; d++) array.count *= array.shape[d] = shape[d];
+    array.values = calloc((size_t)array.count + 1, sizeof *array.values);
     return array;
 }
 
@@ -188,13 +188,11 @@ static dense values_of(const fs_tensor *tensor)
 static double broadcast_get(const dense *from, int ndim, const int64_t *shape, int64_t index)
 {
     int64_t at = 0, stride = 1;
-    for (int d = ndim - 1; d >= 0; d--) {
+    for (int d = ndim - 1; d >= ndim - from->ndim; d--) {
         int own = d - (ndim - from->ndim);
-        int64_t place = index % shape[d];
-        index /= shape[d];
-        if (own < 0) continue;
-        if (from->shape[own] != 1) at += place * stride;
+        if (from->shape[own] != 1) at += index % shape[d] * stride;
         stride *= from->shape[own];
+        index /= shape[d];
     }
     return from->values[at];
 }
@@ -230,6 +228,7 @@ static double binary(int id, double a, double b)
 static double reduce(int id, const double *row, int64_t length)
 {
     double sum = 0, squares = 0, about_mean = 0, least = row[0], largest = row[0], place = 0;
+    if (length == 0) return id == FS_MEAN || id == FS_VAR ? (double)NAN : 0;
     for (int64_t i = 0; i < length; i++) {
         sum += row[i];
         squares += row[i] * row[i];
@@ -237,17 +236,12 @@ static double reduce(int id, const double *row, int64_t length)
         place = row[i] > largest ? (double)i : place;
         largest = row[i] > largest ? row[i] : largest;
     }
-    for (int64_t i = 0; i < length; i++) {
-        double difference = row[i] - sum / (double)length;
-        about_mean += difference * difference;
-    }
-    const double results[FS_REDUCTION_COUNT] = {[FS_SUM] = sum,
-                                                [FS_MEAN] = sum / (double)length,
-                                                [FS_AMAX] = largest,
-                                                [FS_AMIN] = least,
-                                                [FS_NORM] = sqrt(squares),
-                                                [FS_VAR] = about_mean / (double)length, /* with correction 0 */
-                                                [FS_ARGMAX] = place};
+    double mean = sum / (double)length;
+    for (int64_t i = 0; i < length; i++) about_mean += (row[i] - mean) * (row[i] - mean);
+    const double results[FS_REDUCTION_COUNT] = {
+        [FS_SUM] = sum,     [FS_MEAN] = mean,          [FS_AMAX] = largest,
+        [FS_AMIN] = least,  [FS_NORM] = sqrt(squares), [FS_VAR] = about_mean / (double)length, /* with correction 0 */
+        [FS_ARGMAX] = place};
     return results[id];
 }
 
@@ -271,7 +265,7 @@ static void norm(const double *row, double *out, int64_t length, bool centred, d
 
 static void rowwise(int id, const dense *x, const dense *weight, const dense *bias, double eps, dense *out)
 {
-    int64_t length = x->shape[x->ndim - 1], rows = length ? count_of(x->ndim, x->shape) / length : 0;
+    int64_t length = x->shape[x->ndim - 1], rows = length ? x->count / length : 0;
     for (int64_t r = 0; r < rows; r++) {
         const double *row = x->values + r * length;
         double *to = out->values + r * length;
@@ -286,20 +280,16 @@ static void rowwise(int id, const dense *x, const dense *weight, const dense *bi
 
 static void matmul(const dense *a, const dense *b, const dense *bias, dense *out)
 {
-    int64_t m = a->shape[a->ndim - 2], k = a->shape[a->ndim - 1], n = b->shape[b->ndim - 1];
-    int64_t count = count_of(out->ndim, out->shape);
-    for (int64_t at = 0; at < count; at++) {
+    int64_t m = a->shape[a->ndim - 2], k = a->shape[a->ndim - 1], n = b->shape[b->ndim - 1], shape[FS_MAX_DIMS];
+    memcpy(shape, out->shape, sizeof shape);
+    for (int64_t at = 0; at < out->count; at++) {
         int64_t i = at / n % m, j = at % n;
-        /* The batch of each factor, as the index of one of its elements. */
-        int64_t shape[FS_MAX_DIMS];
-        memcpy(shape, out->shape, sizeof shape);
         double sum = bias != NULL ? broadcast_get(bias, out->ndim, out->shape, at) : 0;
-        for (int64_t l = 0; l < k; l++) {
+        for (int64_t l = 0; l < k; l++) { /* the batch of each factor, as the index of one of its elements */
             shape[out->ndim - 2] = m, shape[out->ndim - 1] = k;
             double left = broadcast_get(a, out->ndim, shape, (at / (m * n) * m + i) * k + l);
             shape[out->ndim - 2] = k, shape[out->ndim - 1] = n;
-            double right = broadcast_get(b, out->ndim, shape, (at / (m * n) * k + l) * n + j);
-            sum += left * right;
+            sum += left * broadcast_get(b, out->ndim, shape, (at / (m * n) * k + l) * n + j);
         }
         out->values[at] = sum;
     }
@@ -316,14 +306,16 @@ typedef struct {
     int ndim; /* of the result */
     int64_t shape[FS_MAX_DIMS];
     fs_dtype dtype;
-    bool in_place, has_out;
+    bool in_place, has_out, random;
 } trial;
 
 static void add_input(trial *current, int at, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
 {
+    const fs_tensor *tensor = &current->tensors[at];
     current->tensors[at] = make_tensor(dtype, ndim, shape, share, &current->blocks[at]);
-    current->call.in[at] = &current->tensors[at];
-    current->in[at] = values_of(&current->tensors[at]);
+    current->call.in[at] = tensor;
+    current->in[at] = dense_of(ndim, shape);
+    for (int64_t i = 0; i < fs_tensor_count(tensor); i++) current->in[at].values[i] = get(tensor, i);
 }
 
 /* Choose a shape that broadcasts to `shape`: some axes become 1, some leading axes are dropped. */
@@ -356,10 +348,10 @@ static void choose_second(trial *current, fs_dtype dtype, int ndim, const int64_
 
 static void choose_factors(trial *current, fs_dtype dtype, int first, bool share)
 {
-    int ndim = 2 + choose(3);
-    int64_t shape[FS_MAX_DIMS], other[FS_MAX_DIMS], k = choose(9), m = choose(9), n = choose(9);
+    int ndim = 2 + choose(3), narrow_ndim;
+    int64_t shape[FS_MAX_DIMS], other[FS_MAX_DIMS], k = choose(9) * larger, m = choose(9) * larger;
+    int64_t n = choose(9) * larger;
     for (int d = 0; d < ndim - 2; d++) shape[d] = 1 + choose(4);
-    int narrow_ndim;
     choose_narrower(ndim - 2, shape, &narrow_ndim, other);
     other[narrow_ndim] = k, other[narrow_ndim + 1] = n;
     shape[ndim - 2] = m, shape[ndim - 1] = k;
@@ -372,17 +364,52 @@ static void choose_factors(trial *current, fs_dtype dtype, int first, bool share
     add_input(current, 0, dtype, narrow_ndim, other, share);
 }
 
+/* What a form has besides one tensor of the chosen shape. */
+static bool choose_rest(trial *current, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
+{
+    fs_call *call = &current->call;
+    fs_form form = call->op->form;
+    switch (form) {
+    case FS_FORM_BINARY:
+    case FS_FORM_BINARY_IN_PLACE:
+    case FS_FORM_COPY_IN_PLACE:
+        choose_second(current, dtype, ndim, shape, share);
+        return true;
+    case FS_FORM_COPY:
+        if (call->op->id == 0) return true;
+        if (ndim < 2) return false;
+        current->shape[ndim - 1] = shape[ndim - 2], current->shape[ndim - 2] = shape[ndim - 1];
+        return true;
+    case FS_FORM_REDUCE:
+    case FS_FORM_VAR:
+        if (form == FS_FORM_REDUCE && call->op->id == FS_ARGMAX) current->dtype = FS_INT64;
+        call->over_everything = ndim == 0 || choose(2);
+        call->keepdims = choose(2);
+        for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) current->shape[d] = 1;
+        if (!call->keepdims) current->ndim = call->over_everything ? 0 : ndim - 1;
+        return true;
+    case FS_FORM_LAYER_NORM:
+    case FS_FORM_RMS_NORM:
+        if (choose(2)) add_input(current, 1, dtype, 1, &shape[ndim - 1], share);
+        if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(current, 2, dtype, 1, &shape[ndim - 1], share);
+        return true;
+    default:
+        return true;
+    }
+}
+
 /* Choose valid arguments for the op and set the shape of the result. Return false for ops outside this target. */
 static bool choose_arguments(trial *current)
 {
     static const fs_dtype floats[] = {FS_FLOAT32, FS_FLOAT64, FS_FLOAT16, FS_BFLOAT16};
     fs_call *call = &current->call;
     fs_form form = call->op->form;
-    bool moves = form == FS_FORM_COPY || form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE ||
-                 form == FS_FORM_CREATE || form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE;
-    bool random = (form == FS_FORM_CREATE && call->op->id >= 2) || form == FS_FORM_RANDOM_IN_PLACE;
-    fs_dtype dtype = moves && !random ? (fs_dtype)choose(FS_DTYPE_COUNT) : floats[choose(4)], to = dtype;
-    if (form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE) to = (fs_dtype)choose(FS_DTYPE_COUNT);
+    bool casts = form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE, along = false;
+    bool creates = form == FS_FORM_CREATE || form == FS_FORM_CREATE_FULL;
+    bool moves = casts || creates || form == FS_FORM_COPY || form == FS_FORM_FILL_IN_PLACE;
+    current->random = (form == FS_FORM_CREATE && call->op->id >= 2) || form == FS_FORM_RANDOM_IN_PLACE;
+    fs_dtype dtype = moves && !current->random ? (fs_dtype)choose(FS_DTYPE_COUNT) : floats[choose(4)], to = dtype;
+    if (casts) to = (fs_dtype)choose(FS_DTYPE_COUNT);
     bool share = choose(3) == 0 && to == dtype;
     whole_numbers = !fs_dtype_is_float(dtype) || !fs_dtype_is_float(to);
     random_state = 88172645463325252u + (uint64_t)choose(256);
@@ -395,61 +422,25 @@ static bool choose_arguments(trial *current)
     call->device = cpu;
     call->eps = 1e-5;
     switch (form) {
-    case FS_FORM_UNARY:
-    case FS_FORM_UNARY_IN_PLACE:
-    case FS_FORM_CAST:
-        add_input(current, 0, dtype, ndim, shape, share);
-        break;
-    case FS_FORM_BINARY:
-    case FS_FORM_BINARY_IN_PLACE:
-        add_input(current, 0, dtype, ndim, shape, share);
-        choose_second(current, dtype, ndim, shape, share);
-        break;
-    case FS_FORM_COPY_IN_PLACE:
-        add_input(current, 0, to, ndim, shape, share);
-        choose_second(current, dtype, ndim, shape, share);
-        break;
-    case FS_FORM_COPY:
-        add_input(current, 0, dtype, ndim, shape, share);
-        if (call->op->id == 1 && ndim < 2) return false;
-        if (call->op->id == 1) current->shape[ndim - 1] = shape[ndim - 2], current->shape[ndim - 2] = shape[ndim - 1];
-        break;
-    case FS_FORM_REDUCE:
-    case FS_FORM_VAR:
-        add_input(current, 0, dtype, ndim, shape, share);
-        if (form == FS_FORM_REDUCE && call->op->id == FS_ARGMAX) current->dtype = to = FS_INT64;
-        call->over_everything = ndim == 0 || choose(2);
-        call->keepdims = choose(2);
-        for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) current->shape[d] = 1;
-        if (!call->keepdims) current->ndim = call->over_everything ? 0 : ndim - 1;
-        break;
-    case FS_FORM_CUMSUM:
-    case FS_FORM_SOFTMAX:
-    case FS_FORM_LAYER_NORM:
-    case FS_FORM_RMS_NORM:
-        if (ndim == 0) return false;
-        add_input(current, 0, dtype, ndim, shape, share);
-        if (form != FS_FORM_SOFTMAX && form != FS_FORM_CUMSUM && choose(2))
-            add_input(current, 1, dtype, 1, &shape[ndim - 1], share);
-        if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(current, 2, dtype, 1, &shape[ndim - 1], share);
-        break;
     case FS_FORM_MATMUL:
-        choose_factors(current, dtype, 0, share);
-        break;
     case FS_FORM_ADDMM:
-        choose_factors(current, dtype, 1, share);
+        choose_factors(current, dtype, form == FS_FORM_ADDMM, share);
         break;
     case FS_FORM_CREATE:
     case FS_FORM_CREATE_FULL:
         call->ndim = ndim;
         memcpy(call->shape, shape, sizeof shape);
         break;
-    case FS_FORM_FILL_IN_PLACE:
-    case FS_FORM_RANDOM_IN_PLACE:
-        add_input(current, 0, dtype, ndim, shape, share);
-        break;
+    case FS_FORM_CUMSUM:
+    case FS_FORM_SOFTMAX:
+    case FS_FORM_LAYER_NORM:
+    case FS_FORM_RMS_NORM:
+        along = true;
+        /* fallthrough */
     default:
-        return false;
+        if (along && ndim == 0) return false;
+        add_input(current, 0, form == FS_FORM_COPY_IN_PLACE ? to : dtype, ndim, shape, share);
+        if (!choose_rest(current, dtype, ndim, shape, share)) return false;
     }
     if (form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE || form == FS_FORM_RANDOM_IN_PLACE) {
         call->is_scalar[1] = true;
@@ -460,120 +451,93 @@ static bool choose_arguments(trial *current)
     current->in_place = strchr(call->op->name, 0)[-1] == '_';
     current->has_out = !current->in_place && choose(2);
     if (current->has_out) {
-        current->tensors[3] = make_tensor(to, current->ndim, current->shape, share, &current->blocks[3]);
+        current->tensors[3] = make_tensor(current->dtype, current->ndim, current->shape, share, &current->blocks[3]);
         call->out = &current->tensors[3];
     }
     return true;
 }
 
-/* Return the expected result. For random ops, NaN stands for any finite value. */
+static double expect_element(const trial *current, int64_t i)
+{
+    const fs_call *call = &current->call;
+    double a = call->in[0] != NULL ? current->in[0].values[i] : 0, b = call->scalar[1];
+    if (call->in[1] != NULL) b = broadcast_get(&current->in[1], current->ndim, current->shape, i);
+    switch (call->op->form) {
+    case FS_FORM_UNARY:
+    case FS_FORM_UNARY_IN_PLACE:
+        return unary(call->op->id, a);
+    case FS_FORM_BINARY:
+    case FS_FORM_BINARY_IN_PLACE:
+        if (call->is_scalar[1] && current->dtype != FS_FLOAT64) b = (float)b;
+        return binary(call->op->id, a, b);
+    case FS_FORM_COPY:
+    case FS_FORM_CAST:
+        return a;
+    case FS_FORM_CREATE:
+        return call->op->id;
+    default:
+        return b;
+    }
+}
+
+/* Return the expected result. */
 static dense expect(const trial *current)
 {
     const fs_call *call = &current->call;
     dense out = dense_of(current->ndim, current->shape);
-    int64_t count = count_of(current->ndim, current->shape),
-            x_count = count_of(current->in[0].ndim, current->in[0].shape);
     const dense *in[3];
     for (int i = 0; i < 3; i++) in[i] = call->in[i] != NULL ? &current->in[i] : NULL;
     fs_form form = call->op->form;
-    switch (form) {
-    case FS_FORM_SOFTMAX:
-    case FS_FORM_LAYER_NORM:
-    case FS_FORM_RMS_NORM:
+    if (form == FS_FORM_SOFTMAX || form == FS_FORM_LAYER_NORM || form == FS_FORM_RMS_NORM) {
         rowwise(call->op->id, in[0], in[1], in[2], call->eps, &out);
         return out;
-    case FS_FORM_MATMUL:
-        matmul(in[0], in[1], NULL, &out);
-        return out;
-    case FS_FORM_ADDMM:
-        matmul(in[1], in[2], in[0], &out);
-        return out;
-    default:
-        break;
     }
-    for (int64_t i = 0; i < count; i++) {
-        bool element = form != FS_FORM_REDUCE && form != FS_FORM_VAR && form != FS_FORM_COPY;
-        double a = in[0] != NULL && element ? in[0]->values[i] : 0;
-        double b = in[1] != NULL ? broadcast_get(in[1], current->ndim, current->shape, i) : call->scalar[1];
-        switch (form) {
-        case FS_FORM_UNARY:
-        case FS_FORM_UNARY_IN_PLACE:
-            out.values[i] = unary(call->op->id, a);
-            break;
-        case FS_FORM_BINARY:
-        case FS_FORM_BINARY_IN_PLACE:
-            if (call->is_scalar[1] && current->dtype != FS_FLOAT64) b = (float)b;
-            out.values[i] = binary(call->op->id, a, b);
-            break;
-        case FS_FORM_CAST:
-            out.values[i] = a;
-            break;
-        case FS_FORM_COPY_IN_PLACE:
-        case FS_FORM_CREATE_FULL:
-        case FS_FORM_FILL_IN_PLACE:
-            out.values[i] = b;
-            break;
-        case FS_FORM_CUMSUM:
-            out.values[i] = a + (i % current->shape[current->ndim - 1] > 0 ? out.values[i - 1] : 0);
-            out.slack = 8 * (double)current->shape[current->ndim - 1];
-            break;
-        case FS_FORM_REDUCE:
-        case FS_FORM_VAR:
-            if (x_count > 0)
-                out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
-            else out.values[i] = call->op->id == FS_MEAN || call->op->id == FS_VAR ? (double)NAN : 0;
-            out.slack = 8 * (double)(x_count / count);
-            break;
-        case FS_FORM_COPY:
-            if (call->op->id == 1) {
-                int64_t rows = current->shape[current->ndim - 2], columns = current->shape[current->ndim - 1];
-                int64_t matrix = i / (rows * columns) * rows * columns;
-                out.values[i] = in[0]->values[matrix + i % columns * rows + i / columns % rows];
-            } else {
-                out.values[i] = in[0]->values[i];
-            }
-            break;
-        case FS_FORM_CREATE:
-            out.values[i] = call->op->id < 2 ? call->op->id : (double)NAN;
-            break;
-        default:
-            out.values[i] = (double)NAN;
+    if (form == FS_FORM_MATMUL || form == FS_FORM_ADDMM) {
+        bool adds = form == FS_FORM_ADDMM;
+        matmul(in[adds], in[1 + adds], adds ? in[0] : NULL, &out);
+        return out;
+    }
+    int64_t columns = current->ndim > 0 ? current->shape[current->ndim - 1] : 1;
+    for (int64_t i = 0; i < out.count; i++) {
+        if (form == FS_FORM_REDUCE || form == FS_FORM_VAR) {
+            int64_t length = in[0]->count / out.count;
+            out.values[i] = reduce(call->op->id, in[0]->values + i * length, length);
+            out.slack = 8 * (double)length;
+        } else if (form == FS_FORM_CUMSUM) {
+            out.values[i] = in[0]->values[i] + (i % columns > 0 ? out.values[i - 1] : 0);
+            out.slack = 8 * (double)columns;
+        } else if (form == FS_FORM_COPY && call->op->id == 1) {
+            int64_t rows = current->shape[current->ndim - 2], matrix = i / (rows * columns) * rows * columns;
+            out.values[i] = in[0]->values[matrix + i % columns * rows + i / columns % rows];
+        } else {
+            out.values[i] = expect_element(current, i);
         }
     }
     return out;
 }
 
-static bool is_random(const fs_op *op)
-{
-    return op->form == FS_FORM_RANDOM_IN_PLACE || (op->form == FS_FORM_CREATE && op->id >= 2);
-}
-
 static void check_result(const trial *current, const fs_tensor *result, const dense *want)
 {
-    static const double precision[] = {
-        [FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21, [FS_FLOAT16] = 0x1p-10, [FS_BFLOAT16] = 0x1p-7};
-    FUZZ_CHECK(result->dtype == current->dtype && result->ndim == current->ndim, "%s", current->call.op->name);
+    static const double precision[] = {[FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21,      [FS_FLOAT16] = 0x1p-10,
+                                       [FS_BFLOAT16] = 0x1p-7, [FS_FLOAT8_E4M3FN] = 0x1p-4, [FS_FLOAT8_E5M2] = 0x1p-3,
+                                       [FS_DTYPE_COUNT] = 0};
+    const char *op = current->call.op->name, *dtype = fs_dtypes[current->dtype].name;
+    bool rounds = fs_dtype_is_float(current->dtype) || fs_dtype_is_float8(current->dtype);
+    double compute = !rounds ? 0 : current->dtype == FS_FLOAT64 ? 0x1p-50 : 0x1p-21;
+    FUZZ_CHECK(result->dtype == current->dtype && result->ndim == current->ndim, "%s", op);
     for (int64_t i = 0; i < fs_tensor_count(result); i++) {
         double got = get(result, i), exact = want->values[i];
-        if (is_random(current->call.op)) {
-            FUZZ_CHECK(isfinite(got), "%s: element %lld: %g", current->call.op->name, (long long)i, got);
+        if (current->random) {
+            FUZZ_CHECK(isfinite(got), "%s: element %lld: %g", op, (long long)i, got);
             continue;
         }
-        double rounded = nearest_element(exact, current->dtype);
-        if (same(got, rounded) || (got == 0 && rounded == 0)) continue;
-        double compute = current->dtype == FS_FLOAT64 ? 0x1p-50 : 0x1p-21;
-        double unit = fs_dtype_is_float(current->dtype) ? precision[current->dtype] : 0;
-        double error = unit * fabs(exact) + compute * (4 + want->slack + 8 * fabs(exact));
+        if (current->dtype == FS_BOOL) exact = exact != 0;
+        double error = precision[current->dtype] * fabs(exact) + compute * (4 + want->slack + 8 * fabs(exact));
         /* A value at the end of the dtype's range may round either way. */
-        if (isinf(got) || isinf(rounded)) {
-            double most = current->dtype == FS_FLOAT16 ? 65504 : 3.38e38;
-            FUZZ_CHECK(fabs(exact) > 0.99 * most && signbit(got) == signbit(rounded), "%s: element %lld: %g, not %g",
-                       current->call.op->name, (long long)i, got, exact);
-            continue;
-        }
-        FUZZ_CHECK(fabs(got - exact) <= error && fs_dtype_is_float(current->dtype),
-                   "%s %s: element %lld: %.9g, not %.9g", current->call.op->name, fs_dtypes[current->dtype].name,
-                   (long long)i, got, exact);
+        double most = current->dtype == FS_FLOAT16 ? 65504 : 3.38e38;
+        bool right = isnan(exact) ? isnan(got) : got == exact || fabs(got - exact) <= error;
+        if (isinf(got)) right = fabs(exact) > 0.99 * most && signbit(got) == signbit(exact);
+        FUZZ_CHECK(right, "%s %s: element %lld: %.9g, not %.9g", op, dtype, (long long)i, got, exact);
     }
 }
 
@@ -616,23 +580,18 @@ static bool must_fail(const trial *current, const fs_tensor *target)
 
 static void run_trial(trial *current)
 {
-    fs_tensor *target = current->in_place  ? &current->tensors[0]
-                        : current->has_out ? &current->tensors[3]
-                                           : NULL,
-              result;
+    fs_tensor *target = current->in_place ? &current->tensors[0] : current->has_out ? &current->tensors[3] : NULL;
+    fs_tensor result;
     fs_error err = {.message = ""};
     char *before[5];
     for (int i = 0; i < 4; i++) before[i] = copy_of(&current->blocks[i]);
     before[4] = copy_of(&shared);
     bool fails = must_fail(current, target);
     fs_status status = fs_op_run(&current->call, &result, &err);
-    if (status == FS_OUT_OF_MEMORY) return;
-    FUZZ_CHECK((status != FS_OK) == fails, "%s: %s", current->call.op->name, err.message);
+    FUZZ_CHECK(status == FS_OUT_OF_MEMORY || (status != FS_OK) == fails, "%s: %s", current->call.op->name, err.message);
     const fs_tensor *changed = status == FS_OK ? target : NULL;
-    for (int i = 0; i < 4; i++) {
-        bool targets = changed == &current->tensors[i];
-        check_rest(&current->blocks[i], before[i], targets ? changed : NULL);
-    }
+    for (int i = 0; i < 4; i++)
+        check_rest(&current->blocks[i], before[i], changed == &current->tensors[i] ? changed : NULL);
     check_rest(&shared, before[4], changed);
     if (status == FS_OK) {
         dense want = expect(current);
@@ -645,12 +604,10 @@ static void run_trial(trial *current)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    if (shared.bytes == NULL) {
-        shared.size = SHARED_BYTES;
-        shared.bytes = malloc(shared.size);
-        FS_IGNORE(fs_parallel_set_threads(2, NULL));
-    }
-    memset(shared.bytes, 0, shared.size);
+    static char bytes[SHARED_BYTES];
+    shared = (block){bytes, sizeof bytes};
+    FS_IGNORE(fs_parallel_set_threads(3, NULL));
+    memset(bytes, 0, sizeof bytes);
     input.at = data;
     input.end = data + size;
     trial current = {.call = {.op = &fs_ops[choose(fs_op_count)]}};
@@ -661,4 +618,31 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (i < 3) free(current.in[i].values);
     }
     return 0;
+}
+
+CORPORA("fuzz/corpus/ops")
+
+static void run_random_inputs(int count)
+{
+    uint64_t seed = 88172645463325252u;
+    uint8_t bytes[64];
+    for (int i = 0; i < count; i++) {
+        random_state = seed;
+        for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = (uint8_t)random_below(256);
+        bytes[0] = (uint8_t)(i % fs_op_count);
+        seed = random_bits();
+        LLVMFuzzerTestOneInput(bytes, sizeof bytes);
+    }
+}
+
+TEST(random_calls)
+{
+    run_random_inputs(3000);
+}
+
+TEST(random_calls_of_large_tensors)
+{
+    most_elements = 128, longer = 701, larger = 17;
+    run_random_inputs(2 * fs_op_count);
+    most_elements = 512, longer = larger = 1;
 }

@@ -1,15 +1,13 @@
-/* Fuzz target of the readers of protobuf, built and run with libFuzzer by tests/fuzz/run.sh: of XSpaces, of
- * Perfetto's traces and of modules of HLO. Any bytes are either read, and then keep the promises of the headers and
- * give the same events by any number of threads, or are an error that names a byte of the input.
- *
- * test_fuzz_protobuf.c runs it over its corpus without libFuzzer. */
+/* Fuzz target of the readers of protobuf: of XSpaces, of Perfetto's traces and of modules of HLO. Any bytes are either
+ * read, and then keep the promises of the headers and give the same events by any number of threads, or are an error
+ * that names a byte of the input. */
 #include "sources/kineto/json_scan.h"
 #include "sources/protobuf/pftrace.h"
 #include "sources/protobuf/xspace.h"
 #include "tests/c/fuzz_load.h"
 #include "tests/c/hlo_check.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+CORPORA("fuzz/corpus/protobuf")
 
 /* An error is a lack of memory, or names a byte of the input. */
 static void check_error(fs_status status, const fs_error *err, size_t size)
@@ -114,4 +112,36 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fs_hlo_clear(&module);
     read_trace(data, size);
     return 0;
+}
+
+/* Tests ------------------------------------------------------------------------------------------------------------ */
+
+/* An XSpace: a stream with a kernel, its names, a stat and a host; and a module, each cut off. */
+static const uint8_t SPACE[] =
+    "\n\x45\x12\x0d/device:GPU:0\x1a\x19\x08\x0e\x12\x09Stream #7\x22\x0a\x08\x01\x10\xe8\x07"
+    "\x18\xd0\x0f\x22\x00\x22\x07\x08\x01\x12\x03\x12\x01k\x2a\x10\x08\x02\x12\x0c\x12\x0a"
+    "core_count\x22\x01h";
+static const uint8_t MODULE[] = "\x0a\x01m\x1a\x25\x0a\x01"
+                                "c\x12\x20\x0a\x01p\x12\x09parameter\x1a\x0b\x10\x0b\x1a\x02"
+                                "\x08\x02*\x03\x0a\x01\x00\x98\x02\x07";
+static const struct {
+    const void *bytes;
+    size_t size;
+} messages[] = {{SPACE, sizeof SPACE - 1}, {MODULE, sizeof MODULE - 1}};
+
+TEST(messages_that_end_at_any_byte)
+{
+    for (size_t i = 0; i < COUNT_OF(messages); i++)
+        for (size_t size = 0; size <= messages[i].size; size++) fuzz_exact(messages[i].bytes, size);
+}
+
+TEST(failing_allocations)
+{
+    for (int64_t place = 1; place <= 120; place++) {
+        for (size_t i = 0; i < COUNT_OF(messages); i++) {
+            fs_memory_fail_at(place);
+            LLVMFuzzerTestOneInput(messages[i].bytes, messages[i].size);
+            fs_memory_fail_at(0);
+        }
+    }
 }

@@ -1,18 +1,11 @@
 /* Fuzz target of what a rank's digest takes from its trace: the communication kernels and the calls of collectives on
- * the host. Built and run with libFuzzer by tests/fuzz/run.sh.
- *
- * Oracles: occurrences and exposed times are computed again, by plain loops over all pairs.
- *
- * test_fuzz_ranks.c runs it over its corpora without libFuzzer. */
-#include <math.h>
-
-#include "base/memory.h"
+ * the host. Occurrences and exposed times are computed again, by plain loops over all pairs. */
 #include "base/saturate.h"
 #include "summaries/collective_calls.h"
 #include "summaries/collectives.h"
 #include "tests/c/fuzz_load.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+CORPORA("data/corpus", "fuzz/corpus/ranks")
 
 enum { MOST_PAIRED = 256 }; /* events and rows that plain loops over all pairs are run for */
 

@@ -2,11 +2,7 @@
 #ifndef FS_TESTS_HLO_CHECK_H
 #define FS_TESTS_HLO_CHECK_H
 
-#include <math.h>
-#include <string.h>
-
-#include "base/memory.h"
-#include "tests/c/fuzz_check.h"
+#include "tests/c/fuzz.h"
 #include "work/hlo/collective.h"
 #include "work/hlo/cost.h"
 #include "work/hlo/remarks.h"
@@ -42,7 +38,7 @@ static void check_instruction(const fs_hlo_module *module, uint32_t id)
     const fs_hlo_instruction *one = &module->instructions[id];
     const uint32_t texts[] = {one->name,      one->opcode, one->op_name, one->kernel,
                               one->scheduled, one->target, one->kind,    one->config};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) check_id(texts[i], module->texts.count);
+    for (size_t i = 0; i < COUNT_OF(texts); i++) check_id(texts[i], module->texts.count);
     FUZZ_CHECK(one->name != FS_NONE && one->opcode != FS_NONE && one->shape < module->shape_count, "instruction %u",
                id);
     check_id(one->frame, module->frame_count);

@@ -1,9 +1,5 @@
 /* Arrow streams: the contents of their structs, moved children, and every failing allocation. */
-#include <math.h>
-#include <string.h>
-
-#include "base/memory.h"
-#include "check.h"
+#include "tests/c/check.h"
 #include "views/arrow.h"
 
 enum { ROWS = 10, COLUMNS = 5 };
@@ -22,7 +18,7 @@ static uint8_t flags[ROWS];
 static fs_arrow_text names[ROWS], dtypes[ROWS];
 static int64_t ends[ROWS + 1];
 
-static void fill(void)
+__attribute__((constructor)) static void fill(void)
 {
     for (int i = 0; i < ROWS; i++) {
         counts[i] = i - 3;
@@ -83,7 +79,7 @@ static void test_values(const struct ArrowArray *batch)
     CHECK(memcmp(column[4]->buffers[1], ends, sizeof ends) == 0 && column[4]->children[0]->length == ends[ROWS]);
 }
 
-static void test_stream(void)
+TEST(stream)
 {
     struct ArrowArrayStream stream;
     struct ArrowArray batch, moved, end;
@@ -104,7 +100,7 @@ static void test_stream(void)
     CHECK(released == 2);
 }
 
-static void test_an_unread_stream_releases_its_data(void)
+TEST(an_unread_stream_releases_its_data)
 {
     struct ArrowArrayStream stream;
     released = 0;
@@ -115,7 +111,7 @@ static void test_an_unread_stream_releases_its_data(void)
     stream.release(&stream);
 }
 
-static void test_memory_runs_out(void)
+TEST(memory_runs_out)
 {
     int64_t live = fs_memory_live();
     fs_status status = FS_OUT_OF_MEMORY;
@@ -144,13 +140,4 @@ static void test_memory_runs_out(void)
     }
     stream.release(&stream);
     CHECK(fs_memory_live() == live);
-}
-
-int main(void)
-{
-    fill();
-    test_stream();
-    test_an_unread_stream_releases_its_data();
-    test_memory_runs_out();
-    return failures != 0;
 }

@@ -1,13 +1,7 @@
 /* Parents and launchers, compared with a brute force over random programs: threads with nested ops, ranges, steps and
  * frames, API calls inside them, and device work recorded in any order. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "sources/attribute.h"
-#include "store/store.h"
-#include "tests/c/check.h"
+#include "tests/c/events.h"
 
 enum { THREADS = 3, DEVICES = 2, STREAMS = 3, MOST = 4096, NOBODY = -1 };
 
@@ -25,13 +19,6 @@ typedef struct {
 static happening all[MOST];
 static int adopted; /* work of a library's thread attributed to a range, in all programs */
 static int count;
-static uint64_t state = 88172645463325252u;
-
-static uint32_t below(uint32_t bound)
-{
-    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-    return (uint32_t)((state >> 20) % bound);
-}
 
 static bool encloses_on_host(const happening *event)
 {
@@ -69,7 +56,7 @@ static bool all_annotate; /* otherwise only the first thread has ranges and step
 /* The last thread belongs to a library: it has no ops or ranges. */
 static fs_event_kind host_kind(int thread)
 {
-    fs_event_kind kind = host_kinds[below(4)];
+    fs_event_kind kind = host_kinds[random_below(4)];
     bool annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
     if (thread == THREADS - 1) return FS_EVENT_FRAME;
     return annotation && thread > 0 && !all_annotate ? FS_EVENT_OP : kind;
@@ -83,23 +70,23 @@ static void run_thread(int thread, int events, uint32_t *correlation, int64_t gr
     int open[64], depth = 0;
     int64_t now = thread; /* the threads' times differ modulo THREADS */
     for (int made = 0; made < events || depth > 0;) {
-        now += THREADS * (1 + below(20));
+        now += THREADS * (1 + random_below(20));
         int64_t time = now / grain;
         bool in_call = depth > 0 && is_call(&all[open[depth - 1]]);
-        uint32_t roll = below(10);
-        if (made < events && depth < 60 && roll < 5 && (!in_call || below(4) == 0)) {
-            fs_event_kind kind = roll < 3 ? host_kind(thread) : below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
+        int64_t roll = random_below(10);
+        if (made < events && depth < 60 && roll < 5 && (!in_call || random_below(4) == 0)) {
+            fs_event_kind kind = roll < 3 ? host_kind(thread) : random_below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
             int made_now = add(kind, thread, time);
             /* The store sets the parent of an op or range when it begins: the innermost open one. */
             for (int i = depth; i-- > 0 && encloses_on_host(&all[made_now]) && all[made_now].parent == NOBODY;)
                 if (encloses_on_host(&all[open[i]])) all[made_now].parent = open[i];
-            if (kind == FS_EVENT_RUNTIME && below(8)) all[made_now].correlation = ++*correlation;
+            if (kind == FS_EVENT_RUNTIME && random_below(8)) all[made_now].correlation = ++*correlation;
             open[depth++] = made_now;
             made++;
         } else if (depth > 0) {
             /* Mostly last in, first out; a range may end at any time. */
             int at = depth - 1;
-            if (below(6) == 0) at = (int)below((uint32_t)depth);
+            if (random_below(6) == 0) at = (int)random_below(depth);
             if (is_call(&all[open[at]])) at = depth - 1;
             all[open[at]].end = time;
             memmove(&open[at], &open[at + 1], (size_t)(--depth - at) * sizeof *open);
@@ -109,41 +96,42 @@ static void run_thread(int thread, int events, uint32_t *correlation, int64_t gr
 
 static void launch_work(int call)
 {
-    int works = below(5) ? (int)below(3) : 12; /* a graph launches many */
+    int works = random_below(5) ? (int)random_below(3) : 12; /* a graph launches many */
     for (int i = 0; i < works && count < MOST; i++) {
-        int made = add(work_kinds[below(3)], NOBODY, all[call].start + 1 + below(400));
-        all[made].end = all[made].start + below(50);
-        all[made].device = (int)below(DEVICES);
-        all[made].stream = (int)below(STREAMS);
+        int made = add(work_kinds[random_below(3)], NOBODY, all[call].start + 1 + random_below(400));
+        all[made].end = all[made].start + random_below(50);
+        all[made].device = (int)random_below(DEVICES);
+        all[made].stream = (int)random_below(STREAMS);
         all[made].correlation = all[call].correlation;
     }
 }
 
 static void make_program(int events, int64_t grain)
 {
-    uint32_t correlation = below(1000);
+    uint32_t correlation = (uint32_t)random_below(1000);
     count = 0;
-    all_annotate = below(2);
+    all_annotate = random_below(2);
     for (int thread = 0; thread < THREADS; thread++) run_thread(thread, events, &correlation, grain);
     int hosts = count;
     for (int i = 0; i < hosts && count < MOST - 40; i++) {
         if (all[i].kind != FS_EVENT_RUNTIME || all[i].correlation == FS_NONE) continue;
-        if (below(4)) launch_work(i);
-        if (below(5) == 0 && all[i].end > all[i].start + 2) { /* a wait lies within its call */
+        if (random_below(4)) launch_work(i);
+        if (random_below(5) == 0 && all[i].end > all[i].start + 2) { /* a wait lies within its call */
             int made = add(FS_EVENT_SYNC, NOBODY, all[i].start + 1);
             all[made].end = all[i].end - 1;
             all[made].correlation = all[i].correlation;
         }
     }
     for (int i = 0; i < 5; i++) { /* without a call */
-        int made = add(i < 3 ? FS_EVENT_KERNEL : i < 4 ? FS_EVENT_OVERHEAD : FS_EVENT_SYNC, NOBODY, below(5000));
+        int made = add(i < 3 ? FS_EVENT_KERNEL : i < 4 ? FS_EVENT_OVERHEAD : FS_EVENT_SYNC, NOBODY, random_below(5000));
         all[made].end = all[made].start + 5;
         if (i < 3) all[made].device = 0;
         if (i == 1) all[made].correlation = 4000000000u;
     }
     /* Ops and ranges are recorded when they begin, CUPTI's records arrive at their end or later. */
     for (int i = 0; i < count; i++)
-        all[i].recorded = encloses_on_host(&all[i]) ? all[i].start : all[i].end + 1 + (below(3) ? 0 : below(2000));
+        all[i].recorded =
+            encloses_on_host(&all[i]) ? all[i].start : all[i].end + 1 + (random_below(3) ? 0 : random_below(2000));
 }
 
 /* The oracle ------------------------------------------------------------------------------------------------------ */
@@ -214,11 +202,12 @@ static int by_recorded(const void *left, const void *right)
     return *(const int *)left - *(const int *)right;
 }
 
-static fs_store *make_store(void)
+/* Put the events of the program into an empty store, as they are recorded. */
+static void record_program(void)
 {
     static int order[MOST];
-    fs_store *store = NULL;
-    CHECK(fs_store_create(&store, NULL) == FS_OK);
+    end_store();
+    make_store();
     for (int i = 0; i < count; i++) order[i] = i;
     qsort(order, (size_t)count, sizeof *order, by_recorded);
     for (int i = 0; i < count; i++) {
@@ -237,38 +226,30 @@ static fs_store *make_store(void)
             CHECK(fs_store_device_lane(store, source->device, (uint64_t)source->stream, &event.lane, NULL) == FS_OK);
         else if (known)
             CHECK(fs_store_thread_lane_of(store, (uint64_t)source->thread + 100, &event.lane, NULL) == FS_OK);
-        CHECK(fs_store_append(store, &event, &source->index, NULL) == FS_OK);
+        CHECK_OK(fs_store_append(store, &event, &source->index, NULL));
     }
-    return store;
-}
-
-static fs_event get(const fs_store *store, uint32_t index)
-{
-    fs_event event;
-    fs_store_get(store, index, &event);
-    return event;
 }
 
 /* Return the number of the event at an index, or NOBODY. */
-static int number_at(const fs_store *store, uint32_t index)
+static int number_at(uint32_t index)
 {
-    return index == FS_NONE ? NOBODY : (int)get(store, index).bytes;
+    return index == FS_NONE ? NOBODY : (int)event_at(index).bytes;
 }
 
 /* Check what must hold even after a failure: every event is stored once, and every link leads to an earlier event of a
  * valid kind. */
-static void check_links(const fs_store *store)
+static void check_links(void)
 {
     static int occurrences[MOST];
     memset(occurrences, 0, sizeof occurrences);
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
-        fs_event event = get(store, i);
+        fs_event event = event_at(i);
         if (i < (uint32_t)count) occurrences[event.bytes]++;
         CHECK(event.parent == FS_NONE || event.parent < i, "%u in %u", i, event.parent);
         CHECK(event.launcher == FS_NONE || event.launcher < i, "%u of %u", i, event.launcher);
-        if (event.parent < i && event.kind != FS_EVENT_SYNC) CHECK(get(store, event.parent).lane == event.lane);
+        if (event.parent < i && event.kind != FS_EVENT_SYNC) CHECK(event_at(event.parent).lane == event.lane);
         if (event.launcher < i) {
-            uint8_t kind = get(store, event.launcher).kind;
+            uint8_t kind = event_at(event.launcher).kind;
             CHECK(kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP);
         }
     }
@@ -276,7 +257,7 @@ static void check_links(const fs_store *store)
 }
 
 /* Check the copies of ranges on streams: each spans the first to the last work of the range on the stream. */
-static void check_copies(const fs_store *store)
+static void check_copies(void)
 {
     int expected = 0, copies = 0;
     for (int range = 0; range < count; range++) {
@@ -294,9 +275,9 @@ static void check_copies(const fs_store *store)
             if (start == INT64_MAX) continue;
             expected++;
             for (uint32_t i = (uint32_t)count; i < fs_store_count(store); i++) {
-                fs_event event = get(store, i);
+                fs_event event = event_at(i);
                 fs_lane on = fs_store_lane(store, event.lane);
-                if (number_at(store, event.launcher) != range || !on.on_device) continue;
+                if (number_at(event.launcher) != range || !on.on_device) continue;
                 if (on.device * STREAMS + (int)on.id != lane) continue;
                 copies++;
                 CHECK(event.start == start && event.duration == end - start && event.kind == all[range].kind);
@@ -308,23 +289,23 @@ static void check_copies(const fs_store *store)
     CHECK(copies == expected && fs_store_count(store) == (uint32_t)(count + expected), "%d of %d", copies, expected);
 }
 
-static void test_links_match_the_brute_force(void)
+TEST(links_match_the_brute_force)
 {
     int linked = 0, nested_calls = 0, waits = 0;
     for (int round = 0; round < 150 && failures == 0; round++) {
         make_program(round % 10 == 0 ? 150 : 5 + round % 40, 1);
-        fs_store *store = make_store();
+        record_program();
         fs_error err = {FS_OK, ""};
         CHECK(fs_attribute(store, &err) == FS_OK, "%s", err.message);
         find_answers();
-        check_links(store);
+        check_links();
         for (uint32_t i = 0; i < (uint32_t)count; i++) {
-            fs_event event = get(store, i);
+            fs_event event = event_at(i);
             const happening *expected = &all[event.bytes];
-            CHECK(number_at(store, event.parent) == expected->parent, "round %d: %d lies in %d, not %d", round,
-                  (int)event.bytes, number_at(store, event.parent), expected->parent);
-            CHECK(number_at(store, event.launcher) == expected->launcher, "round %d: %d is of %d, not %d", round,
-                  (int)event.bytes, number_at(store, event.launcher), expected->launcher);
+            CHECK(number_at(event.parent) == expected->parent, "round %d: %d lies in %d, not %d", round,
+                  (int)event.bytes, number_at(event.parent), expected->parent);
+            CHECK(number_at(event.launcher) == expected->launcher, "round %d: %d is of %d, not %d", round,
+                  (int)event.bytes, number_at(event.launcher), expected->launcher);
             CHECK(event.start == expected->start && event.duration == expected->end - expected->start);
             if (event.kind == FS_EVENT_SYNC && expected->thread != NOBODY) {
                 CHECK(fs_store_lane(store, event.lane).id == (uint64_t)expected->thread + 100);
@@ -333,28 +314,26 @@ static void test_links_match_the_brute_force(void)
             linked += expected->launcher != NOBODY;
             nested_calls += is_call(expected) && expected->parent != NOBODY && is_call(&all[expected->parent]);
         }
-        check_copies(store);
-        fs_store_destroy(store);
+        check_copies();
     }
     CHECK(linked > 1000 && nested_calls > 100 && waits > 20, "%d, %d, %d", linked, nested_calls, waits);
     CHECK(adopted > 100, "%d", adopted);
 }
 
 /* Times so coarse that many are equal: either of two equal events may enclose the other, but links must be valid. */
-static void test_equal_times_give_valid_links(void)
+TEST(equal_times_give_valid_links)
 {
     for (int round = 0; round < 60 && failures == 0; round++) {
         make_program(40, 40);
-        fs_store *store = make_store();
-        CHECK(fs_attribute(store, NULL) == FS_OK);
-        check_links(store);
+        record_program();
+        CHECK_OK(fs_attribute(store, NULL));
+        check_links();
         for (uint32_t i = 0; i < (uint32_t)count; i++) {
-            fs_event event = get(store, i);
+            fs_event event = event_at(i);
             if (event.parent == FS_NONE || !is_call(&all[event.bytes])) continue;
-            fs_event outer = get(store, event.parent);
+            fs_event outer = event_at(event.parent);
             CHECK(outer.start <= event.start && outer.start + outer.duration >= event.start + event.duration);
         }
-        fs_store_destroy(store);
     }
 }
 
@@ -370,17 +349,16 @@ static int at(fs_event_kind kind, int64_t start, int64_t end, uint32_t correlati
 /* Check each event's parent, by number, after attribution. */
 static void check_parents(const int *expected)
 {
-    fs_store *store = make_store();
-    CHECK(fs_attribute(store, NULL) == FS_OK);
-    check_links(store);
+    record_program();
+    CHECK_OK(fs_attribute(store, NULL));
+    check_links();
     for (uint32_t i = 0; i < (uint32_t)count; i++) {
-        int number = number_at(store, i), parent = number_at(store, get(store, i).parent);
+        int number = number_at(i), parent = number_at(event_at(i).parent);
         CHECK(parent == expected[number], "%d lies in %d", number, parent);
     }
-    fs_store_destroy(store);
 }
 
-static void test_times_that_touch(void)
+TEST(times_that_touch)
 {
     count = 0;
     int op = at(FS_EVENT_OP, 100, 200, FS_NONE);
@@ -398,7 +376,7 @@ static void test_times_that_touch(void)
 }
 
 /* A host clock slightly ahead of CUPTI's: the op is recorded after the kernel inside it. */
-static void test_clocks_that_disagree_give_valid_links(void)
+TEST(clocks_that_disagree_give_valid_links)
 {
     for (int first = 0; first < 2; first++) {
         count = 0;
@@ -407,59 +385,40 @@ static void test_clocks_that_disagree_give_valid_links(void)
         at(FS_EVENT_SYNC, 110, 119, 7);
         at(FS_EVENT_RUNTIME, 110, 119, 7);
         if (!first) at(FS_EVENT_OP, 100, 200, FS_NONE);
-        fs_store *store = make_store();
-        CHECK(fs_attribute(store, NULL) == FS_OK);
-        check_links(store);
-        CHECK(get(store, 0).launcher == FS_NONE);
-        fs_store_destroy(store);
+        record_program();
+        CHECK_OK(fs_attribute(store, NULL));
+        check_links();
+        CHECK(event_at(0).launcher == FS_NONE);
     }
 }
 
-static void test_a_store_without_calls_has_no_links(void)
+TEST(a_store_without_calls_has_no_links)
 {
-    fs_store *store = NULL;
-    CHECK(fs_store_create(&store, NULL) == FS_OK && fs_attribute(store, NULL) == FS_OK);
+    CHECK_OK(fs_attribute(store, NULL));
     CHECK(fs_store_count(store) == 0);
-    fs_store_destroy(store);
     count = 0;
     int op = add(FS_EVENT_OP, 0, 1), kernel = add(FS_EVENT_KERNEL, NOBODY, 2); /* captured without API calls */
     all[op].end = all[kernel].end = 9, all[kernel].device = 1, all[kernel].correlation = 5;
-    store = make_store();
-    CHECK(fs_attribute(store, NULL) == FS_OK && fs_store_count(store) == 2 && get(store, 1).launcher == FS_NONE);
-    fs_store_destroy(store);
+    record_program();
+    CHECK_OK(fs_attribute(store, NULL));
+    CHECK(fs_store_count(store) == 2 && event_at(1).launcher == FS_NONE);
 }
 
-static void test_every_allocation_may_fail(void)
+TEST(every_allocation_may_fail)
 {
-    int64_t live = fs_memory_live();
+    fs_status status = FS_OUT_OF_MEMORY;
+    int64_t n = 0;
     make_program(60, 1);
     find_answers();
-    for (int64_t n = 1; failures == 0; n++) {
+    while (status != FS_OK && failures == 0) {
         fs_error err = {FS_OK, ""};
-        fs_store *store = make_store();
-        fs_memory_fail_at(n);
-        fs_status status = fs_attribute(store, &err);
+        record_program();
+        fs_memory_fail_at(++n);
+        status = fs_attribute(store, &err);
         fs_memory_fail_at(0);
-        check_links(store);
-        if (status == FS_OK) check_copies(store);
-        else CHECK(status == FS_OUT_OF_MEMORY && strstr(err.message, "memory") != NULL);
-        fs_store_destroy(store);
-        CHECK(fs_memory_live() == live);
-        if (status == FS_OK) {
-            CHECK(n > 8, "%lld", (long long)n);
-            return;
-        }
+        check_links();
+        CHECK(status == FS_OK || (status == FS_OUT_OF_MEMORY && strstr(err.message, "memory") != NULL));
     }
-}
-
-int main(void)
-{
-    test_links_match_the_brute_force();
-    test_equal_times_give_valid_links();
-    test_times_that_touch();
-    test_clocks_that_disagree_give_valid_links();
-    test_a_store_without_calls_has_no_links();
-    test_every_allocation_may_fail();
-    if (failures == 0) printf("attribute: passed\n");
-    return failures != 0;
+    check_copies();
+    CHECK(n > 8, "%lld", (long long)n);
 }

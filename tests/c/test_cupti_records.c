@@ -1,14 +1,12 @@
 /* CUPTI's records as events. Expected names and numbers come from NVIDIA's headers and from torch.profiler's names. */
-#include <stdio.h>
 
 #include "tests/c/fake_capture.h"
 
-static void test_a_kernel_has_its_launch(void)
+TEST(a_kernel_has_its_launch)
 {
-    load_fake();
     start_capture(&with_calls);
     fake_set_launch(132, 256, 40, 1024, 65536);
-    fake_set_cluster(2, 1, 1);
+    memcpy(fake.cluster, (const uint32_t[3]){2, 1, 1}, sizeof fake.cluster);
     fake_kernel("_Z3addPfS_i", origin + 100, origin + 350, 1, 7, 42);
     fake_set_graph(5, 77);
     fake_kernel("nvjet_tst_128x256", origin + 400, origin + 401, 0, 9, 43);
@@ -33,10 +31,9 @@ static void test_a_kernel_has_its_launch(void)
     CHECK(event_at(1).device == 0 && lane_at(1).id == 9 && event_at(1).lane != event_at(0).lane);
     CHECK(name_at(2)[0] != '\0' && launch_at(2).graph == 0 && launch_at(2).graph_node == 0);
     CHECK(fs_store_count(store) == 3 && fs_cupti_last().dropped == 0);
-    end_store();
 }
 
-static void test_copies_and_fills_are_named_as_torch_names_them(void)
+TEST(copies_and_fills_are_named_as_torch_names_them)
 {
     static const struct {
         int kind, from, to;
@@ -47,8 +44,7 @@ static void test_copies_and_fills_are_named_as_torch_names_them(void)
         {9, 2, 2, "Memcpy HtoH (Pinned -> Pinned)"},         {3, 1, 4, "Memcpy HtoA (Pageable -> Array)"},
         {7, 5, 6, "Memcpy DtoA (Managed -> Device Static)"},
     };
-    enum { COPIES = sizeof copies / sizeof *copies };
-    load_fake();
+    enum { COPIES = COUNT_OF(copies) };
     start_capture(&with_calls);
     fake_set_graph(0, 5);
     for (uint32_t i = 0; i < COPIES; i++)
@@ -75,7 +71,6 @@ static void test_copies_and_fills_are_named_as_torch_names_them(void)
     CHECK(strcmp(name_at(COPIES + 3), "Memset (Pinned)") == 0 && launch_at(COPIES + 3).graph == 8);
     CHECK(launch_at(COPIES + 3).graph_node == 9);
     CHECK(fs_store_count(store) == COPIES + 4);
-    end_store();
 }
 
 /* CUPTI's names of functions, and their public names; NULL: no event. */
@@ -96,7 +91,7 @@ static const struct {
     {"cuMemcpyDtoH_v2_ptds", "cuMemcpyDtoH_v2"},
     {"cuCtxGetCurrent", NULL},
 };
-enum { API_FUNCTIONS = sizeof api / sizeof *api };
+enum { API_FUNCTIONS = COUNT_OF(api) };
 
 static void check_calls(void)
 {
@@ -117,12 +112,10 @@ static void check_calls(void)
     CHECK(fs_store_count(store) == at, "%u", fs_store_count(store));
     /* CUPTI is configured to omit the others, whose records cost time. */
     if (functions.enable_driver != NULL) CHECK(recorded == at, "%ld of %u", recorded, at);
-    end_store();
 }
 
-static void test_calls_are_named_without_versions_and_noise_is_omitted(void)
+TEST(calls_are_named_without_versions_and_noise_is_omitted)
 {
-    load_fake();
     check_calls();
     load_fake();
     functions.enable_driver = NULL;
@@ -131,10 +124,9 @@ static void test_calls_are_named_without_versions_and_noise_is_omitted(void)
     CHECK(fake_count("calls") >= API_FUNCTIONS); /* CUPTI recorded all calls, and the parser filtered them */
 }
 
-static void test_functions_that_cupti_cannot_name_are_numbered(void)
+TEST(functions_that_cupti_cannot_name_are_numbered)
 {
     static const uint32_t numbers[] = {1234, 2047, 2048, 700000, 1234};
-    load_fake();
     start_capture(&with_calls);
     for (uint32_t i = 0; i < 5; i++) fake_unnamed_call(numbers[i], origin + 10 * i, origin + 10 * i + 1, 5, i);
     stop_capture();
@@ -144,10 +136,9 @@ static void test_functions_that_cupti_cannot_name_are_numbered(void)
         CHECK(strstr(name_at(i), number) != NULL, "%s", name_at(i));
     }
     CHECK(event_at(0).name == event_at(4).name && fs_store_count(store) == 5);
-    end_store();
 }
 
-static void test_waits_and_overhead_are_named(void)
+TEST(waits_and_overhead_are_named)
 {
     static const char *const waits[] = {NULL, "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"};
     static const struct {
@@ -164,8 +155,7 @@ static void test_waits_and_overhead_are_named(void)
         {7 << 16, "Activity Buffer Request"},
         {8 << 16, "UVM Activity Init"},
     };
-    enum { OVERHEADS = sizeof overheads / sizeof *overheads };
-    load_fake();
+    enum { OVERHEADS = COUNT_OF(overheads) };
     start_capture(&with_calls);
     for (uint32_t i = 1; i < 5; i++) fake_synchronization((int)i, origin + i, origin + 10 + i, 60 + i);
     for (uint32_t i = 0; i < OVERHEADS; i++)
@@ -186,15 +176,13 @@ static void test_waits_and_overhead_are_named(void)
         CHECK(i % 2 ? lane_at(4 + i).id == 77 : event.lane == FS_NONE);
     }
     CHECK(fs_store_count(store) == 4 + OVERHEADS + 3 && fs_cupti_last().dropped == 0);
-    end_store();
 }
 
 /* More distinct values than the caches have slots, so that they collide. */
-static void test_caches_that_collide_change_nothing(void)
+TEST(caches_that_collide_change_nothing)
 {
     enum { NAMES = 3000, LAUNCHES = 2500, STREAMS = 301, THREADS = 500, ROUNDS = 9000 };
     static char names[NAMES][24];
-    load_fake();
     for (int i = 0; i < NAMES; i++) snprintf(names[i], sizeof names[i], "kernel%d", i);
     start_capture(&with_calls);
     for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -218,14 +206,12 @@ static void test_caches_that_collide_change_nothing(void)
         CHECK(!lane_at(2 * i + 1).on_device && lane_at(2 * i + 1).id == 100 + n % THREADS);
     }
     CHECK(fs_store_lane_count(store) <= 2 * STREAMS + THREADS && fs_store_name_count(store) == NAMES + 1);
-    end_store();
 }
 
 /* The memory of an unloaded module's names may be reused for the next module's. */
-static void test_a_name_may_reuse_the_address_of_another(void)
+TEST(a_name_may_reuse_the_address_of_another)
 {
     static char text[64];
-    load_fake();
     start_capture(&with_calls);
     for (uint32_t i = 0; i < 50; i++) {
         snprintf(text, sizeof text, "_Z%dk%ui", i < 10 ? 2 : 3, i);
@@ -238,12 +224,10 @@ static void test_a_name_may_reuse_the_address_of_another(void)
         snprintf(expected, sizeof expected, "k%u(int)", i);
         CHECK(strcmp(name_at(i), expected) == 0, "%s", name_at(i));
     }
-    end_store();
 }
 
-static void test_only_requested_records_in_the_window_are_kept(void)
+TEST(only_requested_records_in_the_window_are_kept)
 {
-    load_fake();
     start_capture(&with_calls);
     uint64_t hour = 3600 * UINT64_C(1000000000);
     fake_kernel("early", origin - hour, origin - hour + 5, 0, 7, 1);
@@ -261,11 +245,10 @@ static void test_only_requested_records_in_the_window_are_kept(void)
     stop_capture();
     CHECK(fs_store_count(store) == 3 && fs_cupti_last().dropped == 0, "%u", fs_store_count(store));
     CHECK(event_at(0).correlation == 5 && event_at(1).correlation == 6 && strcmp(name_at(2), "late") == 0);
-    end_store();
 }
 
 /* Before version 20 CUPTI only has its own clock, CLOCK_REALTIME, which is decades away from flopscope's. */
-static void test_cuptis_own_clock_is_converted(void)
+TEST(cuptis_own_clock_is_converted)
 {
     for (int way = 0; way < 2; way++) {
         load_fake();
@@ -279,7 +262,6 @@ static void test_cuptis_own_clock_is_converted(void)
         int64_t off = event_at(0).start - begin - 1000, between = event_at(0).start - event_at(1).start;
         CHECK(off > -1000000 && off < 1000000, "%lld ns off", (long long)off);
         CHECK(event_at(0).duration == 2500 && between == 500);
-        end_store();
     }
     load_fake(); /* with a timestamp callback the times are exact */
     start_capture(&with_calls);
@@ -288,12 +270,10 @@ static void test_cuptis_own_clock_is_converted(void)
     CHECK(fake_count("own_clock") == 1);
     stop_capture();
     CHECK(event_at(0).start == ours);
-    end_store();
 }
 
-static void test_records_without_a_time_are_lost_and_counted(void)
+TEST(records_without_a_time_are_lost_and_counted)
 {
-    load_fake();
     start_capture(&with_calls);
     fake_kernel("good", origin + 1, origin + 2, 0, 7, 1);
     fake_kernel("never ended", origin + 1, 0, 0, 7, 2);
@@ -309,23 +289,4 @@ static void test_records_without_a_time_are_lost_and_counted(void)
     stop_capture();
     CHECK(fs_store_count(store) == 2, "%u", fs_store_count(store));
     CHECK(fs_cupti_last().dropped == 8, "%lld", (long long)fs_cupti_last().dropped);
-    end_store();
-}
-
-int main(void)
-{
-    int64_t live = fs_memory_live();
-    test_a_kernel_has_its_launch();
-    test_copies_and_fills_are_named_as_torch_names_them();
-    test_calls_are_named_without_versions_and_noise_is_omitted();
-    test_functions_that_cupti_cannot_name_are_numbered();
-    test_waits_and_overhead_are_named();
-    test_caches_that_collide_change_nothing();
-    test_a_name_may_reuse_the_address_of_another();
-    test_only_requested_records_in_the_window_are_kept();
-    test_cuptis_own_clock_is_converted();
-    test_records_without_a_time_are_lost_and_counted();
-    CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
-    if (failures == 0) printf("cupti records: passed\n");
-    return failures != 0;
 }

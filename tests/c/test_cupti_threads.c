@@ -1,5 +1,4 @@
 /* A capture in a program with several threads, and in a process that forks. */
-#include <stdio.h>
 #include <sys/wait.h>
 
 #include "sources/cupti/watch.h"
@@ -7,7 +6,7 @@
 
 enum { THREADS = 6, EACH_THREAD = 4000 };
 
-static void *work(void *context)
+static void *record_work(void *context)
 {
     uint32_t thread = *(uint32_t *)context;
     for (uint32_t i = 0; i < EACH_THREAD; i++) {
@@ -18,18 +17,17 @@ static void *work(void *context)
     return NULL;
 }
 
-static void test_buffers_come_from_any_thread(void)
+TEST(buffers_come_from_any_thread)
 {
     static const fs_cupti_options options = {.api_calls = true, .buffer_bytes = 128 << 10, .most_bytes = 64 << 20};
     static uint8_t counts[2][THREADS * EACH_THREAD];
     pthread_t threads[THREADS];
     uint32_t numbers[THREADS];
-    load_fake();
-    fake_use_workers(1);
+    fake.uses_workers = true;
     start_capture(&options);
     for (uint32_t i = 0; i < THREADS; i++) {
         numbers[i] = i;
-        pthread_create(&threads[i], NULL, work, &numbers[i]);
+        pthread_create(&threads[i], NULL, record_work, &numbers[i]);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     stop_capture();
@@ -41,7 +39,6 @@ static void test_buffers_come_from_any_thread(void)
         CHECK(lane_at(i).id == event.correlation / EACH_THREAD + (is_kernel ? 0 : 100));
     }
     for (uint32_t i = 0; i < THREADS * EACH_THREAD; i++) CHECK(counts[0][i] == 1 && counts[1][i] == 1);
-    end_store();
 }
 
 static void *launch_graphs(void *context)
@@ -50,24 +47,22 @@ static void *launch_graphs(void *context)
     return NULL;
 }
 
-static void test_launches_of_graphs_are_logged_on_any_thread(void)
+TEST(launches_of_graphs_are_logged_on_any_thread)
 {
     pthread_t threads[THREADS];
     uint32_t numbers[THREADS];
-    fs_store *from = NULL, *into = NULL;
-    load_fake();
     CHECK_OK(fs_watch_start(false, NULL));
     fs_watch_log(true);
     for (uint32_t i = 0; i < THREADS; i++) {
         numbers[i] = i + 1;
         pthread_create(&threads[i], NULL, launch_graphs, &numbers[i]);
     }
-    CHECK_OK(fs_store_create(&from, NULL));
     for (int i = 0; i < 50; i++) { /* while a recording is joined, and others begin and end */
         fs_captures captures = {0};
         fs_replay_report report;
+        fs_store *into;
         CHECK_OK(fs_store_create(&into, NULL));
-        CHECK_OK(fs_watch_join(from, 0, &captures, into, &report, NULL));
+        CHECK_OK(fs_watch_join(store, 0, &captures, into, &report, NULL));
         fs_store_destroy(into);
         fs_watch_log(i % 2 == 0);
     }
@@ -82,7 +77,6 @@ static void test_launches_of_graphs_are_logged_on_any_thread(void)
     fs_watch_log(false);
     fs_watch_stop();
     fs_watch_forget();
-    fs_store_destroy(from);
 }
 
 static int in_child(void)
@@ -93,7 +87,7 @@ static int in_child(void)
     long finalized = fake_count("finalized");
     CHECK(fs_cupti_last().dropped == 0 && fs_cupti_last().version == 0);
     CHECK(fs_cupti_stop(&err) == FS_OK && fs_cupti_stop(&err) == FS_OK);
-    CHECK(fake_count("finalized") == finalized && fake.callback != NULL); /* the child did not touch CUPTI */
+    CHECK(fake_count("finalized") == finalized && fake_client.callback != NULL); /* the child did not touch CUPTI */
     expect_error(fs_cupti_start(store, &with_calls, NULL, &err), &err, "fork");
     return failures != 0;
 }
@@ -125,10 +119,9 @@ static void *flush(void *context)
     return NULL;
 }
 
-static void test_a_forked_child_ends_and_the_parent_goes_on(void)
+TEST(a_forked_child_ends_and_the_parent_goes_on)
 {
     pthread_t flusher;
-    load_fake();
     start_capture(&with_calls);
     launch(3);
     fork_and_wait();
@@ -147,16 +140,4 @@ static void test_a_forked_child_ends_and_the_parent_goes_on(void)
     launch(2);
     stop_capture();
     CHECK(fs_store_count(store) == 9 && fs_cupti_last().dropped == 0, "%u", fs_store_count(store));
-    end_store();
-}
-
-int main(void)
-{
-    int64_t live = fs_memory_live();
-    test_buffers_come_from_any_thread();
-    test_launches_of_graphs_are_logged_on_any_thread();
-    test_a_forked_child_ends_and_the_parent_goes_on();
-    CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
-    if (failures == 0) printf("cupti threads: passed\n");
-    return failures != 0;
 }

@@ -1,22 +1,15 @@
-/* Units, datasheets, formula peaks, and the choice of the peak that bounds a piece of work. */
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
+/* Units and the choice of the peak that bounds a piece of work; occupancy from a launch, compared with numbers derived
+ * here or recorded by torch.profiler on an H200; classes of kernels by their names. */
 #include "device/datasheet.h"
+#include "device/occupancy.h"
 #include "device/peaks.h"
-#include "device/rates.h"
-#include "device/units.h"
-#include "store/signature.h"
-#include "tests/c/check.h"
+#include "tests/c/events.h"
+#include "work/kernel_class.h"
 #include "work/work.h"
 
-static bool is_near(double value, double expected)
-{
-    return fabs(value - expected) <= 1e-12 * fabs(expected);
-}
+/* Units ------------------------------------------------------------------------------------------------------------ */
 
-static void units_are_found_by_exact_name(void)
+TEST(units_are_found_by_exact_name)
 {
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         CHECK(fs_unit_find(fs_units[unit].name) == (fs_unit)unit);
@@ -27,105 +20,6 @@ static void units_are_found_by_exact_name(void)
     /* The H100 whitepaper lists float64 on tensor cores among the units that run at the higher clock. */
     CHECK(!fs_units[FS_UNIT_FP64_TENSOR].tensor_clock);
     CHECK(fs_units[FS_UNIT_BF16_TENSOR].tensor_clock);
-}
-
-static void a_device_is_found_by_its_whole_name(void)
-{
-    const fs_datasheet *h200 = fs_datasheet_find("NVIDIA H200", 0, 0);
-    CHECK(h200 != NULL);
-    if (h200 == NULL) return;
-    CHECK(h200->sm_count == 132 && h200->major == 9 && h200->minor == 0);
-    CHECK(is_near(h200->bandwidth, 4.8e12));
-    CHECK(is_near(h200->flops[FS_UNIT_BF16_TENSOR], 989.4e12));
-
-    CHECK(fs_datasheet_find("nvidia h200", 0, 0) == h200);
-    CHECK(fs_datasheet_find(" \tNVIDIA   H200 \n", 0, 0) == h200);
-    CHECK(fs_datasheet_find("NVIDIA H200 NVL", 0, 0) != h200);
-
-    const char *unknown[] = {"",
-                             " ",
-                             "H200",
-                             "NVIDIA",
-                             "NVIDIA H2",
-                             "NVIDIA H2000",
-                             "NVIDIAH200",
-                             "NVIDIA H 200",
-                             "Graphics Device",
-                             "NVIDIA Graphics Device",
-                             "Tesla",
-                             "AMD Radeon Graphics",
-                             "NVIDIA GeForce RTX 4090 Laptop GPU",
-                             "NVIDIA H200 MIG 1g.18gb"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) CHECK(fs_datasheet_find(unknown[i], 0, 0) == NULL);
-}
-
-static void every_alias_finds_its_own_row(void)
-{
-    for (int i = 0; i < fs_datasheet_count(); i++) {
-        const fs_datasheet *row = fs_datasheet_at(i);
-        CHECK(row->names[0] != NULL && row->names[FS_DATASHEET_NAMES] == NULL);
-        for (const char *const *name = row->names; *name != NULL; name++) {
-            CHECK(fs_datasheet_find(*name, row->sm_count, row->memory_gib * 0x1p30) == row);
-        }
-        CHECK(strstr(row->source, "https://") != NULL);
-    }
-    CHECK(fs_datasheet_at(-1) == NULL);
-    CHECK(fs_datasheet_at(fs_datasheet_count()) == NULL);
-}
-
-static void cards_of_the_same_name_are_distinguished(void)
-{
-    const char *rtx3080 = "NVIDIA GeForce RTX 3080", *rtx3060 = "NVIDIA GeForce RTX 3060";
-    const double gib = 0x1p30;
-    CHECK(fs_datasheet_find(rtx3080, 0, 0) == NULL);
-    CHECK(is_near(fs_datasheet_find(rtx3080, 68, 0)->bandwidth, 760e9));
-    CHECK(is_near(fs_datasheet_find(rtx3080, 70, 0)->bandwidth, 912e9));
-    CHECK(is_near(fs_datasheet_find(rtx3080, 0, 9.77 * gib)->bandwidth, 760e9));
-    CHECK(fs_datasheet_find(rtx3080, 68, 12 * gib) == NULL);
-    CHECK(fs_datasheet_find(rtx3060, 28, 0) == NULL);
-    CHECK(is_near(fs_datasheet_find(rtx3060, 28, 11.76 * gib)->bandwidth, 360e9));
-    CHECK(is_near(fs_datasheet_find(rtx3060, 28, 7.79 * gib)->bandwidth, 240e9));
-
-    const fs_datasheet *mi250 = fs_datasheet_find("AMD Instinct MI250X / MI250", 104, 0);
-    CHECK(mi250 != NULL && mi250 != fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0));
-    CHECK(fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0) == fs_datasheet_find("AMD Instinct MI250X", 0, 0));
-
-    /* A partition does not have the peaks of the whole device. */
-    CHECK(fs_datasheet_find("AMD Instinct MI300X", 304, 0) != NULL);
-    CHECK(fs_datasheet_find("AMD Instinct MI300X", 38, 0) == NULL);
-    /* Memory size is ignored if the name is unique. */
-    CHECK(fs_datasheet_find("NVIDIA H200", 132, 1e9) == fs_datasheet_find("NVIDIA H200", 0, 0));
-}
-
-static void formula_peaks_are_sms_times_rate_times_clock(void)
-{
-    const fs_rates *hopper = fs_rates_find(9, 0, FS_TENSOR_FULL);
-    CHECK(hopper != NULL);
-    if (hopper == NULL) return;
-    double flops[FS_UNIT_COUNT];
-    fs_rates_flops(hopper, 132, 1980, 1830, flops);
-    CHECK(is_near(flops[FS_UNIT_FP32], 132 * 256 * 1980e6));
-    CHECK(is_near(flops[FS_UNIT_FP64_TENSOR], 132 * 256 * 1980e6));
-    CHECK(is_near(flops[FS_UNIT_FP16_TENSOR], 132 * 4096 * 1830e6));
-    fs_rates_flops(hopper, 132, 1500, 1500, flops);
-    CHECK(is_near(flops[FS_UNIT_FP8_TENSOR], 132 * 8192 * 1500e6));
-
-    const fs_rates *volta = fs_rates_find(7, 0, FS_TENSOR_FULL);
-    fs_rates_flops(volta, 80, 1530, 1530, flops);
-    CHECK(isnan(flops[FS_UNIT_BF16_TENSOR]) && isnan(flops[FS_UNIT_FP64_TENSOR]));
-    CHECK(fs_rates_find(9, 0, FS_TENSOR_HALF) == NULL);
-    CHECK(fs_rates_find(6, 1, FS_TENSOR_FULL) == NULL);
-    for (int i = 0; i < fs_datasheet_count(); i++) {
-        const fs_datasheet *row = fs_datasheet_at(i);
-        CHECK(fs_rates_find(row->major, row->minor, row->tensor_class) != NULL);
-        CHECK(fs_tensor_class_names[row->tensor_class] != NULL);
-    }
-}
-
-static void check_choice(fs_unit_choice choice, fs_unit preferred, fs_unit fallback)
-{
-    CHECK(choice.preferred == preferred);
-    CHECK(choice.fallback == fallback);
 }
 
 /* The unit of a native product on CUDA of two 16 × 16 factors. */
@@ -148,7 +42,7 @@ static fs_unit unit_of_product(fs_dtype factor, fs_dtype product)
     return work.unit.preferred;
 }
 
-static void products_run_on_the_unit_of_their_factors(void)
+TEST(products_run_on_the_unit_of_their_factors)
 {
     CHECK(unit_of_product(FS_INT8, FS_INT32) == FS_UNIT_INT8_TENSOR);
     CHECK(unit_of_product(FS_FLOAT8_E4M3FN, FS_BFLOAT16) == FS_UNIT_FP8_TENSOR);
@@ -156,67 +50,252 @@ static void products_run_on_the_unit_of_their_factors(void)
     CHECK(unit_of_product(FS_BFLOAT16, FS_BFLOAT16) == FS_UNIT_BF16_TENSOR);
 }
 
-static void work_is_bounded_by_the_unit_it_runs_on(void)
+TEST(work_is_bounded_by_the_unit_it_runs_on)
 {
-    check_choice(fs_unit_choose(FS_FLOAT32, false, true, FS_CUDA), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT16, false, false, FS_CUDA), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_BFLOAT16, false, false, FS_CUDA), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT64, false, false, FS_CUDA), FS_UNIT_FP64, FS_UNIT_FP64);
-    check_choice(fs_unit_choose(FS_INT64, false, false, FS_CUDA), FS_UNIT_NONE, FS_UNIT_NONE);
-    check_choice(fs_unit_choose(FS_DTYPE_NONE, false, false, FS_CUDA), FS_UNIT_NONE, FS_UNIT_NONE);
-
-    check_choice(fs_unit_choose(FS_FLOAT32, true, false, FS_CUDA), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT32, true, true, FS_CUDA), FS_UNIT_TF32_TENSOR, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT64, true, true, FS_CUDA), FS_UNIT_FP64_TENSOR, FS_UNIT_FP64);
-    check_choice(fs_unit_choose(FS_FLOAT16, true, false, FS_CUDA), FS_UNIT_FP16_TENSOR, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_BFLOAT16, true, true, FS_CUDA), FS_UNIT_BF16_TENSOR, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_INT8, true, false, FS_CUDA), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
-    check_choice(fs_unit_choose(FS_INT8, true, false, FS_CPU), FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR);
-    check_choice(fs_unit_choose(FS_FLOAT8_E5M2, true, false, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
-
-    check_choice(fs_unit_choose(FS_FLOAT16, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT32, true, true, FS_CPU), FS_UNIT_FP32, FS_UNIT_FP32);
-    check_choice(fs_unit_choose(FS_FLOAT64, true, false, FS_CPU), FS_UNIT_FP64, FS_UNIT_FP64);
+    static const struct {
+        fs_dtype dtype;
+        bool product, tf32;
+        fs_device_kind device;
+        fs_unit preferred, fallback;
+    } known[] = {
+        {FS_FLOAT32, false, true, FS_CUDA, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT16, false, false, FS_CUDA, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_BFLOAT16, false, false, FS_CUDA, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT64, false, false, FS_CUDA, FS_UNIT_FP64, FS_UNIT_FP64},
+        {FS_INT64, false, false, FS_CUDA, FS_UNIT_NONE, FS_UNIT_NONE},
+        {FS_DTYPE_NONE, false, false, FS_CUDA, FS_UNIT_NONE, FS_UNIT_NONE},
+        {FS_FLOAT32, true, false, FS_CUDA, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT32, true, true, FS_CUDA, FS_UNIT_TF32_TENSOR, FS_UNIT_FP32},
+        {FS_FLOAT64, true, true, FS_CUDA, FS_UNIT_FP64_TENSOR, FS_UNIT_FP64},
+        {FS_FLOAT16, true, false, FS_CUDA, FS_UNIT_FP16_TENSOR, FS_UNIT_FP32},
+        {FS_BFLOAT16, true, true, FS_CUDA, FS_UNIT_BF16_TENSOR, FS_UNIT_FP32},
+        {FS_INT8, true, false, FS_CUDA, FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR},
+        {FS_INT8, true, false, FS_CPU, FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR},
+        {FS_FLOAT8_E5M2, true, false, FS_CPU, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT16, true, true, FS_CPU, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT32, true, true, FS_CPU, FS_UNIT_FP32, FS_UNIT_FP32},
+        {FS_FLOAT64, true, false, FS_CPU, FS_UNIT_FP64, FS_UNIT_FP64},
+    };
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        fs_unit_choice choice = fs_unit_choose(known[i].dtype, known[i].product, known[i].tf32, known[i].device);
+        CHECK(choice.preferred == known[i].preferred && choice.fallback == known[i].fallback, "choice %zu", i);
+    }
 }
 
-static void take_datasheet(const char *name, fs_peaks *peaks)
+TEST(a_missing_unit_falls_back_and_unknown_stays_unknown)
 {
-    const fs_datasheet *datasheet = fs_datasheet_find(name, 0, 0);
-    memcpy(peaks->flops, datasheet->flops, sizeof peaks->flops);
-}
-
-static void a_missing_unit_falls_back_and_unknown_stays_unknown(void)
-{
-    fs_peaks peaks;
+    fs_peaks known = peaks(7e12, 1e12, 1), none;
     fs_unit used = FS_UNIT_FP8_TENSOR;
-    fs_unit_choice fp64_product = fs_unit_choose(FS_FLOAT64, true, false, FS_CUDA);
-
-    fs_peaks_unknown(&peaks);
-    CHECK(isnan(peaks.bandwidth) && isnan(peaks.launch_ns));
-    CHECK(isnan(fs_peaks_flops(&peaks, fp64_product, &used)));
-    CHECK(used == FS_UNIT_NONE);
-
-    take_datasheet("Tesla V100-SXM2-16GB", &peaks);
-    CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, &used), 7.8e12));
-    CHECK(used == FS_UNIT_FP64);
-
-    take_datasheet("NVIDIA A100-SXM4-80GB", &peaks);
-    CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, &used), 19.5e12));
-    CHECK(used == FS_UNIT_FP64_TENSOR);
-    CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, NULL), 19.5e12));
-    CHECK(isnan(fs_peaks_flops(&peaks, fs_unit_choose(FS_INT32, false, false, FS_CUDA), &used)));
+    fs_unit_choice product = fs_unit_choose(FS_FLOAT64, true, false, FS_CUDA);
+    fs_peaks_unknown(&none);
+    CHECK(isnan(none.bandwidth) && isnan(none.launch_ns));
+    CHECK(isnan(fs_peaks_flops(&none, product, &used)) && used == FS_UNIT_NONE);
+    known.flops[FS_UNIT_FP64_TENSOR] = 19e12;
+    CHECK(fs_peaks_flops(&known, product, &used) == 19e12 && used == FS_UNIT_FP64_TENSOR);
+    CHECK(fs_peaks_flops(&known, product, NULL) == 19e12);
+    known.flops[FS_UNIT_FP64_TENSOR] = NAN;
+    CHECK(fs_peaks_flops(&known, product, &used) == 7e12 && used == FS_UNIT_FP64);
+    CHECK(isnan(fs_peaks_flops(&known, fs_unit_choose(FS_INT32, false, false, FS_CUDA), &used)));
     CHECK(used == FS_UNIT_NONE);
 }
 
-int main(void)
+TEST(rows_of_datasheets_end)
 {
-    units_are_found_by_exact_name();
-    a_device_is_found_by_its_whole_name();
-    every_alias_finds_its_own_row();
-    cards_of_the_same_name_are_distinguished();
-    formula_peaks_are_sms_times_rate_times_clock();
-    work_is_bounded_by_the_unit_it_runs_on();
-    products_run_on_the_unit_of_their_factors();
-    a_missing_unit_falls_back_and_unknown_stays_unknown();
-    return failures != 0;
+    for (int i = 0; i < fs_datasheet_count(); i++) CHECK(fs_datasheet_at(i)->names[FS_DATASHEET_NAMES] == NULL);
+    CHECK(fs_datasheet_at(-1) == NULL && fs_datasheet_at(fs_datasheet_count()) == NULL);
+}
+
+/* Kernels ---------------------------------------------------------------------------------------------------------- */
+
+static const fs_device_facts h200 = {
+    .compute_major = 9,
+    .compute_minor = 0,
+    .max_threads_per_block = 1024,
+    .max_threads_per_sm = 2048,
+    .registers_per_block = 65536,
+    .registers_per_sm = 65536,
+    .warp_size = 32,
+    .shared_memory_per_block = 49152,
+    .shared_memory_per_block_optin = 232448,
+    .shared_memory_per_sm = 233472,
+    .sm_count = 132,
+    .max_blocks_per_sm = -1,
+};
+
+/* Return a device with the registers of an H200 and the given other limits. */
+static fs_device_facts device(int major, int minor, int64_t threads, int64_t shared_per_sm)
+{
+    fs_device_facts facts = h200;
+    facts.compute_major = major;
+    facts.compute_minor = minor;
+    facts.max_threads_per_sm = threads;
+    facts.shared_memory_per_sm = shared_per_sm;
+    facts.shared_memory_per_block_optin = shared_per_sm - 1024;
+    return facts;
+}
+
+static fs_launch launch(uint32_t threads, uint32_t registers, uint32_t shared)
+{
+    return (fs_launch){.grid = {1, 1, 1}, .block = {threads, 1, 1}, .registers = registers, .static_shared = shared};
+}
+
+static void check_bound(int line, fs_launch kernel, fs_device_facts facts, double blocks, fs_occupancy_limit limit)
+{
+    fs_occupancy_bound bound = fs_occupancy_theoretical(&kernel, &facts);
+    double warps = (kernel.block[0] + 31) / 32, held = (double)(facts.max_threads_per_sm / 32);
+    CHECK(bound.blocks == blocks && bound.limit == limit && bound.pct == 100 * blocks * warps / held,
+          "line %d: %g blocks by %s, %g%%", line, bound.blocks, fs_occupancy_limit_names[bound.limit], bound.pct);
+}
+#define CHECK_BOUND(...) check_bound(__LINE__, __VA_ARGS__)
+
+TEST(what_bounds_the_blocks_on_an_sm)
+{
+    fs_device_facts t4 = device(7, 5, 1024, 65536), ga102 = device(8, 6, 1536, 102400),
+                    ad102 = device(8, 9, 1536, 102400);
+    CHECK_BOUND(launch(256, 16, 0), h200, 8, FS_OCCUPANCY_WARPS);  /* 2048 / 256 */
+    CHECK_BOUND(launch(1000, 16, 0), h200, 2, FS_OCCUPANCY_WARPS); /* 1000 threads take 32 warps */
+    CHECK_BOUND(launch(1025, 16, 0), h200, 0, FS_OCCUPANCY_WARPS); /* more than a block may have */
+    CHECK_BOUND(launch(32, 16, 0), h200, 32, FS_OCCUPANCY_BLOCKS); /* 64 warps would fit */
+    CHECK_BOUND(launch(32, 16, 0), t4, 16, FS_OCCUPANCY_BLOCKS);
+    CHECK_BOUND(launch(32, 16, 0), ga102, 16, FS_OCCUPANCY_BLOCKS);
+    CHECK_BOUND(launch(32, 16, 0), ad102, 24, FS_OCCUPANCY_BLOCKS);
+    /* 255 registers take 8192 a warp: 2 warps a quarter, 8 an SM. */
+    CHECK_BOUND(launch(96, 255, 0), h200, 2, FS_OCCUPANCY_REGISTERS);
+    CHECK_BOUND(launch(160, 192, 0), h200, 1, FS_OCCUPANCY_REGISTERS); /* 6144 a warp: 2 a quarter, not 10 an SM */
+    CHECK_BOUND(launch(288, 192, 0), h200, 0, FS_OCCUPANCY_REGISTERS); /* 9 warps are allocated as 12 of 6144 */
+    CHECK_BOUND(launch(128, 33, 0), h200, 12, FS_OCCUPANCY_REGISTERS); /* 1280 a warp: 12 a quarter */
+    /* In units of 256 bytes before 8.0; since then of 128, plus 1 KiB per block for the driver. */
+    CHECK_BOUND(launch(64, 16, 16384), t4, 4, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 16385), t4, 3, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 24576), ga102, 4, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 24577), ga102, 3, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 232448), h200, 1, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 232449), h200, 0, FS_OCCUPANCY_SHARED);
+    fs_device_facts limited = h200;
+    limited.max_blocks_per_sm = 5;
+    CHECK_BOUND(launch(32, 16, 0), limited, 5, FS_OCCUPANCY_BLOCKS);
+    fs_launch both = launch(64, 16, 20000);
+    both.dynamic_shared = 30000; /* 50000 and the driver's 1024 are 51072 in steps of 128: 4.6 times in 233472 */
+    CHECK_BOUND(both, h200, 4, FS_OCCUPANCY_SHARED);
+}
+
+/* Recorded by torch.profiler on an H200: the first two are printed with %f, the third as an integer. */
+TEST(estimates_match_torchs_traces)
+{
+    static const struct {
+        uint32_t grid[3], block[3], registers, shared;
+        double blocks, warps, pct;
+    } recorded[] = {
+        {{97657, 1, 1}, {128, 1, 1}, 32, 0, 739.825745, 2959.302979, 100},
+        {{2, 66, 1}, {384, 1, 1}, 168, 188604, 1.0, 12.0, 18.75}, /* Kineto: 0, for more than 48 KiB */
+        {{12, 176, 1}, {32, 4, 1}, 48, 2064, 16.0, 64.0, 62.5},
+        {{65536, 1, 1}, {32, 4, 1}, 39, 24, 496.484863, 1985.939453, 75},
+        {{16, 1, 1}, {32, 32, 1}, 31, 8448, 0.121212, 3.878788, 6.060606},
+    };
+    for (size_t i = 0; i < COUNT_OF(recorded); i++) {
+        fs_launch kernel = {.registers = recorded[i].registers, .dynamic_shared = recorded[i].shared};
+        memcpy(kernel.grid, recorded[i].grid, sizeof kernel.grid);
+        memcpy(kernel.block, recorded[i].block, sizeof kernel.block);
+        fs_occupancy estimate = fs_occupancy_estimate(&kernel, &h200);
+        CHECK(fabs(estimate.blocks_per_sm - recorded[i].blocks) < 1e-6, "%zu: %f", i, estimate.blocks_per_sm);
+        CHECK(fabs(estimate.warps_per_sm - recorded[i].warps) < 1e-6, "%zu: %f", i, estimate.warps_per_sm);
+        CHECK(fabs(estimate.achieved_pct - recorded[i].pct) < 1e-5, "%zu: %f", i, estimate.achieved_pct);
+    }
+}
+
+TEST(missing_facts_give_unknown_occupancy)
+{
+    fs_launch kernel = launch(128, 32, 0), copy = {.context = 1};
+    fs_occupancy estimate = fs_occupancy_estimate(&copy, &h200);
+    CHECK(isnan(estimate.blocks_per_sm) && isnan(estimate.warps_per_sm) && isnan(estimate.achieved_pct));
+    estimate = fs_occupancy_estimate(&kernel, &fs_device_facts_missing);
+    CHECK(isnan(estimate.blocks_per_sm) && isnan(estimate.warps_per_sm) && isnan(estimate.achieved_pct));
+
+    /* Each fact that the number of blocks depends on; the maximum of blocks follows from the architecture. */
+    static const size_t needed[] = {
+        offsetof(fs_device_facts, compute_major),        offsetof(fs_device_facts, max_threads_per_block),
+        offsetof(fs_device_facts, max_threads_per_sm),   offsetof(fs_device_facts, registers_per_block),
+        offsetof(fs_device_facts, registers_per_sm),     offsetof(fs_device_facts, warp_size),
+        offsetof(fs_device_facts, shared_memory_per_sm), offsetof(fs_device_facts, shared_memory_per_block_optin),
+    };
+    for (size_t i = 0; i < COUNT_OF(needed); i++) {
+        fs_device_facts facts = h200;
+        memcpy((char *)&facts + needed[i], &(int64_t){-1}, sizeof(int64_t));
+        fs_occupancy_bound bound = fs_occupancy_theoretical(&kernel, &facts);
+        CHECK(isnan(bound.blocks) && isnan(bound.pct) && bound.limit == FS_OCCUPANCY_UNKNOWN, "fact %zu", i);
+        estimate = fs_occupancy_estimate(&kernel, &facts);
+        CHECK(isnan(estimate.achieved_pct) && estimate.blocks_per_sm == (double)(1 / 132.0f), "fact %zu", i);
+    }
+    fs_device_facts later = h200;
+    later.compute_major = 99;
+    CHECK(isnan(fs_occupancy_theoretical(&kernel, &later).blocks));
+}
+
+/* Names from CUPTI and torch's traces. */
+TEST(classes_of_real_names)
+{
+    static const struct {
+        fs_kernel_class class;
+        const char *name;
+    } known[] = {
+        {FS_KERNEL_COMMUNICATION, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"},
+        {FS_KERNEL_COMMUNICATION, "ncclKernel_AllReduce_RING_LL_Sum_float"},
+        {FS_KERNEL_COMMUNICATION, "void cross_device_reduce_2stage<__nv_bfloat16, 8>(RankData*, RankSignals)"},
+        {FS_KERNEL_COMMUNICATION, "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16, 16>(int)"},
+        {FS_KERNEL_TENSOR, "nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_TNT"},
+        {FS_KERNEL_TENSOR, "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"},
+        {FS_KERNEL_TENSOR, "turing_fp16_h1688gemm_128x64_ldg8_nn"},
+        {FS_KERNEL_TENSOR, "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"},
+        {FS_KERNEL_TENSOR, "turing_int8_i8816gemm_int8_128x128_ldg16_stages_64x4_t"},
+        {FS_KERNEL_TENSOR, "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_64x64_64x6_nt_align8>(Params)"},
+        {FS_KERNEL_TENSOR, "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"},
+        {FS_KERNEL_TENSOR,
+         "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8"},
+        {FS_KERNEL_TENSOR, "sm90_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x64x32"},
+        {FS_KERNEL_TENSOR, "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_4x1x1"},
+        {FS_KERNEL_TENSOR,
+         "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>, true>(Params)"},
+        {FS_KERNEL_TENSOR, "void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64>>(Params)"},
+        {FS_KERNEL_TENSOR, "void cutlass::device_kernel<flash::FlashAttnFwdSm90<CollectiveMainloopFwd>>(Params)"},
+        {FS_KERNEL_TENSOR, "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_TENSOR, "fmha_cutlassF_f16_aligned_64x64_rf_sm75(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_TENSOR,
+         "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS_6layout40ColumnMajorTensorOpMult"},
+        {FS_KERNEL_MATRIX, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_stage3_warpsize1x4x1_ffma_aligna4"},
+        {FS_KERNEL_MATRIX, "volta_sgemm_128x64_nn"},
+        {FS_KERNEL_MATRIX, "ampere_sgemm_32x128_tn"},
+        {FS_KERNEL_MATRIX, "ampere_scudnn_128x64_relu_medium_nn_v1"},
+        {FS_KERNEL_MATRIX, "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params)"},
+        {FS_KERNEL_MATRIX, "fmha_cutlassF_f32_aligned_64x64_rf_sm75(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_OTHER, "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float>(Params)"},
+        {FS_KERNEL_OTHER, "void flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 64, 128>>(Params)"},
+        {FS_KERNEL_OTHER, "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"},
+        {FS_KERNEL_OTHER, "void cask_plugin__5x_cudnn::xmma__5x_cudnn::init_device_workspace_kernel<xmma__5x_cudnn::"
+                          "implicit_gemm::wgrad_indexed::Warp_specialized_params>(int, bool)"},
+        {FS_KERNEL_OTHER,
+         "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::reduction::kernel::ReduceSplitK<Shape>>(int)"},
+        {FS_KERNEL_OTHER, "void layer_norm_axis884(float*)"}, /* not the shape of an instruction, which follows a '_' */
+        {FS_KERNEL_OTHER, "my_nccl_like_kernel"},
+        {FS_KERNEL_OTHER, "triton_poi_fused__to_copy_9"},
+        {FS_KERNEL_MFMA, "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x256x64_MI16x16x1_SN_LDSB1_AFC1_AFEM1"},
+        {FS_KERNEL_MFMA, "Cijk_Ailk_Bljk_SB_MT128x96x16_MI32x32x1x2_SN_1LDSB1_APM1"},
+        {FS_KERNEL_MATRIX, "Cijk_Ailk_Bljk_SB_MT64x32x8_SE_1LDSB0_APM1_TT4_4_MIAV0"},
+        {FS_KERNEL_OTHER, "Cijk_SB_BiasS_HAS_ScaleAlphaVec_PostGSU4_VW4"},
+        {FS_KERNEL_MFMA, "igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt256x128x32_wt32x32x8"},
+        {FS_KERNEL_MFMA, "_ZN2ck16tensor_operation6device12_GLOBAL__N_137kernel_grouped_conv_fwd_xdl_cshuffle_v3"},
+        {FS_KERNEL_MFMA, "void paged_attention_ll4mi_QKV_mfma16_kernel<__hip_bfloat16>(int)"},
+        {FS_KERNEL_OTHER, "void paged_attention_ll4mi_reduce_kernel<__hip_bfloat16>(int)"},
+        {FS_KERNEL_MFMA, "aiter::fmha_fwd_hd128_bf16_rtz"},
+        {FS_KERNEL_UNKNOWN, "triton_tem_fused_addmm_5"},
+        {FS_KERNEL_UNKNOWN, "scaled_2_bias_matmul_kernel_with_block_pointers_0d1d2d3d4"},
+        {FS_KERNEL_UNKNOWN, "_attn_fwd"},
+        {FS_KERNEL_OTHER, "triton_red_fused_add_addmm_mul_native_layer_norm_3"},
+        {FS_KERNEL_OTHER, "triton_poi_fused__scaled_dot_product_flash_attention_3_0d1d2d3de"},
+        {FS_KERNEL_OTHER, "void "},
+        {FS_KERNEL_OTHER, ""},
+    };
+    for (size_t i = 0; i < COUNT_OF(known); i++) {
+        fs_kernel_class class = fs_kernel_class_of(known[i].name);
+        CHECK(class == known[i].class, "%s: %d", known[i].name, class);
+    }
 }

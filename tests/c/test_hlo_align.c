@@ -1,10 +1,6 @@
 /* Tying kernels to schedules. Programs of fusions, library calls, copies, loops and branches are executed here, which
  * gives the works and the slot of each; the alignment must find the slots from the names alone. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
-#include "check.h"
+#include "tests/c/check.h"
 #include "work/hlo/align.h"
 
 typedef enum { KERNEL, LIBRARY, COPY, MOVER, TRANSFER, LOOP, END, EITHER, OR } what; /* the first: fs_slot_kind */
@@ -29,7 +25,30 @@ typedef struct {
     fs_tie ties[MOST_WORKS];
 } trial;
 
-static trial *now;
+static trial *now; /* of this test */
+
+static void begin(void)
+{
+    now = calloc(1, sizeof *now);
+}
+
+static void end(void)
+{
+    fs_schedules_clear(&now->schedules);
+    free(now);
+}
+
+static void begin_again(void)
+{
+    end();
+    begin();
+}
+
+__attribute__((constructor)) static void begin_each_test(void)
+{
+    before_each = begin;
+    after_each = end;
+}
 
 static void add_module(const item *items)
 {
@@ -54,30 +73,18 @@ static void add_module(const item *items)
             if (loops[--depth]) fs_schedules_close_loop(&now->schedules);
             else now->schedules.branches--;
             break;
-        case KERNEL:
-        case LIBRARY:
-        case COPY:
-        case MOVER:
-        case TRANSFER:
+        default:
             CHECK_OK(fs_schedules_add(&now->schedules, i, (fs_slot_kind)one->is, FS_FAMILY_ANY, one->name, one->shared,
                                       &err));
         }
     }
 }
 
-/* A number that looks random. */
-static uint32_t chance(void)
-{
-    static uint32_t state = 1;
-    state = state * 1664525 + 1013904223;
-    return state >> 8;
-}
-
 static void emit(const char *name, int kind, uint32_t slot, bool begins)
 {
     fs_aligned_work *work = &now->works[now->count];
     *work = name != NULL ? fs_schedules_kernel(&now->schedules, name)
-                         : (fs_aligned_work){FS_NONE, (uint8_t)kind, FS_FAMILY_ANY, false};
+                         : (fs_aligned_work){FS_NONE, (uint8_t)kind, FS_FAMILY_ANY, false, 0};
     now->truth[now->count] = slot;
     now->begins[now->count] = begins;
     now->starts[now->count++] = false;
@@ -97,7 +104,7 @@ static uint32_t execute(const item *items, uint32_t at, uint32_t *slot, bool tak
             }
             at = end;
         } else if (one->is == EITHER) {
-            bool second = taken && chance() % 2 == 0;
+            bool second = taken && random_below(2) == 0;
             at = execute(items, at + 1, slot, taken && !second);
             if (items[at].is == OR) at = execute(items, at + 1, slot, second);
         } else {
@@ -110,23 +117,13 @@ static uint32_t execute(const item *items, uint32_t at, uint32_t *slot, bool tak
     return at;
 }
 
-static void run_module(const item *items, uint32_t module)
+static void run_module(const item *items, uint32_t module, int times)
 {
-    uint32_t slot = now->schedules.modules[module], first = now->count;
-    execute(items, 0, &slot, true);
-    if (now->count > first) now->starts[first] = true;
-}
-
-static trial *begin(void)
-{
-    now = calloc(1, sizeof *now);
-    return now;
-}
-
-static void end(void)
-{
-    fs_schedules_clear(&now->schedules);
-    free(now);
+    for (int i = 0; i < times; i++) {
+        uint32_t slot = now->schedules.modules[module], first = now->count;
+        execute(items, 0, &slot, true);
+        if (now->count > first) now->starts[first] = true;
+    }
 }
 
 static void align(void)
@@ -153,6 +150,20 @@ static void check_beginnings(void)
     }
 }
 
+static void check_right(void)
+{
+    CHECK(right() == 1000);
+    check_beginnings();
+}
+
+/* The only module runs so often. */
+static void check_runs(const item *items, int times)
+{
+    add_module(items);
+    run_module(items, 0, times);
+    check_right();
+}
+
 /* Leave out works for which `keeps` is false. */
 static void keep(bool (*keeps)(uint32_t index))
 {
@@ -167,15 +178,14 @@ static void keep(bool (*keeps)(uint32_t index))
     now->count = kept;
 }
 
-/* Swap a work and the next one. */
-static void swap_works(uint32_t first)
+static void swap_works(uint32_t a, uint32_t b)
 {
-    fs_aligned_work work = now->works[first];
-    uint32_t truth = now->truth[first];
-    now->works[first] = now->works[first + 1];
-    now->truth[first] = now->truth[first + 1];
-    now->works[first + 1] = work;
-    now->truth[first + 1] = truth;
+    fs_aligned_work work = now->works[a];
+    uint32_t truth = now->truth[a];
+    now->works[a] = now->works[b];
+    now->truth[a] = now->truth[b];
+    now->works[b] = work;
+    now->truth[b] = truth;
 }
 
 #define ITEMS(...) ((const item[]){__VA_ARGS__, {.name = NULL}})
@@ -203,169 +213,129 @@ static const item plain[] = {FUSION("gather"),
                              FUSION("loss"),
                              {.name = NULL}};
 
-static void test_a_schedule_repeats(void)
+TEST(a_schedule_repeats)
 {
-    begin();
-    add_module(plain);
-    for (int i = 0; i < 50; i++) run_module(plain, 0);
-    CHECK(right() == 1000);
-    check_beginnings();
+    check_runs(plain, 50);
     CHECK(now->ties[0].proof == FS_TIE_BY_NAME);  /* gather */
     CHECK(now->ties[1].proof == FS_TIE_BY_ORDER); /* norm, one of three */
     CHECK(now->ties[2].proof == FS_TIE_BY_ORDER); /* the fill */
-    end();
 }
 
-static void test_names_are_those_of_kernels(void)
+TEST(names_are_those_of_kernels)
 {
-    begin();
     add_module(ITEMS(FUSION("loop-add_fusion.2.clone"), FUSION("x")));
     emit("loop_add_fusion_2_clone", 0, 0, true);
     emit("x", 0, 1, true);
     CHECK(right() == 1000);
-    end();
 }
 
 /* Loops within loops. */
-static void test_loops_repeat(void)
+TEST(loops_repeat)
 {
     for (int times = 1; times < 8; times++) {
         const item *nested =
             ITEMS(FUSION("start"), LOOPED(times), FUSION("body_1"), CALL("call", "nvjet", 2, true), LOOPED(3),
                   COPIED("copy"), FUSION("inner"), ENDED, FUSION("counter"), ENDED, FUSION("last"));
-        begin();
-        add_module(nested);
-        for (int i = 0; i < 5; i++) run_module(nested, 0);
-        CHECK(right() == 1000, "%d iterations", times);
-        check_beginnings();
-        end();
+        begin_again();
+        check_runs(nested, 5);
     }
 }
 
 /* Iterations of a call of a library alone are executions, not further kernels of one. */
-static void test_a_loop_of_one_call_repeats(void)
+TEST(a_loop_of_one_call_repeats)
 {
     const item *one = ITEMS(FUSION("start"), LOOPED(6), CALL("call", "nvjet", 1, false), ENDED, FUSION("last"));
-    begin();
-    add_module(one);
-    for (int i = 0; i < 3; i++) run_module(one, 0);
-    CHECK(right() == 1000);
-    check_beginnings();
-    end();
+    check_runs(one, 3);
 }
 
 /* Copies before a loop are no iterations of it: the loop has run as often as it does. Nor do they belong to another
  * module, which is a copy alone. */
-static void test_copies_before_a_loop_are_no_iterations(void)
+TEST(copies_before_a_loop_are_no_iterations)
 {
     const item *loop = ITEMS(DUPLICATED("copy.1"), DUPLICATED("copy.2"), LOOPED(4), MOVED("fusion-start"),
                              FUSION("loop_add_fusion"), ENDED);
-    begin();
     add_module(ITEMS(DUPLICATED("copy.1")));
     add_module(loop);
-    for (int i = 0; i < 6; i++) run_module(loop, 1);
-    CHECK(right() == 1000);
-    check_beginnings();
-    end();
+    run_module(loop, 1, 6);
+    check_right();
 }
 
 /* Copies have sizes. The small one may be launched before the large one, which precedes it in the schedule. */
-static void test_copies_have_sizes(void)
+TEST(copies_have_sizes)
 {
     enum { SMALL = 4, LARGE = 1 << 29 };
     const item *loop = ITEMS(DUPLICATED("copy.7"), DUPLICATED("copy.8"), LOOPED(4), MOVED("fusion-start"),
                              FUSION("loop_add_fusion"), ENDED);
     for (int swapped = 0; swapped < 2; swapped++) {
-        begin();
+        begin_again();
         add_module(ITEMS(DUPLICATED("copy.1")));
         add_module(loop);
         now->schedules.slots[0].bytes = now->schedules.slots[2].bytes = SMALL;
         now->schedules.slots[1].bytes = LARGE;
         for (int i = 0; i < 6; i++) {
             uint32_t first = now->count;
-            run_module(loop, 1);
+            run_module(loop, 1, 1);
             now->works[first].bytes = LARGE;
             now->works[first + 1].bytes = SMALL;
-            if (swapped) swap_works(first);
+            if (swapped) swap_works(first, first + 1);
             for (uint32_t k = first + 2; k < now->count; k += 2) now->works[k].bytes = 1 << 14;
         }
-        CHECK(right() == 1000, "%s", swapped ? "swapped" : "in order");
-        check_beginnings();
-        end();
+        check_right();
     }
 }
 
 /* A copy is no kernel that computes, and one between host and device belongs to a callback, or to nothing. */
-static void test_copies_belong_where_they_can_run(void)
+TEST(copies_belong_where_they_can_run)
 {
     const item *called = ITEMS(FUSION("wrapped_sine"), CALLBACK("pure_callback.1"), FUSION("wrapped_tanh"));
-    begin();
     add_module(called);
     add_module(ITEMS(FUSION("wrapped_broadcast"))); /* it never ran */
     for (int i = 0; i < 5; i++) {
-        run_module(called, 0);
+        run_module(called, 0, 1);
         emit(NULL, FS_SLOT_TRANSFER, FS_NONE, false);
         emit(NULL, FS_SLOT_COPY, FS_NONE, false);
     }
     CHECK(right() == 1000);
-    end();
 }
 
-static void test_one_branch_runs(void)
+TEST(one_branch_runs)
 {
     const item *branching = ITEMS(FUSION("start"), ONE_OF, FUSION("a"), CALL("call.1", "nvjet", 1, false), FUSION("b"),
                                   OTHERWISE, FUSION("c"), COPIED("copy"), ENDED, FUSION("last"));
-    begin();
-    add_module(branching);
-    for (int i = 0; i < 60; i++) run_module(branching, 0);
-    CHECK(right() == 1000);
-    check_beginnings();
-    end();
+    check_runs(branching, 60);
 }
 
-static void test_calls_launch_several_kernels(void)
+TEST(calls_launch_several_kernels)
 {
     const item *calls = ITEMS(FUSION("a"), CALL("call.1", "nchwToNhwc", 3, false), FUSION("b"),
                               CALL("call.2", "cudnn_conv", 2, true), FUSION("c"), CALL("call.3", "gemv", 1, false));
-    begin();
-    add_module(calls);
-    for (int i = 0; i < 20; i++) run_module(calls, 0);
-    CHECK(right() == 1000);
-    check_beginnings();
-    end();
+    check_runs(calls, 20);
 }
 
 /* XLA found the kernels of three fusions equal, and tells of none. */
-static void test_kernels_are_shared_silently(void)
+TEST(kernels_are_shared_silently)
 {
     const item *shared = ITEMS(FUSION("a"), SHARED("wrapped_transpose", NULL, "wrapped_transpose"), FUSION("b"),
                                SHARED("wrapped_transpose.1", NULL, "wrapped_transpose"), FUSION("c"),
                                SHARED("wrapped_transpose.2", NULL, "wrapped_transpose"));
-    begin();
-    add_module(shared);
-    for (int i = 0; i < 20; i++) run_module(shared, 0);
-    CHECK(right() == 1000);
-    check_beginnings();
+    check_runs(shared, 20);
     CHECK(now->ties[1].proof == FS_TIE_BY_ORDER);
-    end();
 }
 
 static bool nine_of_ten(uint32_t index)
 {
     (void)index;
-    return chance() % 10 > 0;
+    return random_below(10) > 0;
 }
 
 /* Without a tenth of the works, hardly any other one is misplaced. */
-static void test_works_are_missing(void)
+TEST(works_are_missing)
 {
-    begin();
     add_module(plain);
-    for (int i = 0; i < 300; i++) run_module(plain, 0);
+    run_module(plain, 0, 300);
     keep(nine_of_ten);
     int share = right();
     CHECK(share >= 970, "%d of 1000", share);
-    end();
 }
 
 static bool not_at_the_ends(uint32_t index)
@@ -373,67 +343,51 @@ static bool not_at_the_ends(uint32_t index)
     return index >= 4 && index + 3 < now->count;
 }
 
-static void test_the_recording_cuts_executions_off(void)
+TEST(the_recording_cuts_executions_off)
 {
-    begin();
     add_module(plain);
-    for (int i = 0; i < 3; i++) run_module(plain, 0);
+    run_module(plain, 0, 3);
     keep(not_at_the_ends);
     CHECK(right() == 1000);
-    end();
 }
 
 /* A second module runs after one, and within another one's execution. */
-static void test_modules_interleave(void)
+TEST(modules_interleave)
 {
     const item *other = ITEMS(FUSION("x"), CALL("call", "nvjet", 1, false), FUSION("gather"), FUSION("y"), FUSION("z"));
-    begin();
     add_module(plain);
     add_module(other);
     for (int i = 0; i < 40; i++) {
-        uint32_t first = now->count;
-        run_module(plain, 0);
+        run_module(plain, 0, 1);
         uint32_t between = now->count;
-        run_module(other, 1);
+        run_module(other, 1, 1);
         if (i % 2 == 0) continue;
         /* The other module's works come before the last four of the first one's. */
-        uint32_t count = now->count - between, place = between - 4;
-        fs_aligned_work works[16];
-        uint32_t truth[16];
-        memcpy(works, now->works + place, 4 * sizeof *works);
-        memcpy(truth, now->truth + place, 4 * sizeof *truth);
-        memmove(now->works + place, now->works + between, count * sizeof *works);
-        memmove(now->truth + place, now->truth + between, count * sizeof *truth);
-        memcpy(now->works + place + count, works, 4 * sizeof *works);
-        memcpy(now->truth + place + count, truth, 4 * sizeof *truth);
-        CHECK(first < place);
+        for (uint32_t work = between; work < now->count; work++)
+            for (uint32_t at = work; at > work - 4; at--) swap_works(at - 1, at);
     }
     int share = right();
     CHECK(share >= 990, "%d of 1000", share);
-    end();
 }
 
 /* Kernels of two streams change places; names that one slot has are tied nevertheless. */
-static void test_streams_change_the_order(void)
+TEST(streams_change_the_order)
 {
     const item *many = ITEMS(FUSION("a"), FUSION("b"), FUSION("c"), FUSION("d"), FUSION("e"), FUSION("f"));
-    begin();
     add_module(many);
-    for (int i = 0; i < 30; i++) run_module(many, 0);
-    for (uint32_t i = 2; i + 1 < now->count; i += 6) swap_works(i);
+    run_module(many, 0, 30);
+    for (uint32_t i = 2; i + 1 < now->count; i += 6) swap_works(i, i + 1);
     CHECK(right() == 1000);
-    end();
 }
 
 /* A kernel of the program that was timed alone, as autotuning does, belongs to no execution. */
-static void test_what_runs_outside_stays_untied(void)
+TEST(what_runs_outside_stays_untied)
 {
-    begin();
     add_module(plain);
     for (int i = 0; i < 40; i++) emit("gelu", 0, FS_NONE, false);
     for (int i = 0; i < 40; i++) emit("cutlass_gemm", 0, FS_NONE, false);
     uint32_t outside = now->count;
-    for (int i = 0; i < 5; i++) run_module(plain, 0);
+    run_module(plain, 0, 5);
     for (int i = 0; i < 9; i++) emit("an_unknown_kernel", 0, FS_NONE, false);
     align();
     uint32_t tied = 0;
@@ -441,14 +395,12 @@ static void test_what_runs_outside_stays_untied(void)
     CHECK(tied <= 2, "%u of %u", tied, outside);
     for (uint32_t i = outside; i < now->count; i++)
         if (now->truth[i] != FS_NONE) CHECK(now->ties[i].slot == now->truth[i], "work %u", i);
-    end();
 }
 
 /* Where a profiler named the instructions, names and order do not matter. */
-static void test_given_instructions_are_taken(void)
+TEST(given_instructions_are_taken)
 {
     const item *calls = ITEMS(CALL("call.1", "k", 2, false), CALL("call.2", "k", 1, false), FUSION("a"));
-    begin();
     now->schedules.numbered = true;
     add_module(calls);
     for (int i = 0; i < 10; i++) {
@@ -463,33 +415,29 @@ static void test_given_instructions_are_taken(void)
         CHECK(now->ties[i].proof == FS_TIE_BY_NAME);
         CHECK(now->ties[i].begins == (i % 4 != 1));
     }
-    end();
 }
 
 /* Time grows with the works, also where names repeat without end. */
-static void test_repeating_names_end(void)
+TEST(repeating_names_end)
 {
     item many[402] = {{.name = NULL}};
     for (int i = 0; i < 400; i++) many[i] = (item)SHARED(i % 2 ? "a" : "b", "c", "b");
-    begin();
     add_module(many);
-    for (int i = 0; i < 60; i++) run_module(many, 0);
+    run_module(many, 0, 60);
     keep(nine_of_ten);
     align();
     uint32_t tied = 0;
     for (uint32_t i = 0; i < now->count; i++) tied += now->ties[i].slot != FS_NONE;
     CHECK(tied > now->count / 2);
-    end();
 }
 
 /* Of many modules with the same names, that one ran whose other names were seen. */
-static void test_a_module_is_known_by_all_of_its_names(void)
+TEST(a_module_is_known_by_all_of_its_names)
 {
     enum { MODULES = 100, RAN = 70 };
     char names[MODULES][16];
     const item *ran = NULL;
     static item items[MODULES][5];
-    begin();
     for (int i = 0; i < MODULES; i++) {
         snprintf(names[i], sizeof names[i], "only_in_%d", i);
         const item own[] = {FUSION("a"), FUSION("b"), FUSION("c"), FUSION(names[i]), {.name = NULL}};
@@ -497,57 +445,26 @@ static void test_a_module_is_known_by_all_of_its_names(void)
         add_module(items[i]);
         if (i == RAN) ran = items[i];
     }
-    for (int i = 0; i < 20; i++) run_module(ran, RAN);
-    CHECK(right() == 1000);
-    check_beginnings();
-    end();
+    run_module(ran, RAN, 20);
+    check_right();
 }
 
-static void test_memory_may_fail(void)
+static fs_status try_all(fs_error *err)
 {
-    int64_t before = fs_memory_live();
-    for (int n = 1; n < 200; n++) {
-        fs_error err = {FS_OK, ""};
-        begin();
-        fs_memory_fail_at(n);
-        fs_status status = fs_schedules_begin(&now->schedules, &err);
-        for (uint32_t i = 0; status == FS_OK && i < 3; i++)
-            status =
-                fs_schedules_add(&now->schedules, i, FS_SLOT_KERNEL, FS_FAMILY_ANY, i == 0 ? "a" : "b", NULL, &err);
-        fs_memory_fail_at(0);
-        if (status == FS_OK) {
-            emit("a", 0, 0, true);
-            emit("b", 0, 1, true);
-            fs_memory_fail_at(n);
-            status = fs_schedules_align(&now->schedules, now->works, now->count, now->ties, &err);
-            fs_memory_fail_at(0);
-        }
-        CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY);
-        end();
-        CHECK(fs_memory_live() == before);
+    begin_again();
+    fs_status status = fs_schedules_begin(&now->schedules, err);
+    for (uint32_t i = 0; status == FS_OK && i < 3; i++)
+        status = fs_schedules_add(&now->schedules, i, FS_SLOT_KERNEL, FS_FAMILY_ANY, i == 0 ? "a" : "b", NULL, err);
+    if (status == FS_OK) {
+        emit("a", 0, 0, true);
+        emit("b", 0, 1, true);
+        status = fs_schedules_align(&now->schedules, now->works, now->count, now->ties, err);
     }
+    begin_again();
+    return status;
 }
 
-int main(void)
+TEST(memory_may_fail)
 {
-    test_a_schedule_repeats();
-    test_names_are_those_of_kernels();
-    test_loops_repeat();
-    test_a_loop_of_one_call_repeats();
-    test_copies_before_a_loop_are_no_iterations();
-    test_copies_have_sizes();
-    test_copies_belong_where_they_can_run();
-    test_one_branch_runs();
-    test_calls_launch_several_kernels();
-    test_kernels_are_shared_silently();
-    test_works_are_missing();
-    test_the_recording_cuts_executions_off();
-    test_modules_interleave();
-    test_streams_change_the_order();
-    test_what_runs_outside_stays_untied();
-    test_given_instructions_are_taken();
-    test_repeating_names_end();
-    test_a_module_is_known_by_all_of_its_names();
-    test_memory_may_fail();
-    return failures > 0;
+    CHECK(fail_each_allocation(try_all) > 9);
 }

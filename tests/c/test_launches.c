@@ -4,14 +4,6 @@
 
 enum { MOST_CALLS = 4096, SHIFT = 77 };
 
-static uint64_t state;
-
-static int64_t random_below(int64_t limit)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)((state >> 33) % (uint64_t)limit);
-}
-
 /* A program: threads that launch graphs, what was recorded of it, and what was logged. */
 typedef struct {
     uint32_t threads, launches; /* of each thread */
@@ -26,38 +18,46 @@ typedef struct {
 static fs_launch_log made;
 static uint32_t truth[2 * MOST_CALLS + 1]; /* by event of the store: the graph */
 
-static void record_call(const char *name, uint32_t thread, int64_t start, int64_t duration, uint32_t parent,
-                        uint32_t graph, uint32_t *index)
+static void clear(void)
 {
-    fs_event event = fs_event_missing;
-    event.kind = FS_EVENT_RUNTIME;
-    event.name = name_id(name);
-    event.start = start;
-    event.duration = duration;
-    event.parent = parent;
-    CHECK_OK(fs_store_thread_lane_of(store, thread, &event.lane, NULL));
-    *index = put(event);
-    truth[*index] = graph;
+    fs_launch_log_clear(&made);
+    end_store();
 }
 
-static void run(const program *of)
+__attribute__((constructor)) static void use_a_log_in_each_test(void)
+{
+    after_each = clear;
+}
+
+static uint32_t record_call(const char *name, uint32_t thread, int64_t start, int64_t duration, uint32_t parent,
+                            uint32_t graph)
+{
+    fs_event event = event_of(FS_EVENT_RUNTIME, name, start, duration);
+    event.parent = parent;
+    CHECK_OK(fs_store_thread_lane_of(store, thread, &event.lane, NULL));
+    uint32_t index = put(event);
+    truth[index] = graph;
+    return index;
+}
+
+static void run_program(const program *of)
 {
     static const int64_t origin = 1000000000000;
-    CHECK_OK(fs_store_create(&store, NULL));
+    clear();
+    make_store();
     memset(truth, 0, sizeof truth);
-    made = (fs_launch_log){0};
     for (uint32_t thread = 1; thread <= of->threads; thread++) {
         int64_t now = origin + random_below(1000000);
         for (uint32_t i = 0; i < of->launches; i++) {
             int64_t duration = 4000 + random_below(4000), begin = 500 + random_below(2000);
-            uint32_t graph = 1 + (uint32_t)random_below(5), call, inner;
+            uint32_t graph = 1 + (uint32_t)random_below(5);
             bool called = i >= of->uncalled_first && i + of->uncalled_last < of->launches;
             if (of->uncalled_every != 0 && i % of->uncalled_every == 1) called = false;
             if (called) {
                 int64_t late = SHIFT + of->drift + (now - origin) / 1000000 * of->drift_ppm;
                 uint32_t lane = of->by_handle ? thread + 5000000 : thread;
-                record_call("cudaGraphLaunch", lane, now - late, duration, FS_NONE, graph, &call);
-                record_call("cuGraphLaunch", lane, now - late + begin, 1000, call, 0, &inner);
+                uint32_t outer = record_call("cudaGraphLaunch", lane, now - late, duration, FS_NONE, graph);
+                record_call("cuGraphLaunch", lane, now - late + begin, 1000, outer, 0);
             }
             if (i + of->unlogged_last < of->launches)
                 fs_launch_log_add(&made, &(fs_logged_launch){now + begin, thread, thread + 5000000, graph});
@@ -85,22 +85,15 @@ static uint32_t tie(uint32_t *calls)
     return tied;
 }
 
-static void end(void)
-{
-    fs_launch_log_clear(&made);
-    fs_store_destroy(store);
-}
-
 static void check_all_tied(const program *of)
 {
     uint32_t calls, tied;
-    run(of);
+    run_program(of);
     tied = tie(&calls);
     CHECK(tied == calls && calls > 0, "%u of %u calls", tied, calls);
-    end();
 }
 
-static void test_the_order_of_launches_decides(void)
+TEST(the_order_of_launches_decides)
 {
     for (int64_t drift = -900000; drift <= 900000; drift += 300000) {
         check_all_tied(&(program){.threads = 1, .launches = 1, .drift = drift});
@@ -112,14 +105,14 @@ static void test_the_order_of_launches_decides(void)
     check_all_tied(&(program){.threads = 3, .launches = 400, .gap = 2000, .jitter = 500000, .by_handle = true});
 }
 
-static void test_pauses_tell_which_calls_are_missing(void)
+TEST(pauses_tell_which_calls_are_missing)
 {
     for (uint32_t every = 2; every < 6; every++)
         check_all_tied(&(program){
             .threads = 2, .launches = 100, .gap = 3000000, .jitter = 500000, .drift = 800000, .uncalled_every = every});
 }
 
-static void test_uneven_launches_tell_which_are_missing_at_the_ends(void)
+TEST(uneven_launches_tell_which_are_missing_at_the_ends)
 {
     for (uint32_t missing = 1; missing < 20; missing += 6) {
         program of = {.threads = 2, .launches = 300, .gap = 3000, .jitter = 400000, .drift = -500000};
@@ -132,70 +125,63 @@ static void test_uneven_launches_tell_which_are_missing_at_the_ends(void)
     }
 }
 
-static void test_even_launches_of_which_some_are_missing_are_left_alone(void)
+TEST(even_launches_of_which_some_are_missing_are_left_alone)
 {
     uint32_t calls;
-    run(&(program){.threads = 1, .launches = 300, .gap = 30000, .uncalled_first = 1});
+    run_program(&(program){.threads = 1, .launches = 300, .gap = 30000, .uncalled_first = 1});
     CHECK(tie(&calls) == 0 && calls == 299);
-    end();
 }
 
-static void test_launches_without_log_are_left_alone(void)
+TEST(launches_without_log_are_left_alone)
 {
     uint32_t calls, tied;
-    run(&(program){.threads = 1, .launches = 300, .gap = 3000, .jitter = 400000, .unlogged_last = 100});
+    run_program(&(program){.threads = 1, .launches = 300, .gap = 3000, .jitter = 400000, .unlogged_last = 100});
     tied = tie(&calls);
     CHECK(tied == 200 && calls == 300, "%u", tied);
-    end();
-    run(&(program){.threads = 1, .launches = 30, .gap = 3000, .unlogged_last = 30});
+    run_program(&(program){.threads = 1, .launches = 30, .gap = 3000, .unlogged_last = 30});
     CHECK(tie(&calls) == 0 && calls == 30);
-    end();
 }
 
-static void test_a_clock_of_another_time_ties_nothing(void)
+TEST(a_clock_of_another_time_ties_nothing)
 {
     uint32_t calls;
-    run(&(program){.threads = 2, .launches = 100, .gap = 3000, .jitter = 400000, .drift = 3600000000000});
+    run_program(&(program){.threads = 2, .launches = 100, .gap = 3000, .jitter = 400000, .drift = 3600000000000});
     CHECK(tie(&calls) == 0 && calls == 200);
-    end();
 }
 
-static void test_calls_at_the_ends_of_time_are_ignored(void)
+TEST(calls_at_the_ends_of_time_are_ignored)
 {
-    uint32_t index, calls;
-    run(&(program){.threads = 1, .launches = 10, .gap = 5000000});
-    record_call("cudaGraphLaunch", 1, INT64_MIN + 1, 5, FS_NONE, 0, &index);
-    record_call("cudaGraphLaunch", 1, INT64_MAX - 1, INT64_MAX, FS_NONE, 0, &index);
-    record_call("cudaGraphLaunch", 1, 0, INT64_MAX, FS_NONE, 0, &index);
-    record_call("cudaGraphLaunch", 1, FS_MISSING, 5, FS_NONE, 0, &index);
+    uint32_t calls;
+    run_program(&(program){.threads = 1, .launches = 10, .gap = 5000000});
+    record_call("cudaGraphLaunch", 1, INT64_MIN + 1, 5, FS_NONE, 0);
+    record_call("cudaGraphLaunch", 1, INT64_MAX - 1, INT64_MAX, FS_NONE, 0);
+    record_call("cudaGraphLaunch", 1, 0, INT64_MAX, FS_NONE, 0);
+    record_call("cudaGraphLaunch", 1, FS_MISSING, 5, FS_NONE, 0);
     CHECK(tie(&calls) == 10 && calls == 10);
-    end();
 }
 
-static void test_calls_may_block_before_or_after_their_launch(void)
+TEST(calls_may_block_before_or_after_their_launch)
 {
     static const int64_t origin = 1000000000000, length = 50000000;
-    uint32_t index, calls;
-    run(&(program){0});
+    uint32_t calls;
+    run_program(&(program){0});
     for (uint32_t i = 0; i < 2; i++) {
         int64_t start = origin + 2 * length * i;
-        record_call("cudaGraphLaunch", 1, start - SHIFT, length, FS_NONE, 1 + i, &index);
+        record_call("cudaGraphLaunch", 1, start - SHIFT, length, FS_NONE, 1 + i);
         fs_launch_log_add(&made, &(fs_logged_launch){i == 0 ? start + length - 500 : start + 500, 1, 1, 1 + i});
     }
     CHECK(tie(&calls) == 2 && calls == 2);
-    end();
 }
 
-static void test_graphs_without_an_id_are_not_tied(void)
+TEST(graphs_without_an_id_are_not_tied)
 {
     uint32_t calls;
-    run(&(program){.threads = 1, .launches = 10, .gap = 5000000});
+    run_program(&(program){.threads = 1, .launches = 10, .gap = 5000000});
     made.launches[3].graph = 0;
     CHECK(tie(&calls) == 9);
-    end();
 }
 
-static void test_a_full_log_counts_what_it_lost(void)
+TEST(a_full_log_counts_what_it_lost)
 {
     fs_launch_log log = {0};
     for (uint32_t i = 0; i < FS_MOST_LAUNCHES + 10; i++) fs_launch_log_add(&log, &(fs_logged_launch){i, 1, 1, i + 1});
@@ -207,68 +193,41 @@ static void test_a_full_log_counts_what_it_lost(void)
     fs_launch_log_clear(&log);
 }
 
-static void test_launches_of_the_time_of_a_recording_are_copied(void)
+TEST(launches_of_the_time_of_a_recording_are_copied)
 {
     fs_launch_log log = {0}, copy = {0};
-    fs_store *recording = NULL;
     for (int64_t i = 0; i < 100; i++) fs_launch_log_add(&log, &(fs_logged_launch){i * 1000000, 1, 1, 1 + (uint32_t)i});
-    CHECK_OK(fs_store_create(&recording, NULL));
-    CHECK_OK(fs_launch_log_copy(&log, recording, 0, &copy, NULL));
+    CHECK_OK(fs_launch_log_copy(&log, store, 0, &copy, NULL));
     CHECK(copy.count == 100 && copy.launches[7].graph == 8, "a recording without a window");
     fs_launch_log_clear(&copy);
-    fs_store_set_window(recording, 10000000, 20000000);
-    CHECK_OK(fs_launch_log_copy(&log, recording, 5000000, &copy, NULL));
+    fs_store_set_window(store, 10000000, 20000000);
+    CHECK_OK(fs_launch_log_copy(&log, store, 5000000, &copy, NULL));
     CHECK(copy.count == 15 && copy.launches[0].graph == 14 && copy.launches[14].graph == 28, "from 13 to 27 ms");
     fs_launch_log_clear(&copy);
-    fs_store_set_window(recording, INT64_MAX - 1, INT64_MAX);
-    CHECK_OK(fs_launch_log_copy(&log, recording, 5000000, &copy, NULL));
+    fs_store_set_window(store, INT64_MAX - 1, INT64_MAX);
+    CHECK_OK(fs_launch_log_copy(&log, store, 5000000, &copy, NULL));
     CHECK(copy.count == 0 && copy.launches == NULL);
-    fs_store_destroy(recording);
     fs_launch_log_clear(&log);
 }
 
-static void test_every_allocation_may_fail(void)
+static fs_status copy_and_tie(fs_error *err)
 {
-    int64_t live = fs_memory_live();
-    run(&(program){.threads = 2, .launches = 300, .gap = 3000, .jitter = 400000});
-    int64_t before = fs_memory_live();
-    for (int64_t n = 1;; n++) {
-        fs_captures captures = {0};
-        fs_launch_log copy = {0};
-        fs_error err = {FS_OK, ""};
-        fs_memory_fail_at(n);
-        fs_status status = fs_launch_log_copy(&made, store, SHIFT, &copy, &err);
-        if (status == FS_OK) status = fs_launch_log_tie(&copy, store, SHIFT, &captures, &err);
-        fs_memory_fail_at(0);
-        fs_captures_clear(&captures);
-        fs_launch_log_clear(&copy);
-        CHECK(fs_memory_live() == before);
-        CHECK(status == FS_OK || (status == FS_OUT_OF_MEMORY && err.status == status));
-        CHECK(status != FS_OK || n > 4);
-        if (status == FS_OK || failures) break;
-    }
-    end();
+    fs_captures captures = {0};
+    fs_launch_log copy = {0};
+    fs_status status = fs_launch_log_copy(&made, store, SHIFT, &copy, err);
+    if (status == FS_OK) status = fs_launch_log_tie(&copy, store, SHIFT, &captures, err);
+    fs_captures_clear(&captures);
+    fs_launch_log_clear(&copy);
+    return status;
+}
+
+TEST(every_allocation_may_fail)
+{
+    run_program(&(program){.threads = 2, .launches = 300, .gap = 3000, .jitter = 400000});
+    CHECK(fail_each_allocation(copy_and_tie) > 3);
     fs_launch_log log = {0};
     fs_memory_fail_at(1);
     fs_launch_log_add(&log, &(fs_logged_launch){1, 1, 1, 1});
     fs_memory_fail_at(0);
-    CHECK(log.count == 0 && log.lost == 1 && fs_memory_live() == live);
-}
-
-int main(void)
-{
-    test_the_order_of_launches_decides();
-    test_pauses_tell_which_calls_are_missing();
-    test_uneven_launches_tell_which_are_missing_at_the_ends();
-    test_even_launches_of_which_some_are_missing_are_left_alone();
-    test_launches_without_log_are_left_alone();
-    test_a_clock_of_another_time_ties_nothing();
-    test_calls_at_the_ends_of_time_are_ignored();
-    test_calls_may_block_before_or_after_their_launch();
-    test_graphs_without_an_id_are_not_tied();
-    test_a_full_log_counts_what_it_lost();
-    test_launches_of_the_time_of_a_recording_are_copied();
-    test_every_allocation_may_fail();
-    if (failures == 0) printf("launches: passed\n");
-    return failures != 0;
+    CHECK(log.count == 0 && log.lost == 1);
 }

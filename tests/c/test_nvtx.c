@@ -1,15 +1,12 @@
 /* NVTX's tool, called as a library's implementation of NVTX calls it: through the tables that it fills in. */
 #include <pthread.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "sources/nvtx/abi.h"
 #include "sources/nvtx/nvtx.h"
-#include "store/event.h"
 #include "store/note.h"
-#include "tests/c/check.h"
+#include "tests/c/events.h"
 
 int InitializeInjectionNvtx2(fs_nvtx_export export_table);
 int InitializeInjectionNvtxExtension(const fs_nvtx_extension *extension);
@@ -53,37 +50,32 @@ static const void *export_nothing(uint32_t table)
 #define register_schema ((uint64_t (*)(fs_nvtx_handle, const fs_nvtx_schema_attributes *))slots[0])
 #define pop_payload ((int (*)(fs_nvtx_handle, const fs_nvtx_data *, size_t))slots[4])
 
-static fs_store *store;
+/* The library's domains and texts stay for the process. */
+__attribute__((constructor)) static void keep_memory(void)
+{
+    keeps_memory = true;
+}
 
 static void begin(void)
 {
-    store = NULL;
-    CHECK_OK(fs_store_create(&store, NULL));
     CHECK(fs_nvtx_begin(store));
 }
 
-static fs_nvtx_report end(void)
+static void range_of(const char *text)
 {
-    return fs_nvtx_end();
+    push_text(text);
+    pop_text();
 }
 
-static fs_event at(uint32_t index)
+static void range_in(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes)
 {
-    fs_event event = fs_event_missing;
-    CHECK(index < fs_store_count(store));
-    if (index < fs_store_count(store)) fs_store_get(store, index, &event);
-    return event;
-}
-
-static const char *name_at(uint32_t index)
-{
-    uint32_t name = at(index).name;
-    return name == FS_NONE ? "" : fs_store_name_text(store, name);
+    push_in(domain, attributes);
+    pop_in(domain);
 }
 
 static bool note_at(uint32_t index, fs_note *note)
 {
-    uint32_t signature = at(index).signature;
+    uint32_t signature = event_at(index).signature;
     if (signature == FS_NONE) return false;
     fs_span bytes = fs_store_signature_bytes(store, signature);
     return fs_note_decode(bytes.bytes, bytes.size, note);
@@ -94,14 +86,27 @@ static fs_nvtx_attributes text_of(const char *text)
     return (fs_nvtx_attributes){.size = sizeof(fs_nvtx_attributes), .message_type = FS_NVTX_ASCII, .message = text};
 }
 
-static void test_a_library_without_tables_is_refused(void)
+TEST(a_library_without_tables_is_refused)
 {
     CHECK(InitializeInjectionNvtx2(NULL) == 0);
     CHECK(InitializeInjectionNvtx2(export_nothing) == 0);
     CHECK(InitializeInjectionNvtxExtension(NULL) == 0);
 }
 
-static void test_ranges_nest_and_have_the_names_of_their_domains(void)
+/* All other tests use these tables. */
+TEST(a_library_gets_the_functions_of_the_tool)
+{
+    for (int i = 1; i < CORE_SIZE; i++) {
+        core_table[i] = &core[i];
+        core2_table[i] = &core2[i];
+    }
+    CHECK(InitializeInjectionNvtx2(export_table) == 1);
+    fs_nvtx_segment segment = {0, SLOTS, slots};
+    CHECK(InitializeInjectionNvtxExtension(&(fs_nvtx_extension){3, sizeof(fs_nvtx_extension), FS_NVTX_PAYLOAD_MODULE, 0,
+                                                                1, &segment, NULL, NULL}) == 1);
+}
+
+TEST(ranges_nest_and_have_the_names_of_their_domains)
 {
     fs_nvtx_handle domain = create("library");
     fs_nvtx_attributes attributes = text_of(NULL);
@@ -113,37 +118,34 @@ static void test_ranges_nest_and_have_the_names_of_their_domains(void)
     CHECK(push_wide_text(L"w\u00e4chst \U0001f600") == 2);
     CHECK(pop_text() == 2 && pop_in(domain) == 1 && pop_text() == 0);
     mark_text("a mark");
-    fs_nvtx_report report = end();
+    fs_nvtx_report report = fs_nvtx_end();
     CHECK(report.ranges == 3 && report.marks == 1 && report.unmatched == 0 && report.lost == 0);
     CHECK(strcmp(name_at(0), "outer") == 0 && strcmp(name_at(1), "library: registered") == 0);
     CHECK(strcmp(name_at(2), "w\xc3\xa4"
                              "chst \xf0\x9f\x98\x80") == 0,
           "%s", name_at(2));
-    CHECK(at(0).parent == FS_NONE && at(1).parent == 0 && at(2).parent == 1);
+    CHECK(event_at(0).parent == FS_NONE && event_at(1).parent == 0 && event_at(2).parent == 1);
     for (uint32_t i = 0; i < 3; i++) {
-        CHECK(at(i).kind == FS_EVENT_RANGE && at(i).duration >= 0 && at(i).lane == at(0).lane);
-        if (i > 0) CHECK(at(i).start >= at(i - 1).start && at(i).duration <= at(i - 1).duration);
+        CHECK(event_at(i).kind == FS_EVENT_RANGE && event_at(i).duration >= 0 && event_at(i).lane == event_at(0).lane);
+        if (i > 0)
+            CHECK(event_at(i).start >= event_at(i - 1).start && event_at(i).duration <= event_at(i - 1).duration);
     }
-    fs_store_destroy(store);
 }
 
 /* The place of a text may hold another one later. */
-static void test_a_text_is_read_each_time(void)
+TEST(a_text_is_read_each_time)
 {
     char text[] = "first";
     begin();
-    push_text(text);
-    pop_text();
+    range_of(text);
     memcpy(text, "other", sizeof text);
-    push_text(text);
-    pop_text();
-    end();
+    range_of(text);
+    fs_nvtx_end();
     CHECK(strcmp(name_at(0), "first") == 0 && strcmp(name_at(1), "other") == 0);
-    fs_store_destroy(store);
 }
 
 /* A range of one domain that ends while one of another is open inside nests in nothing. */
-static void test_ranges_of_two_domains_may_overlap(void)
+TEST(ranges_of_two_domains_may_overlap)
 {
     fs_nvtx_handle one = create("one"), other = create("other");
     fs_nvtx_attributes first = text_of("a"), second = text_of("b"), third = text_of("c");
@@ -153,13 +155,11 @@ static void test_ranges_of_two_domains_may_overlap(void)
     CHECK(pop_in(one) == 1);
     push_in(one, &third);
     CHECK(pop_in(one) == 1 && pop_in(other) == 0);
-    push_text("after");
-    pop_text();
-    CHECK(end().unmatched == 0);
-    CHECK(at(0).lane == FS_NONE && at(1).lane != FS_NONE && at(2).lane == at(1).lane);
-    CHECK(at(1).parent == 0 && at(2).parent == 1 && at(3).parent == FS_NONE);
-    CHECK(at(1).start + at(1).duration >= at(0).start + at(0).duration);
-    fs_store_destroy(store);
+    range_of("after");
+    CHECK(fs_nvtx_end().unmatched == 0);
+    CHECK(event_at(0).lane == FS_NONE && event_at(1).lane != FS_NONE && event_at(2).lane == event_at(1).lane);
+    CHECK(event_at(1).parent == 0 && event_at(2).parent == 1 && event_at(3).parent == FS_NONE);
+    CHECK(event_at(1).start + event_at(1).duration >= event_at(0).start + event_at(0).duration);
 }
 
 static void *end_it(void *id)
@@ -169,7 +169,7 @@ static void *end_it(void *id)
     return NULL;
 }
 
-static void test_a_range_may_end_on_another_thread_but_is_popped_by_its_own(void)
+TEST(a_range_may_end_on_another_thread_but_is_popped_by_its_own)
 {
     pthread_t thread;
     begin();
@@ -181,13 +181,12 @@ static void test_a_range_may_end_on_another_thread_but_is_popped_by_its_own(void
     end_id(nested); /* it has ended */
     end_id(id + 100);
     end_id(0);
-    CHECK(end().unmatched == 4);
-    CHECK(at(0).lane == FS_NONE && at(0).duration >= 0);
-    CHECK(at(1).lane != FS_NONE && at(2).parent == 1 && at(2).lane == at(1).lane);
-    fs_store_destroy(store);
+    CHECK(fs_nvtx_end().unmatched == 4);
+    CHECK(event_at(0).lane == FS_NONE && event_at(0).duration >= 0);
+    CHECK(event_at(1).lane != FS_NONE && event_at(2).parent == 1 && event_at(2).lane == event_at(1).lane);
 }
 
-static void test_what_began_before_the_recording_is_no_part_of_it(void)
+TEST(what_began_before_the_recording_is_no_part_of_it)
 {
     CHECK(push_text("early") == FS_NVTX_NO_DEPTH);
     uint64_t early = start_text("early");
@@ -203,21 +202,18 @@ static void test_what_began_before_the_recording_is_no_part_of_it(void)
     CHECK(report.ranges == 2 && report.unmatched == 2);
     CHECK(pop_text() == FS_NVTX_NO_DEPTH);
     end_id(open);
-    push_text("second");
-    pop_text();
-    report = end();
+    range_of("second");
+    report = fs_nvtx_end();
     CHECK(report.ranges == 1 && report.unmatched == 2);
-    CHECK(at(0).duration == FS_MISSING && fs_store_count(first) == 2);
+    CHECK(event_at(0).duration == FS_MISSING && fs_store_count(first) == 2);
     store = second;
     CHECK(fs_store_count(store) == 1 && strcmp(name_at(0), "second") == 0);
-    push_text("late");
-    pop_text();
+    range_of("late");
     CHECK(fs_store_count(store) == 1);
     fs_store_destroy(first);
-    fs_store_destroy(second);
 }
 
-static void test_categories_colours_and_payloads_are_kept(void)
+TEST(categories_colours_and_payloads_are_kept)
 {
     fs_note note;
     fs_nvtx_handle domain = create("with notes");
@@ -228,27 +224,23 @@ static void test_categories_colours_and_payloads_are_kept(void)
         attributes.payload_type = FS_NVTX_INT32;
         attributes.payload.int32 = -payload / 2; /* -2, -2, -1 */
         attributes.category = 3;
-        push_in(domain, &attributes);
-        pop_in(domain);
+        range_in(domain, &attributes);
     }
     attributes.payload_type = FS_NVTX_FLOAT;
     attributes.payload.real32 = 0.5F;
     attributes.colour_type = FS_NVTX_ARGB;
     attributes.colour = 0xff123456;
     attributes.category = 4;
-    push_in(domain, &attributes);
-    pop_in(domain);
+    range_in(domain, &attributes);
     attributes = text_of("range");
-    push_in(domain, &attributes);
-    pop_in(domain);
-    end();
+    range_in(domain, &attributes);
+    fs_nvtx_end();
     CHECK(note_at(0, &note) && note.payload_type == FS_NOTE_INTEGER && note.payload.integer == -2);
     CHECK(note.category == 3 && strcmp(note.category_name, "category") == 0 && !note.coloured);
-    CHECK(at(0).signature == at(1).signature && note_at(2, &note) && note.payload.integer == -1);
+    CHECK(event_at(0).signature == event_at(1).signature && note_at(2, &note) && note.payload.integer == -1);
     CHECK(note_at(3, &note) && note.payload_type == FS_NOTE_REAL && note.payload.real == 0.5);
     CHECK(note.coloured && note.colour == 0xff123456 && note.category == 4 && *note.category_name == 0);
-    CHECK(at(4).signature == FS_NONE && at(4).name == at(0).name);
-    fs_store_destroy(store);
+    CHECK(event_at(4).signature == FS_NONE && event_at(4).name == event_at(0).name);
 }
 
 /* As NCCL describes and sends what a collective does. */
@@ -280,7 +272,7 @@ static const char *field_of(const fs_note *note, const char *name)
     return "";
 }
 
-static void test_structured_payloads_are_read_by_their_schema(void)
+TEST(structured_payloads_are_read_by_their_schema)
 {
     enum { ID = (1 << 24) + 5 };
     fs_note note;
@@ -288,7 +280,7 @@ static void test_structured_payloads_are_read_by_their_schema(void)
     fs_nvtx_schema_attributes schema = {.fields = FS_NVTX_SCHEMA_HAS_ENTRIES | FS_NVTX_SCHEMA_HAS_ID,
                                         .type = FS_NVTX_SCHEMA_STATIC,
                                         .entries = entries,
-                                        .count = sizeof entries / sizeof *entries,
+                                        .count = COUNT_OF(entries),
                                         .id = ID};
     CHECK(register_schema(domain, &schema) == ID);
     schema.fields = FS_NVTX_SCHEMA_HAS_ENTRIES;
@@ -303,17 +295,15 @@ static void test_structured_payloads_are_read_by_their_schema(void)
     attributes.payload_count = 1;
     attributes.payload.uint64 = (uint64_t)(uintptr_t)data;
     begin();
-    push_in(domain, &attributes);
-    pop_in(domain);
+    range_in(domain, &attributes);
     attributes.payload.uint64 = (uint64_t)(uintptr_t)&data[2]; /* shorter than its schema: what is there */
-    push_in(domain, &attributes);
-    pop_in(domain);
+    range_in(domain, &attributes);
     attributes = text_of("ncclCommInitRank"); /* NCCL tells these at the end */
     push_in(domain, &attributes);
     CHECK(pop_payload(domain, data, 4) == 0);
     push_in(domain, &attributes);
     CHECK(pop_payload(domain, NULL, 4) == 0);
-    CHECK(end().unmatched == 0);
+    CHECK(fs_nvtx_end().unmatched == 0);
     for (uint32_t i = 0; i < 3; i += 2) {
         CHECK(note_at(i, &note) && strcmp(field_of(&note, "Message size [bytes]"), "n4096") == 0);
         CHECK(strcmp(field_of(&note, "NCCL communicator ID"), "n18446744073709551615") == 0);
@@ -322,11 +312,10 @@ static void test_structured_payloads_are_read_by_their_schema(void)
         CHECK(*field_of(&note, "a pointer to text") == 0 && *field_of(&note, "a pointer") == 0);
     }
     CHECK(note_at(1, &note) && *field_of(&note, "NCCL communicator ID") != 0);
-    CHECK(*field_of(&note, "Message size [bytes]") == 0 && at(3).signature == FS_NONE);
-    fs_store_destroy(store);
+    CHECK(*field_of(&note, "Message size [bytes]") == 0 && event_at(3).signature == FS_NONE);
 }
 
-static void test_wrong_arguments_are_no_fault(void)
+TEST(wrong_arguments_are_no_fault)
 {
     static char longest[1 << 16];
     memset(longest, 'x', sizeof longest - 1);
@@ -338,7 +327,7 @@ static void test_wrong_arguments_are_no_fault(void)
     wrong[3].message = (const void *)(uintptr_t)0x123456789;
     wrong[4].payload_type = 12345;
     wrong[4].payload.uint64 = 1;
-    enum { COUNT = sizeof wrong / sizeof *wrong };
+    enum { COUNT = COUNT_OF(wrong) };
     begin();
     CHECK(push_in(NULL, NULL) == 0 && pop_in(NULL) == 0);
     for (int i = 0; i < COUNT; i++) {
@@ -348,46 +337,41 @@ static void test_wrong_arguments_are_no_fault(void)
     CHECK(push_text(NULL) == 0 && pop_text() == 0 && push_wide_text(NULL) == 0 && pop_text() == 0);
     CHECK(create(NULL) == NULL);
     name_category_in(NULL, 1, NULL);
-    fs_nvtx_report report = end();
+    fs_nvtx_report report = fs_nvtx_end();
     CHECK(report.ranges == COUNT + 3 && report.unmatched == 0);
     for (uint32_t i = 0; i < 5; i++) CHECK(strcmp(name_at(i), "<unnamed range>") == 0, "%s", name_at(i));
     CHECK(strcmp(name_at(5), "value") == 0 && strlen(name_at(6)) == 1024);
-    fs_store_destroy(store);
 }
 
-static void test_a_nest_that_is_too_deep_is_counted_and_ends_right(void)
+TEST(a_nest_that_is_too_deep_is_counted_and_ends_right)
 {
     enum { DEEP = 1000, KEPT = 256 };
     begin();
     for (int i = 0; i < DEEP; i++) CHECK(push_text("deep") == (i < KEPT ? i : FS_NVTX_NO_DEPTH));
     for (int i = 0; i < DEEP; i++) pop_text();
     CHECK(pop_text() == FS_NVTX_NO_DEPTH);
-    fs_nvtx_report report = end();
+    fs_nvtx_report report = fs_nvtx_end();
     CHECK(report.ranges == KEPT && report.lost == DEEP - KEPT && report.unmatched == 1);
-    for (uint32_t i = 0; i < KEPT; i++) CHECK(at(i).duration >= 0 && at(i).lane == at(0).lane);
-    fs_store_destroy(store);
+    for (uint32_t i = 0; i < KEPT; i++) CHECK(event_at(i).duration >= 0 && event_at(i).lane == event_at(0).lane);
 }
 
-static void test_memory_may_run_out(void)
+TEST(memory_may_run_out)
 {
     char text[64];
     begin();
     fs_memory_fail_at(1);
     for (int i = 0; i < 3000; i++) { /* more than the memory that there is already */
         snprintf(text, sizeof text, "a long and different name, number %d", i);
-        push_text(text);
-        pop_text();
+        range_of(text);
     }
     fs_memory_fail_at(0);
-    push_text("after");
-    pop_text();
-    fs_nvtx_report report = end();
+    range_of("after");
+    fs_nvtx_report report = fs_nvtx_end();
     CHECK(report.lost > 0 && report.ranges + report.lost == 3001 && report.unmatched == report.lost);
     CHECK(fs_store_count(store) == report.ranges);
-    fs_store_destroy(store);
 }
 
-static void test_a_forked_child_records_only_what_it_begins_itself(void)
+TEST(a_forked_child_records_only_what_it_begins_itself)
 {
     int status = 1;
     begin();
@@ -397,15 +381,13 @@ static void test_a_forked_child_records_only_what_it_begins_itself(void)
         fs_store *own = NULL;
         push_text("nothing");
         bool good = fs_store_count(store) == 1 && fs_store_create(&own, NULL) == FS_OK && fs_nvtx_begin(own);
-        push_text("of the child");
-        pop_text();
+        range_of("of the child");
         good = good && fs_nvtx_end().ranges == 1 && fs_store_count(own) == 1;
         _exit(good && failures == 0 ? 0 : 1);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     pop_text();
-    CHECK(end().ranges == 1 && at(0).duration >= 0);
-    fs_store_destroy(store);
+    CHECK(fs_nvtx_end().ranges == 1 && event_at(0).duration >= 0);
 }
 
 static void *push_and_pop(void *unused)
@@ -415,15 +397,14 @@ static void *push_and_pop(void *unused)
     fs_nvtx_attributes attributes = text_of("range");
     for (int i = 0; i < 20000; i++) {
         push_in(domain, &attributes);
-        push_text("inner");
-        pop_text();
+        range_of("inner");
         pop_in(domain);
     }
     return NULL;
 }
 
 /* Recordings begin and end while threads push and pop: each range is whole, and nothing uses a store that is gone. */
-static void test_threads(void)
+TEST(threads)
 {
     enum { THREADS = 4, RECORDINGS = 50 };
     pthread_t threads[THREADS];
@@ -431,40 +412,16 @@ static void test_threads(void)
     for (int i = 0; i < RECORDINGS; i++) {
         begin();
         usleep(500);
-        fs_nvtx_report report = end();
+        fs_nvtx_report report = fs_nvtx_end();
         CHECK(report.ranges == fs_store_count(store));
         for (uint32_t index = 0; index < fs_store_count(store); index++) {
             bool inner = strcmp(name_at(index), "inner") == 0;
             CHECK(inner || strcmp(name_at(index), "threads: range") == 0);
-            if (at(index).parent != FS_NONE) CHECK(inner && at(at(index).parent).lane == at(index).lane);
+            if (event_at(index).parent != FS_NONE)
+                CHECK(inner && event_at(event_at(index).parent).lane == event_at(index).lane);
         }
-        fs_store_destroy(store);
+        end_store();
+        make_store();
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-}
-
-int main(void)
-{
-    for (int i = 1; i < CORE_SIZE; i++) {
-        core_table[i] = &core[i];
-        core2_table[i] = &core2[i];
-    }
-    test_a_library_without_tables_is_refused();
-    CHECK(InitializeInjectionNvtx2(export_table) == 1);
-    fs_nvtx_segment segment = {0, SLOTS, slots};
-    CHECK(InitializeInjectionNvtxExtension(&(fs_nvtx_extension){3, sizeof(fs_nvtx_extension), FS_NVTX_PAYLOAD_MODULE, 0,
-                                                                1, &segment, NULL, NULL}) == 1);
-    test_ranges_nest_and_have_the_names_of_their_domains();
-    test_a_text_is_read_each_time();
-    test_ranges_of_two_domains_may_overlap();
-    test_a_range_may_end_on_another_thread_but_is_popped_by_its_own();
-    test_what_began_before_the_recording_is_no_part_of_it();
-    test_categories_colours_and_payloads_are_kept();
-    test_structured_payloads_are_read_by_their_schema();
-    test_wrong_arguments_are_no_fault();
-    test_a_nest_that_is_too_deep_is_counted_and_ends_right();
-    test_memory_may_run_out();
-    test_a_forked_child_records_only_what_it_begins_itself();
-    test_threads();
-    return failures != 0;
 }

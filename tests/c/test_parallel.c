@@ -1,8 +1,10 @@
 /* The thread pool: every index is visited once, for any count, nesting and number of callers. */
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/parallel.h"
-#include "tests/c/pointwise_check.h"
+#include "tests/c/check.h"
 
 enum { MARKS = 100000 };
 
@@ -33,9 +35,31 @@ static void *caller_main(void *context)
     return NULL;
 }
 
-static void test_parallel_for_covers_once(void)
+static bool own_loop_covers(unsigned char *marks)
 {
-    unsigned char *marks = block_new(MARKS);
+    memset(marks, 0, MARKS);
+    fs_parallel_for(MARKS, 16, body_mark, marks);
+    return marks_are(marks, MARKS, 1);
+}
+
+static bool begun_loop_covers(unsigned char *marks)
+{
+    bool begun = fs_parallel_begin(MARKS, 16, body_mark, marks);
+    if (begun) fs_parallel_end();
+    return begun && marks_are(marks, MARKS, 1);
+}
+
+static bool child_finds(bool (*holds)(unsigned char *), unsigned char *marks)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(holds(marks) ? 0 : 1);
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(parallel_for_covers_once)
+{
+    unsigned char *marks = calloc(MARKS, 1);
     for (int threads = 1; threads <= 9; threads += 4) {
         CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK && fs_parallel_threads() == threads, "%d", threads);
         for (int64_t count = 0; count < MARKS; count += 7777) {
@@ -47,7 +71,7 @@ static void test_parallel_for_covers_once(void)
     }
     /* Nested loops and concurrent callers all finish. */
     unsigned char *rows[64];
-    for (int i = 0; i < 64; i++) rows[i] = block_new(MARKS / 100);
+    for (int i = 0; i < 64; i++) rows[i] = calloc(MARKS / 100, 1);
     fs_parallel_for(64, 1, body_nested, rows);
     for (int i = 0; i < 64; i++) {
         CHECK(marks_are(rows[i], MARKS / 100, 1), "row %d", i);
@@ -56,7 +80,7 @@ static void test_parallel_for_covers_once(void)
     pthread_t callers[4];
     unsigned char *each[4];
     for (int i = 0; i < 4; i++) {
-        each[i] = block_new(MARKS);
+        each[i] = calloc(MARKS, 1);
         if (pthread_create(&callers[i], NULL, caller_main, each[i]) != 0) abort();
     }
     for (int i = 0; i < 4; i++) {
@@ -64,23 +88,14 @@ static void test_parallel_for_covers_once(void)
         CHECK(marks_are(each[i], MARKS, 100), "caller %d", i);
         free(each[i]);
     }
-    /* A forked child has its own pool. */
-    pid_t child = fork();
-    if (child == 0) {
-        memset(marks, 0, MARKS);
-        fs_parallel_for(MARKS, 16, body_mark, marks);
-        _exit(marks_are(marks, MARKS, 1) ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(status == 0, "the child of a fork ended with %d", status);
+    CHECK(child_finds(own_loop_covers, marks), "a forked child has its own pool");
     free(marks);
 }
 
 /* The caller works on the rest when it ends the loop; others use their own threads until then. */
-static void test_a_loop_that_was_begun_covers_once(void)
+TEST(a_loop_that_was_begun_covers_once)
 {
-    unsigned char *marks = block_new(MARKS), *others = block_new(MARKS);
+    unsigned char *marks = calloc(MARKS, 1), *others = calloc(MARKS, 1);
     for (int threads = 1; threads <= 9; threads += 4) {
         CHECK_OK(fs_parallel_set_threads(threads, NULL));
         for (int64_t count = 0; count < MARKS; count += 7777) {
@@ -96,38 +111,21 @@ static void test_a_loop_that_was_begun_covers_once(void)
             CHECK(marks_are(others, MARKS, begun || threads == 1 ? 1 : 2), "%d threads", threads);
         }
     }
-    /* A child that is forked meanwhile has a pool without the loop. */
     memset(marks, 0, MARKS);
     memset(others, 0, MARKS);
     CHECK(fs_parallel_begin(MARKS, 16, body_mark, marks), "the pool is busy");
-    pid_t child = fork();
-    if (child == 0) {
-        bool begun = fs_parallel_begin(MARKS, 16, body_mark, others);
-        if (begun) fs_parallel_end();
-        _exit(begun && marks_are(others, MARKS, 1) ? 0 : 1);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
-    CHECK(status == 0, "the child of a fork ended with %d", status);
+    CHECK(child_finds(begun_loop_covers, others), "a child that is forked meanwhile has a pool without the loop");
     fs_parallel_end();
     CHECK(marks_are(marks, MARKS, 1), "the parent's loop");
     free(marks);
     free(others);
 }
 
-static void test_thread_count_is_checked(void)
+TEST(thread_count_is_checked)
 {
     fs_error err;
     CHECK(fs_parallel_set_threads(0, &err) == FS_VALUE_ERROR, "0 threads");
     CHECK(strstr(err.message, "not 0") != NULL, "%s", err.message);
     CHECK(fs_parallel_set_threads(257, &err) == FS_VALUE_ERROR, "257 threads");
     CHECK(strstr(err.message, "not 257") != NULL, "%s", err.message);
-}
-
-int main(void)
-{
-    test_parallel_for_covers_once();
-    test_a_loop_that_was_begun_covers_once();
-    test_thread_count_is_checked();
-    return failures != 0;
 }

@@ -13,6 +13,7 @@ static fs_counters_functions counter_functions;
 static void load_all(void)
 {
     load_fake();
+    renew_store();
     memset(&fake_range, 0, sizeof fake_range);
 #define USE(call, symbol, theirs, members) counter_functions.call = symbol;
     FS_COUNTERS_CALLS(USE, FS_COUNTERS_NO_MEMBER)
@@ -20,6 +21,11 @@ static void load_all(void)
     counter_functions.result_text = cuptiGetResultString;
     counter_functions.timestamp = cuptiGetTimestamp;
     fs_counters = &counter_functions;
+}
+
+__attribute__((constructor)) static void use_counters_in_each_test(void)
+{
+    before_each = load_all;
 }
 
 static void sleep_for(int64_t ns)
@@ -36,20 +42,18 @@ static void keep_busy(void)
 
 static void check_closed(void)
 {
-    CHECK(fake_counters("open") == 0 && fake_counters("hosts") == 0);
-    CHECK(fake_count("pushed") == 0 && fake_count("retained") == 0 && fake.callback == NULL);
+    CHECK(fake_count("open") == 0 && fake_count("hosts") == 0);
+    CHECK(fake_count("pushed") == 0 && fake_count("retained") == 0 && fake_client.callback == NULL);
 }
 
-static void test_samples_of_windows_and_of_live_sessions_are_poured(void)
+TEST(samples_of_windows_and_of_live_sessions_are_poured)
 {
     static const int64_t intervals[] = {0, 2000, FS_SAMPLER_LIVE_NS};
-    int64_t live = fs_memory_live();
-    for (size_t i = 0; i < sizeof intervals / sizeof *intervals; i++) {
+    for (size_t i = 0; i < COUNT_OF(intervals); i++) {
         fs_sampler_options options = {.interval_ns = intervals[i], .window = intervals[i] == 2000 ? 2000 : 0};
         fs_sampler *sampler = NULL;
         load_all();
         keep_busy();
-        CHECK_OK(fs_store_create(&store, NULL));
         CHECK_OK(fs_sampler_open(&sampler, &options, NULL));
         CHECK_OK(fs_sampler_start(sampler, NULL));
         sleep_for(30000000);
@@ -59,27 +63,22 @@ static void test_samples_of_windows_and_of_live_sessions_are_poured(void)
         CHECK_OK(fs_sampler_pour(sampler, store, FS_MISSING, INT64_MIN, INT64_MAX, NULL));
         CHECK(fs_store_track_of(store, 0, FS_METRIC_DRAM_READ)->count == fs_sampler_last(sampler).samples);
         fs_sampler_destroy(sampler);
-        fs_store_destroy(store);
         check_closed();
     }
-    store = NULL;
-    CHECK(fs_memory_live() == live);
 }
 
-static void test_a_window_ends_before_its_samples_take_too_much_memory(void)
+TEST(a_window_ends_before_its_samples_take_too_much_memory)
 {
     fs_sampler_options options = {.window = 40000, .most_image_bytes = 20000 * (sizeof(fake_sample_at) * 5 / 4)};
     fs_sampler *sampler = NULL;
-    load_all();
     keep_busy();
-    fake_set_record_bytes(256);
+    fake.record_bytes = 256;
     CHECK_OK(fs_sampler_open(&sampler, &options, NULL));
     CHECK_OK(fs_sampler_start(sampler, NULL));
     sleep_for(90000000); /* 36 000 intervals; it ends while it waits whether the program goes on */
     CHECK_OK(fs_sampler_stop(sampler, NULL));
     CHECK(fs_sampler_last(sampler).samples > 10000 && fs_sampler_last(sampler).samples < 30000);
     fs_sampler_destroy(sampler);
-    fake_set_record_bytes(4 << 10);
     check_closed();
 }
 
@@ -94,7 +93,7 @@ static void add_sample(fs_raw_samples *samples, uint64_t start, uint64_t end, do
     fs_raw_samples_join_idle(samples);
 }
 
-static void test_idle_samples_are_joined_but_for_those_beside_work(void)
+TEST(idle_samples_are_joined_but_for_those_beside_work)
 {
     fs_raw_samples samples = {0};
     add_sample(&samples, 0, 10, 100, 50);
@@ -129,42 +128,36 @@ static fs_status count_once(fs_error *err)
     return status;
 }
 
-static void test_a_detached_cupti_comes_back_by_whatever_brings_it(void)
+TEST(a_detached_cupti_comes_back_by_whatever_brings_it)
 {
     for (int what = 0; what < 3; what++) {
         load_all();
-        fake_wake_by(what);
+        fake.wakes_by = what;
         CHECK_OK(count_once(NULL));
         start_capture(&with_calls);
         CHECK_OK(try_stop(NULL));
         CHECK(fake_count("finalized") == 1);
         CHECK_OK(count_once(NULL));
-        CHECK(!fake.kinds[FS_CUPTI_KERNEL] && !fake.kinds[FS_CUPTI_OVERHEAD]);
+        CHECK(!fake_client.kinds[FS_CUPTI_KERNEL] && !fake_client.kinds[FS_CUPTI_OVERHEAD]);
         check_closed();
-        fs_store_destroy(store);
     }
-    store = NULL;
 }
 
-static void test_a_held_cupti_is_not_detached(void)
+TEST(a_held_cupti_is_not_detached)
 {
-    load_all();
     fs_cupti_hold();
     start_capture(&with_calls);
     CHECK_OK(try_stop(NULL));
-    CHECK(fake_count("finalized") == 0 && fake.callback == NULL && fake_count("enabled") == 0);
+    CHECK(fake_count("finalized") == 0 && fake_client.callback == NULL && fake_count("enabled") == 0);
     CHECK(fake_count("system_threads") == 0);
     fs_cupti_unhold();
-    fs_store_destroy(store);
     start_capture(&with_calls);
     CHECK_OK(try_stop(NULL));
     CHECK(fake_count("finalized") == 1);
-    fs_store_destroy(store);
-    store = NULL;
 }
 
 /* Each step may be refused, as may its memory: nothing stays open. */
-static void test_every_failure_closes_everything(void)
+TEST(every_failure_closes_everything)
 {
     static const char *const steps[] = {
         "cuptiProfilerInitialize",     "cuptiDeviceGetChipName",   "cuptiProfilerGetCounterAvailability",
@@ -174,8 +167,8 @@ static void test_every_failure_closes_everything(void)
     };
     static const int codes[] = {FS_COUNTERS_BUSY, FS_COUNTERS_ASLEEP, FS_COUNTERS_UNKNOWN};
     int64_t live = fs_memory_live();
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
+    for (size_t i = 0; i < COUNT_OF(steps); i++)
+        for (size_t k = 0; k < COUNT_OF(codes); k++) {
             load_all();
             fake_fail(steps[i], codes[k]);
             CHECK(count_once(NULL) == FS_RUNTIME_ERROR);
@@ -196,17 +189,16 @@ static void test_every_failure_closes_everything(void)
     }
 }
 
-static void test_a_forked_child_leaves_the_sampler_to_its_parent(void)
+TEST(a_forked_child_leaves_the_sampler_to_its_parent)
 {
     fs_sampler *sampler = NULL;
     int status = 0;
-    load_all();
     CHECK_OK(fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = FS_SAMPLER_LIVE_NS}, NULL));
     CHECK_OK(fs_sampler_start(sampler, NULL));
     pid_t child = fork();
     if (child == 0) {
         fs_sampler *other = NULL;
-        bool left = fs_sampler_stop(sampler, NULL) == FS_OK && fake_counters("open") == 1;
+        bool left = fs_sampler_stop(sampler, NULL) == FS_OK && fake_count("open") == 1;
         bool refused = fs_sampler_open(&other, &(fs_sampler_options){.device = 1}, NULL) == FS_RUNTIME_ERROR;
         fs_sampler_destroy(sampler);
         _exit(left && refused ? 0 : 1);
@@ -217,16 +209,4 @@ static void test_a_forked_child_leaves_the_sampler_to_its_parent(void)
     CHECK(fs_sampler_last(sampler).samples > 50);
     fs_sampler_destroy(sampler);
     check_closed();
-}
-
-int main(void)
-{
-    test_samples_of_windows_and_of_live_sessions_are_poured();
-    test_a_window_ends_before_its_samples_take_too_much_memory();
-    test_idle_samples_are_joined_but_for_those_beside_work();
-    test_a_detached_cupti_comes_back_by_whatever_brings_it();
-    test_a_held_cupti_is_not_detached();
-    test_every_failure_closes_everything();
-    test_a_forked_child_leaves_the_sampler_to_its_parent();
-    return failures > 0;
 }

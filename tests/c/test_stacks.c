@@ -1,13 +1,12 @@
 /* Sampled stacks: lines of the program, idle time by line, logs of child processes, traces, and failing allocations. */
+#include <unistd.h>
+
 #include "accounting/lines.h"
 #include "sources/kineto/kineto.h"
 #include "store/extend.h"
 #include "store/stack_log.h"
-#include "tests/c/accounts.h"
+#include "tests/c/events.h"
 #include "views/chrome_trace.h"
-
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { PROCESS = 10, MAIN_THREAD = 10, OTHER_THREAD = 11, CHILD = 20 };
 
@@ -32,7 +31,7 @@ static const char *text_of(const fs_stacks *stacks, uint32_t id)
     return id == FS_NONE ? "" : fs_stacks_text(stacks, fs_stacks_get(stacks, id).name);
 }
 
-static void test_frames_are_of_the_program_or_of_libraries(void)
+TEST(frames_are_of_the_program_or_of_libraries)
 {
     static const char *const launchers[] = {"/own/cli/", NULL}, *const hidden[] = {"/own/", NULL},
                              *const libraries[] = {"/lib/", NULL}, *const shortened[] = {"/lib/", "/home/", NULL};
@@ -61,7 +60,7 @@ static void test_frames_are_of_the_program_or_of_libraries(void)
     fs_stacks_clear(&to);
 }
 
-static void test_a_run_that_waits_gives_its_cpu_time_to_the_one_before(void)
+TEST(a_run_that_waits_gives_its_cpu_time_to_the_one_before)
 {
     fs_stacks stacks = {0};
     CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 0, 100, 90, 0));
@@ -83,19 +82,12 @@ static void fill(void)
 {
     fs_stacks *stacks = fs_store_stacks(store);
     uint32_t first = FS_NONE, second = FS_NONE;
-    fs_lane lane;
     uint32_t main_lane;
     CHECK_OK(fs_store_thread_lane_of(store, MAIN_THREAD, &main_lane, NULL));
-    lane = fs_store_lane(store, main_lane);
-    CHECK(lane.id == MAIN_THREAD);
     for (int i = 0; i < 2; i++) {
-        fs_event event = fs_event_missing;
-        event.kind = FS_EVENT_RUNTIME;
-        event.name = name_id("cudaLaunchKernel");
+        fs_event event = event_of(FS_EVENT_RUNTIME, "cudaLaunchKernel", 300 * i, 10);
         event.lane = main_lane;
         event.correlation = (uint32_t)i + 1;
-        event.start = 300 * i;
-        event.duration = 10;
         *(i == 0 ? &first : &second) = put(event);
     }
     work(FS_EVENT_KERNEL, "k", 0, 7, 1, first, 10, 100);
@@ -153,13 +145,13 @@ static void check_lines(const fs_store *of)
     fs_lines_clear(&lines);
 }
 
-static void test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in(void)
+TEST(idle_time_belongs_to_the_line_that_the_launching_thread_was_in)
 {
     fill();
     check_lines(store);
 }
 
-static void test_stacks_are_joined(void)
+TEST(stacks_are_joined)
 {
     fs_store *joined = NULL;
     CHECK_OK(fs_store_create(&joined, NULL));
@@ -171,7 +163,7 @@ static void test_stacks_are_joined(void)
 
 /* Logs ------------------------------------------------------------------------------------------------------------- */
 
-static void test_a_log_has_what_was_written_before_it_ended(void)
+TEST(a_log_has_what_was_written_before_it_ended)
 {
     char path[] = "/tmp/test_stacks-XXXXXX", bytes[4096];
     int file = mkstemp(path);
@@ -237,22 +229,8 @@ static fs_status read_trace(const char *text, size_t size, fs_store *into, fs_er
     return status;
 }
 
-static void test_a_trace_keeps_the_stacks(void)
-{
-    static text_sink sink;
-    fs_store *again = NULL;
-    fs_chrome_trace_options options = {
-        .write = take, .context = &sink, .process = "p", .version = "1", .members = "", .pid = PROCESS};
-    CHECK_OK(fs_store_create(&again, NULL));
-    fill();
-    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
-    CHECK_OK(read_trace(sink.text, sink.size, again, NULL));
-    check_lines(again);
-    fs_store_destroy(again);
-}
-
 /* Frames that are their own callers, that are missing or have no name, and samples without a time. */
-static void test_impossible_stacks_are_left_out(void)
+TEST(impossible_stacks_are_left_out)
 {
     static const char text[] =
         "{\"stackFrames\": {\"1\": {\"name\": \"a\", \"parent\": 2}, \"2\": {\"name\": \"b\", \"parent\": \"1\"},"
@@ -269,41 +247,27 @@ static void test_impossible_stacks_are_left_out(void)
     CHECK(strcmp(text_of(stacks, stacks->runs[1].stack), "d") == 0 && stacks->runs[1].cpu == 2000);
 }
 
-static void test_failing_allocations(void)
+static text_sink sink;
+
+/* The lines of a store, and those of its trace, joined with it. */
+static fs_status use_everything(fs_error *err)
 {
-    static text_sink sink;
-    fs_chrome_trace_options options = {.write = take, .context = &sink, .process = "p", .version = "1", .members = ""};
-    fill();
-    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
-    int64_t live = fs_memory_live();
-    fs_status status = FS_OUT_OF_MEMORY;
-    for (int64_t nth = 1; status == FS_OUT_OF_MEMORY && nth < 2000; nth++) {
-        fs_lines lines = {0};
-        fs_store *again = NULL;
-        fs_memory_fail_at(nth);
-        status = sum_up(store, &lines, NULL);
-        if (status == FS_OK) status = fs_store_create(&again, NULL);
-        if (status == FS_OK) status = read_trace(sink.text, sink.size, again, NULL);
-        if (status == FS_OK) status = fs_store_extend(again, store, 0, NULL);
-        fs_memory_fail_at(0);
-        fs_lines_clear(&lines);
-        fs_store_destroy(again);
-        CHECK(fs_memory_live() == live, "allocation %lld leaks", (long long)nth);
-    }
-    CHECK(status == FS_OK);
+    fs_lines lines = {0};
+    fs_store *again = NULL;
+    fs_status status = sum_up(store, &lines, err);
+    if (status == FS_OK) status = fs_store_create(&again, err);
+    if (status == FS_OK) status = read_trace(sink.text, sink.size, again, err);
+    if (status == FS_OK) status = fs_store_extend(again, store, 0, err);
+    fs_lines_clear(&lines);
+    fs_store_destroy(again);
+    return status;
 }
 
-int main(void)
+TEST(failing_allocations)
 {
-    static void (*const tests[])(void) = {
-        test_frames_are_of_the_program_or_of_libraries,
-        test_a_run_that_waits_gives_its_cpu_time_to_the_one_before,
-        test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in,
-        test_stacks_are_joined,
-        test_a_log_has_what_was_written_before_it_ended,
-        test_a_trace_keeps_the_stacks,
-        test_impossible_stacks_are_left_out,
-        test_failing_allocations,
-    };
-    return run_tests(tests, sizeof tests / sizeof *tests);
+    fs_chrome_trace_options options = {
+        .write = take, .context = &sink, .process = "p", .version = "1", .members = "", .pid = PROCESS};
+    fill();
+    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
+    CHECK(fail_each_allocation(use_everything) > 100);
 }

@@ -1,8 +1,4 @@
 /* Works of graphs without the ids of their nodes, whose launches are known to be of one executable graph or another. */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "sources/graphs/replays.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -31,7 +27,7 @@ static fs_status put(fs_store *store, uint8_t kind, const char *name, int64_t st
     }
     if (works || kind == FS_EVENT_RUNTIME) event.correlation = correlation;
     if (kind == FS_EVENT_KERNEL) {
-        _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+        uint64_t bytes[FS_LAUNCH_BYTES / 8];
         fs_launch launch = {.grid = {1, 1, 1}, .block = {32, 1, 1}};
         fs_launch_encode(&launch, bytes);
         FS_TRY(fs_store_signature(store, bytes, sizeof bytes, &event.signature, NULL));
@@ -39,19 +35,18 @@ static fs_status put(fs_store *store, uint8_t kind, const char *name, int64_t st
     return fs_store_append(store, &event, index, NULL);
 }
 
-/* Add a graph whose nodes were launched by these ops: "?" if that is unknown. */
-static fs_status add_graph(uint32_t id, const uint8_t *kinds, const char *const *names, uint32_t count)
+/* Add a graph whose nodes were launched by these ops, a letter each ('?': unknown); equal neighbours are one op. */
+static fs_status add_graph(uint32_t id, const uint8_t *kinds, const char *names)
 {
     FS_TRY(fs_captures_begin(&captures, ops_index, INT64_MIN, FS_NONE, NULL));
     captures.graphs[captures.graph_count - 1].id = id;
-    for (uint32_t i = 0; i < count; i++) {
+    for (int i = 0; names[i] != 0; i++) {
         uint32_t owner = FS_NONE;
-        bool unknown = strcmp(names[i], "?") == 0, repeated = i > 0 && strcmp(names[i], names[i - 1]) == 0;
         uint32_t symbol = kinds[i] == KERNEL ? FS_SYMBOL_KERNEL : kinds[i] == COPY ? FS_SYMBOL_COPY : FS_SYMBOL_FILL;
-        if (repeated) owner = captures.nodes[captures.node_count - 1].owner;
-        else if (!unknown) FS_TRY(put(ops, FS_EVENT_OP, names[i], i, 0, &owner));
+        if (i > 0 && names[i] == names[i - 1]) owner = captures.nodes[captures.node_count - 1].owner;
+        else if (names[i] != '?') FS_TRY(put(ops, FS_EVENT_OP, (const char[]){names[i], 0}, i, 0, &owner));
         FS_TRY(fs_captures_append(&captures, symbol, FS_NONE, owner, NULL));
-        captures.nodes[captures.node_count - 1].unknown = unknown;
+        captures.nodes[captures.node_count - 1].unknown = names[i] == '?';
     }
     return FS_OK;
 }
@@ -93,27 +88,27 @@ static void end(void)
     fs_store_destroy(into);
 }
 
-/* Check the ops that launched the works of a launch: "" for none, with the graph that each kernel is said to be of. */
-static void check_ops(uint32_t launch, uint32_t graph, bool estimated, const char *const *names, uint32_t count)
+/* Check the ops that launched the works of a launch, a letter each ('-': none), and the graph that each kernel is said
+ * to be of. */
+static void check_ops(uint32_t launch, uint32_t graph, bool estimated, const char *expected)
 {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < fs_store_count(into); i++) {
+    char found[16] = "";
+    size_t count = 0;
+    for (uint32_t i = 0; i < fs_store_count(into) && count < sizeof found - 1; i++) {
         fs_event event;
         fs_launch of;
         fs_store_get(into, i, &event);
         if (!fs_event_kind_on_device[event.kind] || event.correlation != launch) continue;
-        const char *name = "";
-        if (event.launcher != FS_NONE) name = fs_store_name_text(into, FS_EVENT_AT(into, event.launcher, name));
-        if (found < count)
-            CHECK(strcmp(name, names[found]) == 0, "work %u of launch %u: \"%s\", not \"%s\"", found, launch, name,
-                  names[found]);
+        found[count] = '-';
+        if (event.launcher != FS_NONE)
+            found[count] = *fs_store_name_text(into, FS_EVENT_AT(into, event.launcher, name));
+        count++;
         if (event.kind == FS_EVENT_KERNEL && event.signature != FS_NONE &&
             fs_launch_decode(fs_store_signature_bytes(into, event.signature).bytes, &of))
             CHECK(of.graph == graph, "%u", of.graph);
         CHECK(((event.flags & FS_EVENT_ESTIMATED) != 0) == estimated, "launch %u", launch);
-        found++;
     }
-    CHECK(found == count);
+    CHECK(strcmp(found, expected) == 0, "launch %u: %s, not %s", launch, found, expected);
 }
 
 static const uint8_t mixed[] = {KERNEL, COPY, KERNEL, FILL};
@@ -122,9 +117,9 @@ static const uint32_t one_stream[] = {7, 7, 7, 7}, two_streams[] = {7, 8, 9, 8};
 static fs_status add_all(void)
 {
     static const uint8_t other[] = {KERNEL, KERNEL, COPY, FILL}, kernels[] = {KERNEL, KERNEL};
-    FS_TRY(add_graph(3, mixed, (const char *const[]){"a", "b", "c", "d"}, 4));
-    FS_TRY(add_graph(4, mixed, (const char *const[]){"e", "f", "?", "h"}, 4));
-    FS_TRY(add_graph(6, kernels, (const char *const[]){"i", "i"}, 2));
+    FS_TRY(add_graph(3, mixed, "abcd"));
+    FS_TRY(add_graph(4, mixed, "ef?h"));
+    FS_TRY(add_graph(6, kernels, "ii"));
     FS_TRY(add_launch(3, mixed, one_stream, 4));
     FS_TRY(add_launch(4, mixed, one_stream, 4));
     FS_TRY(add_launch(5, mixed, one_stream, 4));  /* not captured */
@@ -135,20 +130,20 @@ static fs_status add_all(void)
     return add_launch(6, kernels, two_streams, 2);
 }
 
-static void test_works_get_the_ops_of_the_graph_that_was_launched(void)
+TEST(works_get_the_ops_of_the_graph_that_was_launched)
 {
     fs_error err = {FS_OK, ""};
     CHECK_OK(begin());
     CHECK_OK(add_all());
     CHECK(join(&err) == FS_OK, "%s", err.message);
-    check_ops(1, 3, false, (const char *const[]){"a", "b", "c", "d"}, 4);
-    check_ops(2, 4, false, (const char *const[]){"e", "f", "", "h"}, 4);
-    check_ops(3, 5, false, (const char *const[]){"", "", "", ""}, 4);
-    check_ops(4, 0, false, (const char *const[]){"", "", "", ""}, 4);
-    check_ops(5, 3, false, (const char *const[]){"", "b", "", "d"}, 4);
-    check_ops(6, 3, true, (const char *const[]){"a", "c", "b", "d"}, 4);
-    check_ops(7, 3, false, (const char *const[]){"", "", ""}, 3);
-    check_ops(8, 6, false, (const char *const[]){"i", "i"}, 2);
+    check_ops(1, 3, false, "abcd");
+    check_ops(2, 4, false, "ef-h");
+    check_ops(3, 5, false, "----");
+    check_ops(4, 0, false, "----");
+    check_ops(5, 3, false, "-b-d");
+    check_ops(6, 3, true, "acbd");
+    check_ops(7, 3, false, "---");
+    check_ops(8, 6, false, "ii");
     CHECK(report.launches == 8 && report.tied == 7 && report.unseen == 2 && report.ambiguous == 1);
     CHECK(report.works == 29 && report.matched == 4 + 3 + 2 + 4 + 2 && report.estimated == 0);
     end();
@@ -156,30 +151,15 @@ static void test_works_get_the_ops_of_the_graph_that_was_launched(void)
 
 static fs_status try_all(fs_error *err)
 {
-    FS_TRY(begin());
-    FS_TRY(add_all());
-    return join(err);
+    fs_status status = begin();
+    if (status == FS_OK) status = add_all();
+    if (status == FS_OK) status = join(err);
+    else status = fs_fail(err, status, "no memory");
+    end();
+    return status;
 }
 
-static void test_every_allocation_may_fail(void)
+TEST(every_allocation_may_fail)
 {
-    int64_t live = fs_memory_live();
-    for (int64_t n = 1; failures == 0; n++) {
-        fs_error err = {FS_OK, ""};
-        fs_memory_fail_at(n);
-        fs_status status = try_all(&err);
-        fs_memory_fail_at(0);
-        end();
-        CHECK(fs_memory_live() == live);
-        CHECK(status == FS_OUT_OF_MEMORY || (status == FS_OK && n > 20));
-        if (status == FS_OK) break;
-    }
-}
-
-int main(void)
-{
-    test_works_get_the_ops_of_the_graph_that_was_launched();
-    test_every_allocation_may_fail();
-    if (failures == 0) printf("tied graphs: passed\n");
-    return failures != 0;
+    CHECK(fail_each_allocation(try_all) > 20);
 }

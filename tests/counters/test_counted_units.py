@@ -77,11 +77,11 @@ def test_where_not_all_fit_one_pass_the_last_are_left_out(library: Path) -> None
         library,
         SETUP + UNITS,
         """
-        cuda.fake.fake_fit(6)
+        cuda.set("fitting", 6)
         with fs.profile(counters="require") as prof:
             for _ in range(5): works("k", sectors=1e6, fma_active=80.0)
             time.sleep(0.002)
-        print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.counters("hosts")]))
+        print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.count("hosts")]))
         """,
     )
     row, columns, hosts = found

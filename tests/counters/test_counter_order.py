@@ -37,7 +37,7 @@ def count(call=work, require=True):
     return {"read": counts.get("dram_bytes_read"), "flops": counts.get("fp32_flops"), "notes": stage.notes}
 
 def state():
-    return [cuda.counters("open"), cuda.counters("hosts")]
+    return [cuda.count("open"), cuda.count("hosts")]
 """
 COUNTED = {"read": pytest.approx(5e6), "flops": pytest.approx(7e6), "notes": []}
 
@@ -48,7 +48,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(library: Path, *parts: str, wake: int = 0) -> Any:
-    return run_with_fake(library, SETUP, COUNT, f"cuda.fake.fake_wake_by({wake})\n", *parts)
+    return run_with_fake(library, SETUP, COUNT, f"cuda.set('wakes_by', {wake})\n", *parts)
 
 
 def test_a_call_is_counted_twice_in_a_process_without_a_profile(library: Path) -> None:
@@ -273,7 +273,7 @@ def test_one_group_that_fails_does_not_take_the_others(library: Path) -> None:
 def test_each_version_of_cupti_gets_its_own_arguments(library: Path, version: int) -> None:
     read = run(
         library,
-        f"cuda.fake.fake_set_version({version})\n",
+        f"cuda.set('version', {version})\n",
         """
         with fs.profile(counters="require") as prof: kernel("k", 100, read=1e8); time.sleep(0.001)
         print(json.dumps([counted(prof)["k"]["dram_bytes_read"], count()]))
@@ -290,7 +290,7 @@ def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
         library,
         SETUP,
         """
-        cuda.fake.fake_set_passes(3)
+        cuda.set("passes", 3)
         called, ready = [], []
         def work(name, us, read):
             called.append(name)
@@ -299,7 +299,7 @@ def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
             while cuda.now() < start + 1000 * us + 1000: pass
         works = (lambda: work("a", 50, 5e6), lambda: work("b", 80, 7e6))
         values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
-        print(json.dumps([values, called, len(ready), cuda.counters("open"), cuda.counters("hosts")]))
+        print(json.dumps([values, called, len(ready), cuda.count("open"), cuda.count("hosts")]))
         """,
     )
     values, called, ready, still_open, hosts = found
@@ -313,13 +313,13 @@ def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
         library,
         SETUP,
         """
-        cuda.fake.fake_set_passes(200)
+        cuda.set("passes", 200)
         try:
             _core.count_calls(0, "memory", lambda: None, (lambda: None,))
             error = ""
         except RuntimeError as problem:
             error = str(problem)
-        print(json.dumps([error, cuda.counters("range_passes"), cuda.counters("open")]))
+        print(json.dumps([error, cuda.count("range_passes"), cuda.count("open")]))
         """,
     )
     assert "not complete after 64 passes" in error and (passes, still_open) == (64, 0)
@@ -345,7 +345,7 @@ def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
             except RuntimeError as problem:
                 told.append(str(problem))
             cuda.fail(step, 0)
-        print(json.dumps([told, cuda.counters("open"), cuda.counters("hosts")]))
+        print(json.dumps([told, cuda.count("open"), cuda.count("hosts")]))
         """,
     )
     told, still_open, hosts = found

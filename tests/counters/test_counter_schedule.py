@@ -11,7 +11,7 @@ from helpers.fake_cupti import build, run_with_fake
 
 SAMPLE = """
 SM = "TPC.TriageCompute.sm__cycles_active.avg.pct_of_peak_sustained_elapsed"
-cuda.fake.fake_set_record_bytes(256)  # the buffer does not fill up if a busy machine wakes the thread late
+cuda.set("record_bytes", 256)  # the buffer does not fill up if a busy machine wakes the thread late
 
 def work(seconds, read=0.0):
     start, ns = cuda.now(), round(1e9 * seconds)
@@ -21,7 +21,7 @@ def work(seconds, read=0.0):
 
 def sample(program, live=False, window=20_000, interval=0, busy=0.0):
     # a window of 50 ms, of which 2.5 ms are kept if the program goes on; later ones have 10 ms, or 5 before 6 s of work
-    before = cuda.counters("sessions")
+    before = cuda.count("sessions")
     sampler = _core.Sampler(0, interval, 0, window, begins_live=live)
     core = _core.Profiler(cupti=True)
     core.start()
@@ -37,7 +37,7 @@ def sample(program, live=False, window=20_000, interval=0, busy=0.0):
               for span in spans]
     return {"fine": int((lengths < 5000).sum()), "live": int((abs(lengths - 100_000) < 10_000).sum()),
             "count": len(lengths), "ns": int(lengths.sum()), "gap": int((start[1:] - end[:-1]).max()),
-            "sessions": cuda.counters("sessions") - before, "report": sampler.report, "worked": worked,
+            "sessions": cuda.count("sessions") - before, "report": sampler.report, "worked": worked,
             "active": float((active * lengths).sum() / 1e9), "read": float(tracks["dram_bytes_read"][2].sum())}
 
 def busy(seconds, live):

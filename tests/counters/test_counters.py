@@ -25,7 +25,7 @@ def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
                 kernel("short", 9, read=3e7, gap=0)
                 kernel("busy", 100, tensor=75.0)
             time.sleep(0.002)
-        print(json.dumps([counted(prof), len(prof.counter_timeline()), cuda.counters("open"), cuda.counters("hosts")]))
+        print(json.dumps([counted(prof), len(prof.counter_timeline()), cuda.count("open"), cuda.count("hosts")]))
         """,
     )
     found, samples, still_open, hosts = rows
@@ -149,7 +149,7 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(library: Path) -> 
                     error = str(problem)
                 cuda.fail(step, 0)
                 told.append([step, code, messages(caught), error, counted(prof)["k"]["count"],
-                             cuda.counters("open"), cuda.counters("hosts")])
+                             cuda.count("open"), cuda.count("hosts")])
         with fs.profile(counters="require") as prof:
             kernel("k", 100, read=1e8)
             time.sleep(0.002)
@@ -201,7 +201,7 @@ def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(library: Pat
             error = str(problem)
         time.sleep(0.05)
         first.stop()
-        print(json.dumps([error, first.report["samples"], cuda.counters("open")]))
+        print(json.dumps([error, first.report["samples"], cuda.count("open")]))
         """,
     )
     assert "another profiler counts on this GPU" in error and samples > 100 and still_open == 0
@@ -252,8 +252,8 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
         tracks = {name: len(start) for _, name, _, _, start, _, _ in core.store.samples()}
         row = core.store.table(False, 0, {})[0]
         at = row["key"].index("k")
-        print(json.dumps([sampler.report, tracks, row["dram_bytes_read"][at], cuda.counters("windows"),
-                          cuda.counters("sessions")]))
+        print(json.dumps([sampler.report, tracks, row["dram_bytes_read"][at], cuda.count("windows"),
+                          cuda.count("sessions")]))
         """,
     )
     report, tracks, read, windows, sessions = found
@@ -275,7 +275,7 @@ def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
         sampler.start(); time.sleep(0.01)
         cuda.fail("cuptiPmSamplingDecodeData", 0)
         time.sleep(0.2); sampler.stop()
-        print(json.dumps([limited, sampler.report, cuda.counters("open")]))
+        print(json.dumps([limited, sampler.report, cuda.count("open")]))
         """,
     )
     limited, lost, still_open = found
@@ -289,12 +289,12 @@ def test_windows_shrink_where_records_are_longer_than_expected(library: Path) ->
         library,
         SETUP,
         """
-        cuda.fake.fake_set_record_bytes(37 << 10)  # 2.3 times what the buffer allows for
+        cuda.set("record_bytes", 37 << 10)  # 2.3 times what the buffer allows for
         # Windows of 1.2 s, then of 120 ms (too long), at last of 60 ms: the buffer holds 104 ms, so that the thread may
         # be woken 47 ms late.
         sampler = _core.Sampler(0, 40_000, 0, 30_000)
         sampler.start(); time.sleep(3); sampler.stop()
-        print(json.dumps([sampler.report, cuda.counters("windows")]))
+        print(json.dumps([sampler.report, cuda.count("windows")]))
         """,
     )
     report, windows = found
@@ -314,7 +314,7 @@ def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(librar
                 cuda.fail("cuptiPmSamplingStop", 999)
         cuda.fail("cuptiPmSamplingStop", 0)
         with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
-        print(json.dumps([messages(caught), counted(prof)["k"], counted(again)["k"], cuda.counters("open")]))
+        print(json.dumps([messages(caught), counted(prof)["k"], counted(again)["k"], cuda.count("open")]))
         """,
     )
     warned, row, again, still_open = told
@@ -374,7 +374,7 @@ def test_a_forked_child_leaves_the_counters_alone(library: Path) -> None:
         child = os.fork()
         if child == 0:
             prof.stop()
-            os._exit(0 if cuda.counters("open") == 1 else 1)
+            os._exit(0 if cuda.count("open") == 1 else 1)
         status = os.waitpid(child, 0)[1]
         time.sleep(0.002)
         prof.stop()
@@ -396,7 +396,7 @@ def test_a_schedule_counts_each_cycle_apart(library: Path) -> None:
                 kernel("k", 100, read=(step + 1) * 1e8)
                 time.sleep(0.001)
                 p.step()
-        print(json.dumps([seen, cuda.counters("open"), cuda.counters("sessions")]))
+        print(json.dumps([seen, cuda.count("open"), cuda.count("sessions")]))
         """,
     )
     seen, still_open, sessions = found

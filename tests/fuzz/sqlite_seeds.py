@@ -1,7 +1,6 @@
-"""Seeds and queries of the fuzz target of databases.
+"""Seeds of the fuzz target of databases.
 
-    python tests/fuzz/sqlite_seeds.py seeds FILE...     write a small database of each real one into the corpus
-    python tests/fuzz/sqlite_seeds.py queries           write tests/c/fuzz_sqlite_queries.h from the corpus
+    python tests/fuzz/sqlite_seeds.py FILE...     write a small database of each real one into the corpus
 
 A seed is a database of pages of 512 bytes with the first rows of each table that flopscope reads. Where its application
 id is not 0, it is the size of the database, and the write-ahead log follows.
@@ -13,17 +12,12 @@ import re
 import sqlite3
 import sys
 import tempfile
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-CORPUS = HERE / "corpus" / "sqlite"
-HEADER = HERE.parent / "c" / "fuzz_sqlite_queries.h"
+CORPUS = Path(__file__).resolve().parent / "corpus" / "sqlite"
 PAGE, ROWS, LONGEST = 512, 6, 400
 LOGGED = 6_500  # bytes of the largest database that gets a log
-Asked = tuple[str, str, tuple[str, ...]]
 
 READ = re.compile(
     r"StringIds|TARGET_INFO_(GPU|CUDA_DEVICE|GPU_METRICS)|GPU_METRICS|NVTX_\w+|CUPTI_ACTIVITY_KIND_\w+|\w+_EVENTS|"
@@ -76,55 +70,14 @@ def with_log(database: Path, target: Path) -> None:
         writer.close()
 
 
-def asked(path: Path) -> Iterator[Asked]:
-    """Yield the queries that flopscope asks of a database, without their ranges of rows."""
-    import flopscope as fs
-    from flopscope.read import database
-
-    found: list[Asked] = []
-    built = database.Database._built
-
-    def note(self: database.Database, query: database.Query) -> Any:
-        one = built(self, query)
-        if one is not None:
-            found.append((one.kind, one.sql(), one.columns))
-        return one
-
-    database.Database._built = note  # type: ignore[method-assign]
-    try:
-        fs.load_trace(path)
-    finally:
-        database.Database._built = built  # type: ignore[method-assign]
-    yield from found
-
-
-def queries() -> str:
-    """Return the header: the queries of all seeds without a log, in order, each once."""
-    made = dict.fromkeys(_row(*one) for path in sorted(CORPUS.glob("*.sqlite")) for one in asked(path))
-    notes = "/* Written by tests/fuzz/sqlite_seeds.py: what flopscope asks of the databases of the corpus. */"
-    return "\n".join([notes, "/* clang-format off */", "static const fs_query asked[] = {", *made, "};", ""])
-
-
-def _row(kind: str, sql: str, columns: tuple[str, ...]) -> str:
-    wrapped = textwrap.wrap(sql, 90, break_on_hyphens=False, drop_whitespace=False)
-    texts = "\n".join('     "' + line.replace('"', '\\"') + '"' for line in wrapped)
-    cells = textwrap.indent(
-        "\n".join(textwrap.wrap(", ".join(f"FS_CELL_{name.upper()}" for name in columns))), "      "
-    )
-    return f"    {{FS_ROW_{kind.upper()},\n{texts},\n     NULL, 0, 0, {len(columns)}, {{\n{cells}}}, 0, 0, {{0}}}},"
-
-
 def main() -> None:
-    if sys.argv[1] == "seeds":
-        CORPUS.mkdir(parents=True, exist_ok=True)
-        for name in sys.argv[2:]:
-            target = CORPUS / f"{Path(name).stem}.sqlite"
-            target.unlink(missing_ok=True)
-            seed(Path(name), target)
-            if target.stat().st_size <= LOGGED:
-                with_log(target, target.with_suffix(".wal"))
-    else:
-        HEADER.write_text(queries(), encoding="utf-8")
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[1:]:
+        target = CORPUS / f"{Path(name).stem}.sqlite"
+        target.unlink(missing_ok=True)
+        seed(Path(name), target)
+        if target.stat().st_size <= LOGGED:
+            with_log(target, target.with_suffix(".wal"))
 
 
 if __name__ == "__main__":

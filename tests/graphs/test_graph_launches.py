@@ -169,7 +169,7 @@ def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Callable[..., 
 def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Callable[..., Any]) -> None:
     found = run("""
         _core.watch_stop()
-        cuda.fake.fake_set_version(120800)
+        cuda.set("version", 120800)
         _core.watch_start()
         capture("attend", "multiply", graph=1, executables=[3, 4])
         cuda.fake.fake_update(3)

@@ -109,7 +109,7 @@ def test_an_updated_node_is_what_it_was_updated_from_or_unknown(
 def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(run: Callable[..., Any], version: int) -> None:
     """CUPTI of CUDA 12 does not report nodes that are updated; that of CUDA 13 does, beside the call."""
     found = run(
-        f"cuda.fake.fake_set_version({version})",
+        f"cuda.set('version', {version})",
         WATCH,
         """
         capture("step")

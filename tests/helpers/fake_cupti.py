@@ -83,7 +83,7 @@ class Cuda:
         self.fake = ctypes.CDLL(library)
         u64, u32, number, text = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int, ctypes.c_char_p
         self.fake.fake_now.restype = u64
-        self.fake.fake_count.restype = self.fake.fake_counters.restype = ctypes.c_long
+        self.fake.fake_count.restype = ctypes.c_long
         for name, arguments in {
             "fake_fail": (text, number),
             "fake_call": (text, u64, u64, u32, u32),
@@ -98,14 +98,11 @@ class Cuda:
             "fake_link": (u64, u64),
             "fake_launch_graph": (text, u32, ctypes.c_long),
             "fake_update": (u32,),
-            "fake_set_version": (u32,),
+            "fake_set": (text, ctypes.c_long),
             "fake_take": (text,),
             "fake_traffic": (number, text, u64, u64, ctypes.c_double),
             "fake_set_chip": (text,),
             "fake_lack": (text,),
-            "fake_fit": (ctypes.c_long,),
-            "fake_set_passes": (ctypes.c_long,),
-            "fake_counters": (text,),
         }.items():
             getattr(self.fake, name).argtypes = arguments
         self._names: list[bytes] = []  # keeps the names alive, as CUPTI does while the code is loaded
@@ -118,14 +115,15 @@ class Cuda:
     def count(self, name: str) -> int:
         return int(self.fake.fake_count(name.encode()))
 
+    def set(self, name: str, value: int) -> None:
+        """Set one of FAKE_SETTINGS."""
+        self.fake.fake_set(name.encode(), value)
+
     def fail(self, function: str, code: int) -> None:
         self.fake.fake_fail(function.encode(), code)
 
     def take(self, by: str | None) -> None:
         self.fake.fake_take(None if by is None else by.encode())
-
-    def counters(self, name: str) -> int:
-        return int(self.fake.fake_counters(name.encode()))
 
     def traffic(self, metric: str, start: int, length: int, amount: float, device: int = 0) -> None:
         """Let a metric, by CUPTI's name, count an amount, evenly over a time."""

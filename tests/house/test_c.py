@@ -1,5 +1,5 @@
 """The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer. Programs with threads
-also run under ThreadSanitizer. tests/fuzz/run.sh runs the fuzz targets; the tests here run only their corpora."""
+also run under ThreadSanitizer. Fuzz targets run their corpora here; tests/fuzz/run.sh fuzzes them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,30 @@ from helpers.core_build import FLAGS, MEMORY, ROOT, core_sources, optimization
 from helpers.once import Once
 
 THREADS = ["-fsanitize=thread"]
+# Blocks and pieces of work are small, so that small inputs cross their borders.
+SMALL = "-DFS_SMALL_BLOCKS"
 LIBRARIES = ["-lm", "-lpthread", "-ldl"]
-PROGRAMS = sorted(path.stem for path in (TESTS / "c").glob("test_*.c"))
+PROGRAMS = sorted(path.stem for kind in ("test", "fuzz") for path in (TESTS / "c").glob(f"{kind}_*.c"))
+# These run with the CPU code of each instruction set; the core falls back on one that the processor has.
+OF_EACH_ISA = ("fuzz_ops", "test_ops")
+RUNS = [(name, isa) for name in PROGRAMS for isa in (("baseline", "avx2", "avx512") if name in OF_EACH_ISA else ("",))]
 # Programs with threads: loops over the thread pool, piecewise readers, a store filled by threads, captures, counters.
 THREADED = [
+    "fuzz_tables",
     "test_accounting",
     "test_cupti_threads",
-    "test_fuzz_tables",
     "test_nvtx",
     "test_parallel",
     "test_sampling",
     "test_store",
     "test_timeline",
 ]
+WITHOUT_THREADED = ("csrc/sources/protobuf/", "csrc/sources/sqlite/", "csrc/work/hlo/")
 
 compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
 pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
 
-Core = Callable[[list[str]], list[str]]
+Core = Callable[[list[str]], Path]
 
 
 def _run(command: list[str]) -> None:
@@ -42,28 +48,28 @@ def _run(command: list[str]) -> None:
 
 
 def _compile_core(folder: Path, sanitizers: list[str]) -> None:
-    sources = core_sources()
-    objects = [folder / f"{number}.o" for number in range(len(sources))]
-    command = [str(compiler), *FLAGS, *sanitizers, "-c"]
+    sources = [str(source.relative_to(ROOT)) for source in core_sources()]
+    if sanitizers == THREADS:
+        sources = [source for source in sources if not source.startswith(WITHOUT_THREADED)]
+    objects = [str(folder / f"{number}.o") for number in range(len(sources))]
+    command = [str(compiler), *FLAGS, SMALL, *sanitizers, "-c"]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         jobs = zip(sources, objects, strict=True)
-        list(pool.map(lambda job: _run([*command, optimization(job[0]), str(job[0]), "-o", str(job[1])]), jobs))
+        list(pool.map(lambda job: _run([*command, optimization(ROOT / job[0]), job[0], "-o", job[1]]), jobs))
+    _run(["ar", "rcs", str(folder / "core.a"), *objects])
 
 
 @pytest.fixture(scope="session")
 def core(once: Once) -> Core:
-    """Returns the objects of the core without the binding, compiled once per set of sanitizers and test run."""
-
-    def objects(sanitizers: list[str]) -> list[str]:
-        folder = once(f"core{''.join(sanitizers)}", lambda folder: _compile_core(folder, sanitizers))
-        return [str(path) for path in folder.glob("*.o")]
-
-    return objects
+    """Returns an archive of the core without the binding, compiled once per set of sanitizers and test run."""
+    return lambda sanitizers: (
+        once(f"core{''.join(sanitizers)}", lambda folder: _compile_core(folder, sanitizers)) / "core.a"
+    )
 
 
 def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:
-    source = str(TESTS / "c" / f"{program}.c")
-    _run([str(compiler), *FLAGS, "-O1", *sanitizers, source, *core(sanitizers), *LIBRARIES, "-o", str(target)])
+    source, archive = str(TESTS / "c" / f"{program}.c"), str(core(sanitizers))
+    _run([str(compiler), *FLAGS, SMALL, "-O1", *sanitizers, source, archive, *LIBRARIES, "-o", str(target)])
 
 
 def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[str]:
@@ -71,12 +77,13 @@ def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_c_program(core: Core, program: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("program", "isa"), RUNS, ids=["-".join(filter(None, run)) for run in RUNS])
+def test_c_program(core: Core, program: str, isa: str, tmp_path: Path) -> None:
     _link(core, program, MEMORY, tmp_path / "test")
     # The fake stack misaligns 64-byte vectors in code compiled by GCC before 13.3 (GCC bug 110027).
     options = "allocator_may_return_null=1:detect_stack_use_after_return=0"
-    done = _finish([str(tmp_path / "test")], ASAN_OPTIONS=options, UBSAN_OPTIONS="print_stacktrace=1")
+    chosen = {"FLOPSCOPE_ISA": isa} if isa else {}
+    done = _finish([str(tmp_path / "test")], ASAN_OPTIONS=options, UBSAN_OPTIONS="print_stacktrace=1", **chosen)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

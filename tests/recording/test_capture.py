@@ -123,7 +123,7 @@ def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:
                 cuda.launch(f"kernel {number}", 1000 * (number + 1), stream=number)
             meet.wait()
 
-    cuda.fake.fake_use_workers(1)
+    cuda.set("uses_workers", 1)
     meet = threading.Barrier(4)
     with fs.profile(timer="cupti") as prof:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -379,9 +379,9 @@ def test_a_cupti_that_is_too_old_is_reported(run: Callable[..., Any]) -> None:
         REFUSED,
         """
     cuda = Cuda(LIBRARY)
-    cuda.fake.fake_set_version(18)
+    cuda.set("version", 18)
     print(json.dumps([why(LIBRARY, LIBRARY)]))
-    cuda.fake.fake_set_version(19)
+    cuda.set("version", 19)
     assert why(LIBRARY, LIBRARY) is None
     """,
         load=False,

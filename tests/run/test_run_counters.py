@@ -24,10 +24,10 @@ def until(reached, seconds=10):
     assert reached()
 
 def counting(devices=1):
-    until(lambda: cuda.counters("windows") >= devices)
+    until(lambda: cuda.count("windows") >= devices)
     time.sleep(0.001)  # the first sample of a window is left out
 """
-COLD = SETUP.replace("_core.load_counters(LIBRARY)", "cuda.fake.fake_set_cold()").replace(
+COLD = SETUP.replace("_core.load_counters(LIBRARY)", "cuda.set('cold', 1)").replace(
     "cuda.fake.fake_set_active(1, 0)", ""
 )
 
@@ -48,13 +48,13 @@ def test_counting_begins_with_the_programs_first_context_and_initializes_nothing
         f"""
         recording.begin()
         time.sleep(0.1)
-        before = [cuda.count("intruded"), cuda.counters("sessions"), cuda.counters("initialized")]
+        before = [cuda.count("intruded"), cuda.count("sessions"), cuda.count("profilers")]
         cuda.fake.fake_context(0, {primary})
         counting()
         kernel("k", 3000, read=1e8)
         time.sleep(0.005)
         prof = recording.end()
-        print(json.dumps([cuda.count("intruded"), before, counted(prof)["k"], cuda.counters("open"), told]))
+        print(json.dumps([cuda.count("intruded"), before, counted(prof)["k"], cuda.count("open"), told]))
         """,
     )
     assert (intruded, before, still_open, told) == (0, [0, 0, 0], 0, [])
@@ -89,7 +89,7 @@ def test_a_program_without_a_gpu_is_told_that_nothing_was_counted(library: Path)
         recording.begin()
         fs.neg(fs.ones(3))
         recording.end()
-        print(json.dumps([cuda.count("intruded"), told, cuda.counters("sessions")]))
+        print(json.dumps([cuda.count("intruded"), told, cuda.count("sessions")]))
         """,
     )
     assert intruded == 0 and sessions == 0
@@ -103,7 +103,7 @@ def test_a_refusal_is_told_once_and_the_kernels_stay(library: Path) -> None:
         cuda.fail("cuptiPmSamplingEnable", 35)
         recording.begin()
         cuda.fake.fake_context(0, 1)
-        until(lambda: cuda.counters("initialized") > 0)
+        until(lambda: cuda.count("profilers") > 0)
         kernel("k", 20)
         prof = recording.end()
         print(json.dumps([told, counted(prof)["k"]]))
@@ -122,7 +122,7 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path)
         if child == 0:
             cuda.fake.fake_context(0, 1)
             recording.end()
-            os._exit(0 if cuda.counters("sessions") == 0 else 1)
+            os._exit(0 if cuda.count("sessions") == 0 else 1)
         status = os.waitpid(child, 0)[1]
         cuda.fake.fake_context(0, 1)
         counting()
