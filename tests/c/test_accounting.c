@@ -1,13 +1,9 @@
-/* Accounting of stores built by hand, beside what Python's tests compare instant by instant: rare causes of idle time,
- * limits, threads, failures. Expected numbers are derived here from the events. */
+/* Accounting below what Python's tests compare instant by instant (tests/answers): limits, threads, failures. */
 #include "accounting/accounting.h"
 #include "accounting/late.h"
 #include "base/interrupt.h"
 #include "base/parallel.h"
-#include "base/saturate.h"
 #include "tests/c/events.h"
-
-enum { MS = 1000000 };
 
 typedef struct {
     fs_table *table;
@@ -30,14 +26,6 @@ static void clear(account *of)
     fs_table_destroy(of->table);
 }
 
-static int64_t idle(const account *of, fs_idle_cause cause)
-{
-    int64_t sum = 0;
-    for (uint32_t i = 0; i < of->found.gap_count; i++)
-        if (of->found.gaps[i].cause == (int64_t)cause) fs_add_to(&sum, of->found.gaps[i].time);
-    return sum;
-}
-
 /* Cells are of one op if device, row or kernel, and part are the same; parts follow from classes, bounds and causes. */
 static void check_parts(const fs_accounting *found, const fs_table *table)
 {
@@ -58,188 +46,6 @@ static void check_parts(const fs_accounting *found, const fs_table *table)
             CHECK((cell->op == other->op) == same && cell->op <= i);
         }
     }
-}
-
-TEST(pairs_are_neighbours_on_a_stream)
-{
-    uint32_t a = op("a", FS_NONE, FS_NONE, 0, 10), b = op("b", FS_NONE, FS_NONE, 10, 10);
-    for (int i = 0; i < 3; i++) {
-        kernel("ka", a, 100 * i + 20, 100 * i + 30);
-        kernel("kb", b, 100 * i + 40, 100 * i + 50);
-        work(FS_EVENT_KERNEL, "ka", 0, 8, FS_NONE, a, 100 * i + 45, 100 * i + 60); /* on another stream */
-    }
-    account of = take_account((fs_table_options){0});
-    int64_t counts[2][2] = {{0}};
-    for (uint32_t i = 0; i < of.found.pair_count; i++) {
-        const fs_pair *pair = &of.found.pairs[i];
-        counts[of.table->rows[pair->before].key[0] == 'b'][of.table->rows[pair->after].key[0] == 'b'] += pair->count;
-    }
-    CHECK(counts[0][1] == 3 && counts[1][0] == 2 && counts[0][0] == 2 && counts[1][1] == 0);
-    clear(&of);
-}
-
-/* Idle time -------------------------------------------------------------------------------------------------------- */
-
-/* A kernel of 100 whose call lasts from `launched` to `returned`. */
-static void launch(uint32_t correlation, int64_t launched, int64_t returned, int64_t begin)
-{
-    call("cudaLaunchKernel", correlation, FS_NONE, launched, returned);
-    work(FS_EVENT_KERNEL, "k", 0, 7, correlation, FS_NONE, begin, begin + 100);
-}
-
-static void overhead(const char *name, int64_t start, int64_t end)
-{
-    host(FS_EVENT_OVERHEAD, name, FS_NONE, start, end - start);
-}
-
-TEST(waits_are_named_and_counted_with_the_work_that_they_delay)
-{
-    host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 1000);
-    uint32_t first = op("first", FS_NONE, FS_NONE, 10, 30);
-    call("cudaLaunchKernel", 1, first, 20, 30);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 1, first, 50, 100);
-    uint32_t item = op("aten::item", FS_NONE, FS_NONE, 90, 160);
-    uint32_t wait = call("cudaStreamSynchronize", 3, item, 95, 240);
-    uint32_t third = op("third", FS_NONE, FS_NONE, 260, 50);
-    call("cudaLaunchKernel", 4, third, 270, 290);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 4, third, 300, 400);
-    uint32_t fourth = op("fourth", FS_NONE, FS_NONE, 530, 30);
-    call("cudaLaunchKernel", 5, fourth, 540, 560);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 5, fourth, 570, 600); /* late because of the wait too */
-    account of = take_account((fs_table_options){0});
-    for (uint32_t i = 0; i < of.found.gap_count; i++) {
-        const fs_gap *gap = &of.found.gaps[i];
-        if (gap->cause == FS_IDLE_SYNC) CHECK(gap->wait == wait && gap->count == 2);
-        else CHECK(gap->wait == -1);
-    }
-    CHECK(idle(&of, FS_IDLE_SYNC) == 200 + 170); /* launches take 10 to arrive */
-    CHECK(of.found.hosts[0].waits == 145 && of.found.hosts[0].events[FS_EVENT_RUNTIME] == 4);
-    CHECK(of.found.hosts[0].events[FS_EVENT_OP] == 4 && of.found.hosts[0].events[FS_EVENT_KERNEL] == 0);
-    CHECK(of.found.launch_median == 20); /* 10, 20, 20 */
-    clear(&of);
-}
-
-TEST(causes_while_the_host_is_late)
-{
-    host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 10000);
-    launch(1, 0, 0, 0);
-    host(FS_EVENT_RANGE, "_compile.compile_inner (dynamo_timed)", FS_NONE, 200, 800);
-    overhead("Activity Buffer Request", 300, 400);
-    overhead("Runtime Triggered Module Loading", 500, 600);
-    host(FS_EVENT_RANGE, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", FS_NONE, 900, 300);
-    call("cuModuleLoadData", 4, FS_NONE, 1300, 1400);
-    call("cudaLibraryLoadData", 5, FS_NONE, 1500, 1600);
-    launch(2, 2000, 2000, 2000);
-    overhead("Activity Buffer Request", 2500, 2600);
-    launch(3, 1900, 1950, 2700); /* in time: what the profiler did delayed nothing */
-    account of = take_account((fs_table_options){0});
-    CHECK(idle(&of, FS_IDLE_RECORDING) == 100 && idle(&of, FS_IDLE_LOADING) == 300);
-    CHECK(idle(&of, FS_IDLE_COMPILE) == 800 - 200 && idle(&of, FS_IDLE_DATA) == 200);
-    CHECK(idle(&of, FS_IDLE_HOST) == 100 + 600 + (10000 - 2800) && idle(&of, FS_IDLE_OTHER) == 600);
-    clear(&of);
-}
-
-TEST(the_first_launch_of_a_kernel_that_blocks)
-{
-    host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 20 * MS);
-    for (int i = 0; i < 4; i++) launch((uint32_t)i, 1000 * i, 1000 * i + 100, 1000 * i + 100);
-    call("cudaLaunchKernel", 10, FS_NONE, 5000, 5000 + 5 * MS);
-    work(FS_EVENT_KERNEL, "new", 0, 7, 10, FS_NONE, 5000 + 5 * MS, 6 * MS);
-    account of = take_account((fs_table_options){0});
-    CHECK(idle(&of, FS_IDLE_FIRST_LAUNCH) == 5 * MS && idle(&of, FS_IDLE_BLOCKED) == 0);
-    clear(&of);
-}
-
-TEST(a_call_that_blocked_and_a_stream_that_waited)
-{
-    host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 20 * MS);
-    for (int i = 0; i < 4; i++) launch((uint32_t)i, 1000 * i, 1000 * i + 100, 1000 * i + 100);
-    launch(10, 5000, 5000 + 5 * MS, 5000 + 5 * MS);
-    call("cudaStreamWaitEvent", 11, FS_NONE, 5 * MS + 5000, 5 * MS + 5050);
-    launch(12, 5 * MS + 5050, 5 * MS + 5080, 7 * MS);
-    call("cudaStreamWaitEvent", 13, FS_NONE, 7 * MS + 200, 7 * MS + 250);
-    call("cudaEventDestroy", 14, FS_NONE, 7 * MS + 250, 7 * MS + 300);
-    launch(15, 7 * MS + 300, 7 * MS + 500, 8 * MS + 100); /* late itself, and then held up by the event */
-    account of = take_account((fs_table_options){0});
-    CHECK(idle(&of, FS_IDLE_BLOCKED) == 5 * MS, "%lld", (long long)idle(&of, FS_IDLE_BLOCKED));
-    CHECK(idle(&of, FS_IDLE_STREAM_WAIT) == 7 * MS - (5 * MS + 5100) + MS - 400);
-    CHECK(idle(&of, FS_IDLE_OTHER) == 0);
-    clear(&of);
-}
-
-TEST(waits_are_cut_at_the_steps_of_the_host)
-{
-    host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 100);
-    host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 50, 150); /* overlaps: it begins at 100 */
-    host(FS_EVENT_STEP, "ProfilerStep#2", FS_NONE, 250, 50);
-    kernel("k", FS_NONE, 0, 10);
-    host(FS_EVENT_OP, "op", FS_NONE, 255, 5);
-    host(FS_EVENT_SYNC, "wait", FS_NONE, 80, 190);
-    host(FS_EVENT_SYNC, "wait", FS_NONE, 260, 20); /* on another thread */
-    account of = take_account((fs_table_options){0});
-    CHECK(of.found.steps.count == 3 && of.found.steps.steps[1].host_begin == 100);
-    CHECK(of.found.hosts[0].waits == 20 && of.found.hosts[1].waits == 100 && of.found.hosts[2].waits == 30);
-    CHECK(of.found.hosts[0].events[FS_EVENT_SYNC] == 1 && of.found.hosts[2].events[FS_EVENT_SYNC] == 1);
-    CHECK(of.found.hosts[0].events[FS_EVENT_STEP] == 2); /* the second began in the first */
-    clear(&of);
-}
-
-/* What the host did meanwhile -------------------------------------------------------------------------------------- */
-
-static uint8_t names[64], ops[64], other[64], waits[64];
-
-static void choose(uint8_t *flags, const char *name)
-{
-    memset(flags, 0, 64);
-    flags[name_id(name)] = 1;
-}
-
-TEST(without_a_device_the_ops_of_the_cpu_are_the_work)
-{
-    fs_named_calls calls;
-    fs_error err;
-    op("add", FS_NONE, FS_NONE, 0, 40);
-    host(FS_EVENT_RANGE, "wait", FS_NONE, 30, 70);
-    host(FS_EVENT_OP, "DataLoader.next", FS_NONE, 35, 60);
-    op("mul", FS_NONE, FS_NONE, 110, 40);
-    host(FS_EVENT_RANGE, "wait", FS_NONE, 160, 50);
-    choose(names, "wait");
-    CHECK_OK(fs_idle_calls_find(&calls, store, names, false, &err));
-    CHECK(calls.count == 2 && calls.items[0].start == 30 && calls.items[0].idle == 60 && !calls.items[0].unused);
-    CHECK(calls.items[1].idle == 0 && calls.items[1].unused); /* after the start of the last op */
-    fs_free(calls.items);
-}
-
-/* Of work that ends at 60, 50,250 and 90,000, the last on another device. */
-TEST(a_call_waited_if_work_of_a_device_ended_within_it)
-{
-    static const int64_t times[][3] = {/* begin, end, waited; 10 µs later counts too */
-                                       {0, 50, 1},        {60, 61, 1},       {61, 40249, 0},    {62, 40250, 1},
-                                       {50251, 79999, 0}, {50252, 80000, 1}, {55000, 99000, 1}, {90001, 200000, 0}};
-    fs_named_calls calls;
-    fs_error err;
-    uint32_t add = op("add", FS_NONE, FS_NONE, 0, 300000), next = 0;
-    for (size_t i = 0; i < COUNT_OF(times); i++)
-        call("cudaStreamSynchronize", 10 + (uint32_t)i, add, times[i][0], times[i][1]);
-    call("cudaMalloc", 3, add, 0, 300000);
-    host(FS_EVENT_RANGE, "cudaStreamSynchronize", add, 0, 300000); /* not an API call */
-    host(FS_EVENT_RUNTIME, "cudaStreamSynchronize", add, 20, FS_MISSING);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 1, add, 20, 60);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 2, add, 215, 50250);
-    work(FS_EVENT_MEMCPY, "c", 1, 7, 3, add, 70000, 90000);
-    choose(names, "cudaStreamSynchronize");
-    CHECK_OK(fs_waiting_calls_find(&calls, store, names, &err));
-    for (size_t i = 0; i < COUNT_OF(times); i++) {
-        if (!times[i][2]) continue;
-        CHECK(next < calls.count && calls.items[next].start == times[i][0], "%zu", i);
-        CHECK(calls.items[next++].duration == times[i][1] - times[i][0]);
-    }
-    CHECK(calls.count == next, "%u", calls.count);
-    fs_free(calls.items);
-    choose(names, "add");
-    CHECK_OK(fs_waiting_calls_find(&calls, store, names, &err));
-    CHECK(calls.count == 0 && calls.items != NULL);
-    fs_free(calls.items);
 }
 
 /* Limits ----------------------------------------------------------------------------------------------------------- */
@@ -431,6 +237,14 @@ TEST(every_failed_allocation_of_an_account_of_the_cpu)
     accounted = build(&(fs_table_options){.works = true});
     CHECK(fail_each_allocation(account_all) > 19);
     fs_table_destroy(accounted);
+}
+
+static uint8_t names[64], ops[64], other[64], waits[64];
+
+static void choose(uint8_t *flags, const char *name)
+{
+    memset(flags, 0, 64);
+    flags[name_id(name)] = 1;
 }
 
 static fs_status look_at_late_times(fs_error *err)

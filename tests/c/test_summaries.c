@@ -1,5 +1,5 @@
-/* Summaries of stores built by hand, beside what Python's tests compare with timelines of moments: how collectives are
- * recorded, launches, what is unknown of devices, and failing allocations. Expected numbers are derived here. */
+/* Summaries below what Python's tests compare with timelines of moments (tests/table, tests/ranks): how collectives are
+ * recorded, and failing allocations. */
 #include "store/collective.h"
 #include "store/torch_signature.h"
 #include "summaries/collectives.h"
@@ -205,125 +205,6 @@ TEST(work_belongs_to_the_step_around_its_launcher)
     fs_steps_clear(&steps);
 }
 
-/* Devices ---------------------------------------------------------------------------------------------------------- */
-
-/* Describe a device with 4 SMs of 256 threads, 2 blocks each. */
-static void know_device(int device)
-{
-    fs_device_facts facts = {
-        .compute_major = 9,
-        .max_threads_per_block = 256,
-        .max_threads_per_sm = 256,
-        .registers_per_block = 65536,
-        .registers_per_sm = 65536,
-        .warp_size = 32,
-        .shared_memory_per_block_optin = 65536,
-        .shared_memory_per_sm = 65536,
-        .sm_count = 4,
-        .max_blocks_per_sm = 2,
-    };
-    CHECK_OK(fs_store_set_device(store, device, &facts, NULL));
-}
-
-/* Add a kernel of blocks of 64 threads. */
-static void blocks(const char *name, int device, uint64_t stream, uint32_t count, int64_t start, int64_t end)
-{
-    fs_event event = work_of(FS_EVENT_KERNEL, name, device, stream, start, end);
-    event.signature = launch_id((fs_launch){.grid = {count, 1, 1}, .block = {64, 1, 1}});
-    put(event);
-}
-
-static fs_efficiency *efficiency(uint32_t expected)
-{
-    fs_efficiency *rows = NULL;
-    uint32_t count = 0;
-    CHECK(fs_efficiency_of(store, NULL, &rows, &count, NULL) == FS_OK && count == expected);
-    return rows;
-}
-
-TEST(efficiency_of_overlapping_kernels_on_two_devices)
-{
-    know_device(0);
-    know_device(1);
-    fs_store_set_window(store, 0, 1000);
-    /* Device 0: 2 of 4 SMs have a block in [0, 100), 5 blocks fill them in [100, 200), 3 of 4 in [200, 250). */
-    blocks("k", 0, 7, 2, 0, 200);
-    blocks("nvjet_sm90_tst_64x64", 0, 8, 3, 100, 250);
-    blocks("volta_sgemm_128x64_nn", 0, 7, 1, 400, 410);
-    work(FS_EVENT_MEMCPY, "copy", 0, 8, FS_NONE, FS_NONE, 240, 300);
-    /* Device 1: a kernel of 16 blocks that was running when recording began: an SM holds 2. */
-    blocks("k", 1, 7, 16, -100, 500);
-    fs_efficiency *rows = efficiency(2);
-    CHECK(rows[0].device == 0 && near(rows[0].gpu_utilization, 26) && near(rows[0].idle, 100 - 31));
-    CHECK(near(rows[0].sm_efficiency, 100 * (0.5 * 100 + 1 * 100 + 0.75 * 50 + 0.25 * 10) / 1000));
-    /* 64 threads of 256: one block per SM is 25 %; the grids are 2, 3 and 1 of 4. */
-    CHECK(near(rows[0].achieved_occupancy, 25 * (0.5 * 200 + 0.75 * 150 + 0.25 * 10) / 360));
-    CHECK(near(rows[0].tensor_core_time, 100 * 150 / 360.0) && near(rows[0].matrix_time, 100 * 10 / 360.0));
-    CHECK(rows[1].device == 1 && near(rows[1].gpu_utilization, 50) && near(rows[1].sm_efficiency, 50));
-    CHECK(near(rows[1].achieved_occupancy, 50) && rows[1].tensor_core_time == 0 && near(rows[1].idle, 50));
-    fs_free(rows);
-}
-
-TEST(missing_facts_are_not_zero)
-{
-    fs_store_set_window(store, 0, 100);
-    blocks("k", 0, 7, 2, 0, 50); /* of an unknown device */
-    work(FS_EVENT_MEMCPY, "copy", 1, 7, FS_NONE, FS_NONE, 0, 50);
-    know_device(2);
-    blocks("k", 2, 7, 2, 0, 50);
-    work(FS_EVENT_KERNEL, "k", 2, 7, FS_NONE, FS_NONE, 60, 70);   /* with an unknown launch */
-    work(FS_EVENT_INTERVAL, "op", 3, 0, FS_NONE, FS_NONE, 0, 20); /* between CUDA events: the kernels of an op */
-    fs_efficiency *rows = efficiency(4);
-    for (int i = 0; i < 4; i++) {
-        static const double busy[] = {50, 0, 60, 20}, idle[] = {50, 50, 40, 80};
-        CHECK(near(rows[i].gpu_utilization, busy[i]) && near(rows[i].idle, idle[i]), "%d: %g", i, rows[i].idle);
-        CHECK(isnan(rows[i].sm_efficiency) && isnan(rows[i].achieved_occupancy), "%d", i);
-        CHECK(i % 2 == 0 ? rows[i].tensor_core_time == 0 : isnan(rows[i].tensor_core_time), "%d", i);
-        CHECK(isnan(rows[i].matrix_time) == (i % 2), "%d", i);
-    }
-    fs_free(rows);
-}
-
-static void launched_work(uint64_t stream, uint32_t correlation, int64_t start, int64_t end)
-{
-    work(FS_EVENT_KERNEL, "k", 0, stream, correlation, FS_NONE, start, end);
-}
-
-TEST(launch_statistics)
-{
-    static const int64_t calls[][3] = {/* correlation, begin, end; the last is a driver's inside the runtime's */
-                                       {1, 0, 10},    {2, 10, 20},   {3, 20, 50},
-                                       {4, 140, 210}, {5, 300, 306}, {4, 202, 208}};
-    for (size_t i = 0; i < COUNT_OF(calls); i++)
-        call("cudaLaunchKernel", (uint32_t)calls[i][0], FS_NONE, calls[i][1], calls[i][2]);
-    launched_work(7, 1, 30, 100);
-    launched_work(7, 2, 100, 150);
-    launched_work(8, 3, 60, 205);  /* the first on its stream */
-    launched_work(7, 4, 220, 240); /* stream 7 ended at 150, the device at 205, the call from 140 to 210 */
-    launched_work(7, 5, 320, 330); /* a graph of three kernels; stream 7 ended at 240 */
-    launched_work(7, 5, 335, 340);
-    launched_work(9, 5, 335, 345);
-    launched_work(7, FS_NONE, 400, 410); /* without a recorded call */
-    work(FS_EVENT_MEMCPY, "copy", 0, 7, 5, FS_NONE, 250, 260);
-    work(FS_EVENT_MEMCPY, "copy", 1, 7, FS_NONE, FS_NONE, 250, 260);
-    fs_launch_statistics *rows = NULL;
-    uint32_t count = 0;
-    CHECK(fs_launches_of(store, &rows, &count, NULL) == FS_OK && count == 2);
-    const fs_launch_statistics *row = &rows[0];
-    CHECK(row->device == 0 && row->kernels == 7 && row->launches == 5);
-    /* Delays 30, 90, 40, 80, 20. */
-    CHECK(row->delay_min == 20 && row->delay_median == 40 && row->delay_max == 90 && near(row->delay_p95, 88));
-    CHECK(row->call_time_median == 10); /* 10, 10, 30, 70, 6 */
-    /* Queued at the calls of 0, 10, 20, 140, 300: none; 1; 1 and 2; none; none. */
-    CHECK(near(row->queue_mean, 3 / 5.0) && row->queue_max == 2);
-    /* With earlier work on their stream: 2 (busy until 100), 4 and 5 (idle). Idle device: 205 to 220, 240 to 250, 260
-     * to 320; the calls returned at 210, 306 and 306, so launches take 10 to arrive, the median of 10, 0 and 14. */
-    CHECK(near(row->launch_bound_pct, 200 / 3.0) && row->idle_lost == 15 + 10 + (306 + 10 - 260));
-    CHECK(rows[1].device == 1 && rows[1].kernels == 0 && rows[1].launches == 0 && isnan(rows[1].delay_median));
-    CHECK(isnan(rows[1].queue_mean) && isnan(rows[1].launch_bound_pct) && isnan(rows[1].idle_lost));
-    fs_free(rows);
-}
-
 /* Failures --------------------------------------------------------------------------------------------------------- */
 
 static fs_status summarize(fs_error *err)
@@ -349,13 +230,15 @@ static fs_status summarize(fs_error *err)
 
 TEST(every_failed_allocation_is_reported_and_leaks_nothing)
 {
-    know_device(0);
+    fs_device_facts facts = fs_device_facts_missing;
+    facts.sm_count = 4;
+    CHECK_OK(fs_store_set_device(store, 0, &facts, NULL));
     for (int i = 0; i < 60; i++) { /* newest first, so that lists grow and are sorted; messages of different sizes */
         fs_collective recorded = some();
         int64_t start = 1000 * (60 - i);
         uint32_t step = host(FS_EVENT_STEP, "step", FS_NONE, start, 900), outer = op("op", FS_NONE, step, start, 500);
         call("cudaLaunchKernel", (uint32_t)i, outer, start + 10, start + 20);
-        launched_work(7, (uint32_t)i, start + 30, start + 400);
+        work(FS_EVENT_KERNEL, "k", 0, 7, (uint32_t)i, FS_NONE, start + 30, start + 400);
         recorded.in_elements = recorded.out_elements = i;
         nccl("ncclDevKernel_AllReduce", i % 2 ? &recorded : NULL, 17, start + 350);
     }

@@ -156,6 +156,39 @@ def test_launches_are_derived_from_api_calls() -> None:
     ]
 
 
+def test_launches_of_several_streams_and_graphs() -> None:
+    core = _core.Store()
+    # The last call is the driver's inside the runtime's.
+    for number, begin, end in ((1, 0, 10), (2, 10, 20), (3, 20, 50), (4, 140, 210), (5, 300, 306), (4, 202, 208)):
+        _core._append(core, "runtime", "cudaLaunchKernel", begin, end - begin, correlation=number)
+    for stream, number, begin, end in (
+        (7, 1, 30, 100),
+        (7, 2, 100, 150),
+        (8, 3, 60, 205),  # the first on its stream
+        (7, 4, 220, 240),  # stream 7 ended at 150, the device at 205, the call from 140 to 210
+        (7, 5, 320, 330),  # a graph of three kernels; stream 7 ended at 240
+        (7, 5, 335, 340),
+        (9, 5, 335, 345),
+        (7, None, 400, 410),  # without a recorded call
+    ):
+        _core._append(core, "kernel", "k", begin, end - begin, correlation=number, device=0, stream=stream)
+    for device in (0, 1):
+        _core._append(core, "memcpy", "copy", 250, 10, device=device, correlation=5 if device == 0 else None)
+    row, other = frames.launch_summary(core).to_dict("records")
+    assert (row["device"], row["kernels"], row["launches"]) == (0, 7, 5)
+    delays = ("delay_min", "delay_median", "delay_p95", "delay_max", "call_time_median")
+    # Delays 30, 90, 40, 80, 20 ns; calls of 10, 10, 30, 70, 6 ns.
+    assert [row[name] for name in delays] == pytest.approx([0.020, 0.040, 0.088, 0.090, 0.010])
+    # Queued at the calls of 0, 10, 20, 140, 300: none; 1; 1 and 2; none; none.
+    assert (row["queue_mean"], row["queue_max"]) == (pytest.approx(3 / 5), 2)
+    # With earlier work on their stream: 2 (busy until 100), 4 and 5 (idle). Idle device: 205 to 220, 240 to 250, 260 to
+    # 320; the calls returned at 210, 306 and 306, so launches take 10 to arrive, the median of 10, 0 and 14.
+    assert row["launch_bound_pct"] == pytest.approx(200 / 3)
+    assert row["idle_lost"] == pytest.approx((15 + 10 + 306 + 10 - 260) / 1000)
+    assert (other["device"], other["kernels"], other["launches"]) == (1, 0, 0)
+    assert all(math.isnan(other[name]) for name in ("delay_median", "queue_mean", "launch_bound_pct", "idle_lost"))
+
+
 def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(4)
     delays = rng.integers(5_000, 90_000, 50)  # ns
@@ -191,6 +224,47 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     assert len(frames.gpu_summary(core)) == 0
     text = details(core)
     assert not text.strip()  # the accounting says it all
+
+
+def test_kernels_overlap_and_were_running_when_recording_began() -> None:
+    core = _core.Store()
+    for device in (0, 1):
+        _core._set_device(core, device, FACTS | {"sm_count": 4, "max_blocks_per_sm": 2, "max_threads_per_sm": 512})
+    _core._set_window(core, 0, 1000)
+    # Device 0: 2 of 4 SMs have a block in [0, 100), 5 blocks fill them in [100, 200), 3 of 4 in [200, 250).
+    kernel(core, "k", 0, 200, 2, stream=7)
+    kernel(core, "nvjet_sm90_tst_64x64", 100, 150, 3, stream=8)
+    kernel(core, "volta_sgemm_128x64_nn", 400, 10, 1, stream=7)
+    _core._append(core, "memcpy", "copy", 240, 60, device=0, stream=8)
+    kernel(core, "k", -100, 600, 16, device=1)  # an SM holds 2
+    first, second = frames.gpu_summary(core).to_dict("records")
+    assert (first["gpu_utilization"], first["idle"]) == (pytest.approx(26), pytest.approx(100 - 31))
+    assert first["sm_efficiency"] == pytest.approx(100 * (0.5 * 100 + 100 + 0.75 * 50 + 0.25 * 10) / 1000)
+    # 256 threads of 512: one block per SM is 50 %; the grids are 2, 3 and 1 of 4.
+    assert first["achieved_occupancy"] == pytest.approx(50 * (0.5 * 200 + 0.75 * 150 + 0.25 * 10) / 360)
+    assert first["tensor_core_time"] == pytest.approx(100 * 150 / 360)
+    assert [second[name] for name in ("gpu_utilization", "sm_efficiency", "tensor_core_time", "idle")] == [
+        50,
+        50,
+        0,
+        50,
+    ]
+    assert second["achieved_occupancy"] == pytest.approx(100)
+
+
+def test_missing_facts_are_not_zero() -> None:
+    core = _core.Store()
+    _core._set_window(core, 0, 100)
+    kernel(core, "k", 0, 50, 2)  # of an unknown device
+    _core._append(core, "memcpy", "copy", 0, 50, device=1)
+    _core._set_device(core, 2, FACTS)
+    kernel(core, "k", 0, 50, 2, device=2)
+    _core._append(core, "kernel", "k", 60, 10, device=2)  # with an unknown launch
+    _core._append(core, "interval", "op", 0, 20, device=3, timing="event")  # between CUDA events: an op's kernels
+    found = frames.gpu_summary(core)
+    assert found["gpu_utilization"].to_list() == [50, 0, 60, 20] and found["idle"].to_list() == [50, 50, 40, 80]
+    assert found["sm_efficiency"].isna().all() and found["achieved_occupancy"].isna().all()
+    assert found["tensor_core_time"].isna().to_list() == [False, True, False, True]
 
 
 def test_missing_values_are_nan_and_shown_as_missing() -> None:
