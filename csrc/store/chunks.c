@@ -1,6 +1,6 @@
 /* A chunk never moves once it was added, so a pointer to it stays good while others are appended. Chunks of large
- * stores are allocated four at a time, which fills huge pages; a block is freed by its first chunk, which is the one
- * whose address does not follow that of the chunk before. */
+ * stores are allocated four at a time, which fills huge pages; such a block is freed by its first chunk. The first four
+ * chunks may be blocks of their own: allocators may put them side by side, so their addresses do not tell. */
 #include "store/chunks.h"
 
 #include "base/list.h"
@@ -16,8 +16,8 @@ enum { BLOCK_CHUNKS = 4 };
 static fs_chunk *next_chunk(fs_chunks *chunks)
 {
     uint32_t place = chunks->count % BLOCK_CHUNKS;
-    if (place == 0) chunks->blocks = chunks->many || chunks->count > 0;
-    if (!chunks->blocks) return fs_malloc(sizeof(fs_chunk));
+    if (chunks->count == 0) chunks->single = chunks->many ? 0 : BLOCK_CHUNKS;
+    if (chunks->count < chunks->single) return fs_malloc(sizeof(fs_chunk));
     return place == 0 ? fs_malloc(BLOCK_CHUNKS * sizeof(fs_chunk)) : chunks->at[chunks->count - 1] + 1;
 }
 
@@ -40,7 +40,7 @@ fs_status fs_chunks_add(fs_chunks *chunks, fs_error *err)
 void fs_chunks_clear(fs_chunks *chunks)
 {
     for (uint32_t i = chunks->count; i-- > 0;)
-        if (i % BLOCK_CHUNKS == 0 || chunks->at[i] != chunks->at[i - 1] + 1) fs_free(chunks->at[i]);
+        if (i < chunks->single || i % BLOCK_CHUNKS == 0) fs_free(chunks->at[i]);
     fs_free(chunks->at);
     *chunks = (fs_chunks){0};
 }

@@ -15,8 +15,8 @@ struct fs_chunk;
 typedef struct {
     struct fs_chunk **at;
     uint32_t count, capacity;
-    bool many;   /* many are expected */
-    bool blocks; /* the latest is in a block of several */
+    uint32_t single; /* of the first, how many are not in a block of several */
+    bool many;       /* many are expected */
 } fs_chunks;
 
 /* Append a chunk. FS_OUT_OF_MEMORY. */
