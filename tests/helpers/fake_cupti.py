@@ -89,6 +89,8 @@ class Cuda:
             "fake_call": (text, u64, u64, u32, u32),
             "fake_kernel": (text, u64, u64, u32, u32, u32),
             "fake_copy": (number, number, number, u64, u64, u64, u32, u32, u32),
+            "fake_copy_peer": (u64, u64, u64, u32, u32, u32, u32),
+            "fake_overhead": (number, u64, u64, u32),
             "fake_fill": (number, u64, u64, u64, u32, u32, u32),
             "fake_synchronization": (number, u64, u64, u32),
             "fake_set_launch": (u32, u32, u32, u32, u32),
