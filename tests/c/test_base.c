@@ -171,52 +171,6 @@ TEST(an_interrupted_sort_keeps_every_item)
 
 /* Order statistics ------------------------------------------------------------------------------------------------- */
 
-enum { MOST_SAMPLES = 5000 };
-
-static int by_value(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-    return (a > b) - (a < b);
-}
-
-static double quantile(const int64_t *sorted, size_t count, double share)
-{
-    double place = share * (double)(count - 1), low = floor(place);
-    size_t rank = (size_t)low, next = rank + 1 < count ? rank + 1 : rank;
-    return (double)sorted[rank] + (place - low) * ((double)sorted[next] - (double)sorted[rank]);
-}
-
-static void check_statistics(const int64_t *samples, size_t count)
-{
-    int64_t sorted[MOST_SAMPLES], used[MOST_SAMPLES];
-    double mean = 0, squares = 0;
-    memcpy(sorted, samples, count * sizeof *sorted);
-    memcpy(used, samples, count * sizeof *used);
-    qsort(sorted, count, sizeof *sorted, by_value);
-    for (size_t i = 0; i < count; i++) mean += (double)samples[i] / (double)count;
-    for (size_t i = 0; i < count; i++) squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
-    fs_statistics found = fs_statistics_of(used, count);
-    CHECK(found.min == (double)sorted[0] && found.max == (double)sorted[count - 1]);
-    CHECK(near(found.median, quantile(sorted, count, 0.5)) && near(found.p95, quantile(sorted, count, 0.95)));
-    CHECK(count == 1 ? isnan(found.std) : fabs(found.std - sqrt(squares / (double)(count - 1))) <= 1e-9 * found.max);
-}
-
-TEST(samples_in_any_order)
-{
-    int64_t samples[MOST_SAMPLES];
-    for (size_t count = 1; count <= MOST_SAMPLES; count = count < 300 ? count + 7 : count * 2 - 1) {
-        int64_t all = (int64_t)count;
-        for (int order = 0; order < 5; order++) {
-            for (int64_t i = 0; i < all; i++) {
-                const int64_t pipe = i < all / 2 ? i : all - i; /* an organ pipe */
-                const int64_t orders[] = {random_below(1000003), random_below(3), i, all - i - 1, pipe};
-                samples[i] = orders[order] + 1;
-            }
-            check_statistics(samples, count);
-        }
-    }
-}
-
 TEST(statistics_at_the_ends_of_the_range)
 {
     int64_t samples[] = {INT64_MAX, -INT64_MAX, INT64_MAX, -INT64_MAX};

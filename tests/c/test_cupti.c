@@ -30,19 +30,6 @@ TEST(a_capture_leaves_nothing_behind)
     }
 }
 
-TEST(one_capture_at_a_time)
-{
-    fs_store *other = NULL;
-    fs_error err = {FS_OK, ""};
-    start_capture(&with_calls);
-    CHECK_OK(fs_store_create(&other, NULL));
-    expect_error(fs_cupti_start(other, &with_calls, NULL, &err), &err, "in progress");
-    launch(3);
-    stop_capture();
-    CHECK(fs_store_count(store) == 3 && fs_store_count(other) == 0);
-    fs_store_destroy(other);
-}
-
 TEST(kernels_alone_are_cheaper)
 {
     static const fs_cupti_options without_calls = {.api_calls = false};

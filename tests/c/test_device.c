@@ -1,5 +1,5 @@
-/* Units and the choice of the peak that bounds a piece of work; occupancy from a launch, compared with numbers derived
- * here or recorded by torch.profiler on an H200; classes of kernels by their names. */
+/* Units and the choice of the peak that bounds a piece of work; the occupancy that the limits of a device allow;
+ * classes of kernels by their names. */
 #include "device/datasheet.h"
 #include "device/occupancy.h"
 #include "device/peaks.h"
@@ -177,30 +177,6 @@ TEST(what_bounds_the_blocks_on_an_sm)
     fs_launch both = launch(64, 16, 20000);
     both.dynamic_shared = 30000; /* 50000 and the driver's 1024 are 51072 in steps of 128: 4.6 times in 233472 */
     CHECK_BOUND(both, h200, 4, FS_OCCUPANCY_SHARED);
-}
-
-/* Recorded by torch.profiler on an H200: the first two are printed with %f, the third as an integer. */
-TEST(estimates_match_torchs_traces)
-{
-    static const struct {
-        uint32_t grid[3], block[3], registers, shared;
-        double blocks, warps, pct;
-    } recorded[] = {
-        {{97657, 1, 1}, {128, 1, 1}, 32, 0, 739.825745, 2959.302979, 100},
-        {{2, 66, 1}, {384, 1, 1}, 168, 188604, 1.0, 12.0, 18.75}, /* Kineto: 0, for more than 48 KiB */
-        {{12, 176, 1}, {32, 4, 1}, 48, 2064, 16.0, 64.0, 62.5},
-        {{65536, 1, 1}, {32, 4, 1}, 39, 24, 496.484863, 1985.939453, 75},
-        {{16, 1, 1}, {32, 32, 1}, 31, 8448, 0.121212, 3.878788, 6.060606},
-    };
-    for (size_t i = 0; i < COUNT_OF(recorded); i++) {
-        fs_launch kernel = {.registers = recorded[i].registers, .dynamic_shared = recorded[i].shared};
-        memcpy(kernel.grid, recorded[i].grid, sizeof kernel.grid);
-        memcpy(kernel.block, recorded[i].block, sizeof kernel.block);
-        fs_occupancy estimate = fs_occupancy_estimate(&kernel, &h200);
-        CHECK(fabs(estimate.blocks_per_sm - recorded[i].blocks) < 1e-6, "%zu: %f", i, estimate.blocks_per_sm);
-        CHECK(fabs(estimate.warps_per_sm - recorded[i].warps) < 1e-6, "%zu: %f", i, estimate.warps_per_sm);
-        CHECK(fabs(estimate.achieved_pct - recorded[i].pct) < 1e-5, "%zu: %f", i, estimate.achieved_pct);
-    }
 }
 
 TEST(missing_facts_give_unknown_occupancy)

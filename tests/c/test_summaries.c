@@ -69,19 +69,6 @@ TEST(unrecorded_fields_are_missing)
     CHECK(!fs_collective_decode((fs_span){.bytes = room, .size = sizeof room}, &decoded));
 }
 
-TEST(long_texts_are_cut)
-{
-    char long_text[2000];
-    fs_collective recorded = some(), decoded;
-    memset(long_text, 'x', sizeof long_text);
-    recorded.name = recorded.dtype = recorded.group = recorded.ranks =
-        (fs_collective_text){long_text, sizeof long_text};
-    fs_span bytes = launched(&recorded);
-    CHECK(bytes.size == FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES && fs_collective_decode(bytes, &decoded));
-    CHECK(decoded.name.size == 63 && decoded.dtype.size == 31);
-    CHECK(decoded.group.size == 127 && decoded.ranks.size == 511 && decoded.element_size == 0);
-}
-
 /* Return the signature of a call of record_param_comms with a tensor of 3 x 5 and a text, followed by the collective
  * unless it is NULL. */
 static fs_span called(fs_torch_builder *builder, const fs_collective *recorded)
@@ -113,70 +100,12 @@ TEST(a_collective_is_decoded_after_a_call)
     fs_torch_builder_clear(&builder);
 }
 
-TEST(kinds_follow_from_names)
-{
-    static const struct {
-        const char *name;
-        fs_collective_kind kind;
-    } names[] = {
-        {"allreduce_coalesced", FS_COLLECTIVE_ALLREDUCE},
-        {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", FS_COLLECTIVE_ALLREDUCE},
-        {"void vllm::cross_device_reduce_1stage<float, 2>()", FS_COLLECTIVE_ALLREDUCE},
-        {"ncclKernel_ReduceScatter_Sum_bf16", FS_COLLECTIVE_REDUCESCATTER},
-        {"all_gather_into_tensor_coalesced", FS_COLLECTIVE_ALLGATHER},
-        {"ncclDevKernel_AllGather_RING_LL", FS_COLLECTIVE_ALLGATHER},
-        {"all_to_allv", FS_COLLECTIVE_ALLTOALL},
-        {"_broadcast_oop", FS_COLLECTIVE_BROADCAST},
-        {"ncclDevKernel_Broadcast_RING_LL", FS_COLLECTIVE_BROADCAST},
-        {"_reduce_oop", FS_COLLECTIVE_REDUCE},
-        {"scatter", FS_COLLECTIVE_SCATTER},
-        {"ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", FS_COLLECTIVE_SENDRECV},
-        {"ncclDevKernel_Generic_4", FS_COLLECTIVE_OTHER},
-        {"", FS_COLLECTIVE_OTHER},
-    };
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
-        fs_collective_kind kind = fs_collective_kind_of(names[i].name);
-        CHECK(kind == names[i].kind, "%s is %s", names[i].name, fs_collective_kind_names[kind]);
-    }
-}
-
-TEST(bus_factors_are_those_of_nccl_tests)
-{
-    static const struct {
-        fs_collective_kind kind;
-        int ranks;
-        double factor;
-    } cases[] = {
-        {FS_COLLECTIVE_ALLREDUCE, 8, 1.75}, {FS_COLLECTIVE_ALLREDUCE, 2, 1},        {FS_COLLECTIVE_ALLGATHER, 8, 0.875},
-        {FS_COLLECTIVE_ALLTOALL, 4, 0.75},  {FS_COLLECTIVE_REDUCESCATTER, 4, 0.75}, {FS_COLLECTIVE_GATHER, 4, 0.75},
-        {FS_COLLECTIVE_BROADCAST, 0, 1},    {FS_COLLECTIVE_REDUCE, 8, 1},           {FS_COLLECTIVE_ALLREDUCE, 1, 0},
-    };
-    for (size_t i = 0; i < COUNT_OF(cases); i++)
-        CHECK(near(fs_collective_bus_factor(cases[i].kind, cases[i].ranks), cases[i].factor), "%zu", i);
-    CHECK(isnan(fs_collective_bus_factor(FS_COLLECTIVE_ALLREDUCE, 0)));
-    CHECK(isnan(fs_collective_bus_factor(FS_COLLECTIVE_OTHER, 8)));
-}
-
 static void nccl(const char *name, const fs_collective *recorded, uint64_t stream, int64_t start)
 {
     fs_event event = work_of(FS_EVENT_KERNEL, name, 0, stream, start, start + 10);
     fs_span bytes = launched(recorded);
     event.signature = signature_of(bytes.bytes, bytes.size);
     put(event);
-}
-
-TEST(a_recorded_collective_makes_any_kernel_communication)
-{
-    fs_collective recorded = some();
-    fs_collective_row *rows = NULL;
-    uint32_t count = 0;
-    recorded.name = text("coalesced"); /* names no kind: the kernel's name decides */
-    nccl("mscclKernel_Broadcast", &recorded, 7, 0);
-    nccl("my_kernel", &recorded, 8, 0);
-    CHECK(fs_collectives_of(store, &rows, &count, NULL) == FS_OK && count == 2);
-    CHECK(rows[0].kind == FS_COLLECTIVE_BROADCAST && rows[1].kind == FS_COLLECTIVE_OTHER);
-    CHECK(rows[0].exposed == 10 && rows[1].exposed == 10); /* neither computes */
-    fs_free(rows);
 }
 
 /* Intervals and steps ---------------------------------------------------------------------------------------------- */

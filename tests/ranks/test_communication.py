@@ -86,6 +86,58 @@ def test_unrecorded_values_are_missing() -> None:
         assert frame[name].isna().all()
 
 
+def test_long_texts_are_cut() -> None:
+    core = _core.Store()
+    nccl(core, 0, 10, arguments(**dict.fromkeys(("name", "dtype", "group", "ranks"), "x" * 2000)))
+    (row,) = frames.collectives(core).to_dict("records")
+    assert [len(row[name]) for name in ("name", "dtype", "group", "ranks")] == [63, 31, 127, 511]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("allreduce_coalesced", "allreduce"),
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "allreduce"),
+        ("void vllm::cross_device_reduce_1stage<float, 2>()", "allreduce"),
+        ("ncclKernel_ReduceScatter_Sum_bf16", "reducescatter"),
+        ("all_gather_into_tensor_coalesced", "allgather"),
+        ("ncclDevKernel_AllGather_RING_LL", "allgather"),
+        ("all_to_allv", "alltoall"),
+        ("_broadcast_oop", "broadcast"),
+        ("ncclDevKernel_Broadcast_RING_LL", "broadcast"),
+        ("_reduce_oop", "reduce"),
+        ("scatter", "scatter"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "sendrecv"),
+        ("ncclDevKernel_Generic_4", "other"),
+    ],
+)
+def test_kinds_follow_from_names(name: str, kind: str) -> None:
+    """A recorded collective makes any kernel communication; where its name tells no kind, the kernel's does."""
+    core = _core.Store()
+    launch = {"grid": (1, 1, 1), "block": (1, 1, 1)}
+    for recorded, kernel in ((name, "my_kernel"), ("coalesced", name)):
+        with_arguments = {**launch, "collective": arguments(name=recorded)}
+        _core._append(core, "kernel", kernel, 0, 10, device=0, stream=len(kernel), launch=with_arguments)
+    frame = frames.collectives(core)
+    assert list(frame["collective"]) == [kind] * 2 and list(frame["exposed"]) == [0.01] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "factor"),
+    [
+        *[("allreduce", 8, 1.75), ("allreduce", 2, 1), ("allgather", 8, 0.875), ("all_to_all", 4, 0.75)],
+        *[("reduce_scatter", 4, 0.75), ("gather", 4, 0.75), ("broadcast", 0, 1), ("reduce", 8, 1), ("allreduce", 1, 0)],
+        *[("allreduce", 0, math.nan), ("coalesced", 8, math.nan)],
+    ],
+)
+def test_bus_factors_are_those_of_nccl_tests(name: str, ranks: int, factor: float) -> None:
+    core = _core.Store()
+    launch = {"grid": (1, 1, 1), "block": (1, 1, 1), "collective": arguments(name=name, group_size=ranks)}
+    _core._append(core, "kernel", "my_kernel", 0, 1_000, device=0, launch=launch)
+    (row,) = frames.collectives(core).to_dict("records")
+    assert row["bus_gbytes_per_s"] / row["algorithm_gbytes_per_s"] == pytest.approx(factor, nan_ok=True)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_numbers_match_a_timeline(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@ events. The events of these traces nest across the borders of the pieces that th
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from collections import defaultdict
@@ -205,3 +206,23 @@ def test_times_are_those_of_the_events(program: Program) -> None:
         assert [row.time_median, row.time_p95] == pytest.approx(np.percentile(durations, [50, 95]).tolist())
         if len(durations) > 1:
             assert row.time_std == pytest.approx(np.std(durations, ddof=1))
+
+
+@pytest.mark.parametrize("order", ["random", "alike", "ascending", "descending", "organ pipe"])
+@pytest.mark.parametrize("count", [1, 2, 7, 100, 4999])
+def test_order_statistics_of_times_in_any_order(order: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    times = {
+        "random": rng.integers(1, 1_000_003, count),
+        "alike": rng.integers(1, 4, count),
+        "ascending": 1 + np.arange(count),
+        "descending": count - np.arange(count),
+        "organ pipe": 1 + np.minimum(np.arange(count), count - np.arange(count)),
+    }[order]
+    core = _core.Store()
+    for at, time in enumerate(times.tolist()):
+        _core._append(core, "op", "x::op", 2_000_000 * at, time)
+    columns, _ = core.table(False, 0, {})
+    found = [columns[name][0] * 1000 for name in ("time_min", "time_median", "time_p95", "time_max", "time_std")]
+    expected = [*np.percentile(times, [0, 50, 95, 100]), np.std(times, ddof=1) if count > 1 else math.nan]
+    assert found == pytest.approx(expected, nan_ok=True)

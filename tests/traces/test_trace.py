@@ -145,6 +145,28 @@ def test_events_equal_those_of_kineto(core: _core.Store, theirs: Event) -> None:
                 assert value == pytest.approx(expected[key], rel=1e-7, abs=1e-9), key
 
 
+@pytest.mark.parametrize(
+    ("grid", "block", "registers", "shared", "blocks", "warps", "pct"),
+    [
+        ((97657, 1, 1), (128, 1, 1), 32, 0, 739.825745, 2959.302979, 100),
+        ((2, 66, 1), (384, 1, 1), 168, 188604, 1.0, 12.0, 19),  # Kineto: 0, for more than 48 KiB
+        ((12, 176, 1), (32, 4, 1), 48, 2064, 16.0, 64.0, 63),
+        ((65536, 1, 1), (32, 4, 1), 39, 24, 496.484863, 1985.939453, 75),
+        ((16, 1, 1), (32, 32, 1), 31, 8448, 0.121212, 3.878788, 6),
+    ],
+)
+def test_occupancy_is_that_which_kineto_writes(
+    grid: Any, block: Any, registers: int, shared: int, blocks: float, warps: float, pct: int
+) -> None:
+    core = _core.Store()
+    _core._set_device(core, 0, H200)
+    launch = {"grid": grid, "block": block, "registers": registers, "dynamic_shared": shared}
+    _core._append(core, "kernel", "k", 0, 10, device=0, launch=launch)
+    (args,) = [event["args"] for event in write_and_parse(core)["traceEvents"] if event.get("cat") == "kernel"]
+    assert (float(args["blocks per SM"]), float(args["warps per SM"])) == pytest.approx((blocks, warps), abs=1e-6)
+    assert args["est. achieved occupancy %"] == pct
+
+
 def test_device_work_has_the_ids_of_its_op_and_call(core: _core.Store) -> None:
     trace = write_and_parse(core)
     names = {
