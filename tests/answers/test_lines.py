@@ -245,6 +245,22 @@ def test_a_trace_has_the_same_lines(tmp_path: Path) -> None:
     assert float(frame[frame.line.str.contains("spin")].host.sum()) > 1e5
 
 
+def test_impossible_stacks_of_a_trace_are_left_out() -> None:
+    """Frames that are their own callers, that are missing or have no name, and samples without a time."""
+    frames = {"1": {"name": "a", "parent": 2}, "2": {"name": "b", "parent": "1"}, "3": {"parent": 4}, "5": 7}
+    frames |= {"x": {"name": "c"}, "6": {"name": "d", "parent": 3}}
+    sample = {"ph": "P", "pid": 1, "tid": 1}
+    times = [(1, 2, 1, None), (3, 2, 6, 9), (5, 2, 99, None), (7, None, 6, None), (None, 7, 6, None)]
+    events = [
+        sample
+        | {key: value for key, value in zip(("ts", "dur", "sf", "tdur"), given, strict=True) if value is not None}
+        for given in times
+    ]
+    trace = fs.load_trace(json.dumps({"stackFrames": frames, "traceEvents": events}).encode())
+    samples = json.loads(b"[" + trace._core.trace_samples() + b"]")
+    assert [(one["name"], one.get("tdur")) for one in samples] == [("a", None), ("d", 2)]
+
+
 def test_samples_join_the_events_of_a_trace_whatever_follows_them() -> None:
     """Kineto lists its own errors after the events."""
     for rest in ("", '"ERROR": ["a]", "b"],'):

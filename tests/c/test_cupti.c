@@ -45,24 +45,6 @@ TEST(kernels_alone_are_cheaper)
     CHECK(fs_store_count(store) == 3 && count_of(FS_EVENT_KERNEL) == 2 && count_of(FS_EVENT_MEMSET) == 1);
 }
 
-TEST(devices_that_worked_are_described)
-{
-    fake.active[0] = false; /* used through a context other than the primary one */
-    start_capture(&with_calls);
-    fake_kernel("k", origin, origin + 1, 1, 7, 1);
-    stop_capture();
-    CHECK(fake_count("waited") == 1);
-    fs_device_facts facts = fs_store_device(store, 1), none = fs_store_device(store, 0);
-    CHECK(strcmp(facts.name, "Fake L4") == 0 && facts.total_memory == (int64_t)24 << 30);
-    CHECK(facts.compute_major == 8 && facts.compute_minor == 9 && facts.sm_count == 58);
-    CHECK(facts.max_threads_per_block == 1024 && facts.max_threads_per_sm == 1536 && facts.warp_size == 32);
-    CHECK(facts.registers_per_block == 65536 && facts.registers_per_sm == 65536);
-    CHECK(facts.shared_memory_per_block == 49152 && facts.shared_memory_per_sm == 102400);
-    CHECK(facts.shared_memory_per_block_optin == 101376);
-    CHECK(facts.max_blocks_per_sm == -1); /* unknown to the driver */
-    CHECK(none.name[0] == '\0' && none.sm_count == -1);
-}
-
 TEST(a_restart_forgets_the_last_capture)
 {
     fs_store *second = NULL;

@@ -1,7 +1,6 @@
 /* Rows of databases below what Python shows: links of the backward pass, flags of replays, unique correlations; and
  * failing allocations. The values of rows are tested in tests/databases. */
 #include "sources/sqlite/rows.h"
-#include "store/collective.h"
 #include "store/event.h"
 #include "tests/c/events.h"
 
@@ -167,12 +166,6 @@ static uint32_t find(fs_event_kind kind, int64_t start)
     return 0;
 }
 
-static bool message_of(int64_t start, fs_collective *found)
-{
-    uint32_t signature = event_at(find(FS_EVENT_KERNEL, start)).signature;
-    return fs_collective_decode(fs_store_signature_bytes(store, signature), found);
-}
-
 TEST(links_of_rows)
 {
     CHECK_OK(read_program(&store, NULL));
@@ -189,20 +182,8 @@ TEST(links_of_rows)
     CHECK(replay != again && event_at(replay).start == 600 && event_at(again).start == 600); /* two rounds of a loop */
     CHECK(report.events == report.kept && report.processes == 2 && report.process == 10 && report.ops == 5);
     CHECK(report.graph_work == 2 && report.captured == 2 && report.unnamed == 0);
-
-    fs_collective found;
-    CHECK(message_of(1220, &found) && found.in_elements == 1000 && found.out_elements == 4000 && found.group_size == 4);
-    CHECK(found.element_size == 1 && strcmp(found.name.text, "allgather") == 0);
-    CHECK(strcmp(found.group.text, "0x000000000000004d") == 0);
-    CHECK(message_of(1370, &found) && found.in_elements == 1000 && found.out_elements == 1000);
-    CHECK(strcmp(found.name.text, "sendrecv") == 0);
-    CHECK(!message_of(1470, &found), "two communicators");
     CHECK(report.messages == 2 && report.unsized == 0);
-
-    fs_event allocated = event_at(find(FS_EVENT_MEMORY, 1502)), freed = event_at(find(FS_EVENT_MEMORY, 1600));
-    CHECK(allocated.bytes == 4096 && allocated.device == 3 && allocated.parent == find(FS_EVENT_RUNTIME, 1500));
-    CHECK(freed.bytes == -4096 && freed.device == 3 && freed.parent == FS_NONE);
-    CHECK(event_at(find(FS_EVENT_MEMORY, 1610)).bytes == 0 && report.changes == 3 && report.unmatched_frees == 1);
+    CHECK(report.changes == 3 && report.unmatched_frees == 1);
 }
 
 static fs_status read_again(fs_error *err)

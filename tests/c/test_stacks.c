@@ -229,24 +229,6 @@ static fs_status read_trace(const char *text, size_t size, fs_store *into, fs_er
     return status;
 }
 
-/* Frames that are their own callers, that are missing or have no name, and samples without a time. */
-TEST(impossible_stacks_are_left_out)
-{
-    static const char text[] =
-        "{\"stackFrames\": {\"1\": {\"name\": \"a\", \"parent\": 2}, \"2\": {\"name\": \"b\", \"parent\": \"1\"},"
-        "\"3\": {\"parent\": 4}, \"x\": {\"name\": \"c\"}, \"5\": 7, \"6\": {\"name\": \"d\", \"parent\": 3}},"
-        "\"traceEvents\": ["
-        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 1, \"dur\": 2, \"sf\": 1},"
-        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 3, \"dur\": 2, \"sf\": 6, \"tdur\": 9},"
-        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 5, \"dur\": 2, \"sf\": 99},"
-        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"ts\": 7, \"sf\": 6},"
-        "{\"ph\": \"P\", \"pid\": 1, \"tid\": 1, \"dur\": 7, \"sf\": 6}]}";
-    CHECK_OK(read_trace(text, sizeof text - 1, store, NULL));
-    const fs_stacks *stacks = fs_store_stacks(store);
-    CHECK(stacks->count == 2 && strcmp(text_of(stacks, stacks->runs[0].stack), "a") == 0);
-    CHECK(strcmp(text_of(stacks, stacks->runs[1].stack), "d") == 0 && stacks->runs[1].cpu == 2000);
-}
-
 static text_sink sink;
 
 /* The lines of a store, and those of its trace, joined with it. */

@@ -45,16 +45,6 @@ static fs_span launched(const fs_collective *recorded)
     return (fs_span){.bytes = room, .size = (uint32_t)size};
 }
 
-TEST(a_collective_is_decoded_after_a_launch)
-{
-    fs_collective recorded = some(), decoded;
-    CHECK(fs_collective_decode(launched(&recorded), &decoded));
-    CHECK(decoded.in_elements == 1 << 20 && decoded.out_elements == (int64_t)1 << 40);
-    CHECK(decoded.sequence == 7 && decoded.group_size == 4096 && decoded.element_size == 2);
-    CHECK(is(decoded.name, "_allgather_base") && is(decoded.dtype, "BFloat16"));
-    CHECK(is(decoded.group, "0") && is(decoded.ranks, "[0, 1]"));
-}
-
 TEST(unrecorded_fields_are_missing)
 {
     fs_collective recorded = fs_collective_missing, decoded = some();

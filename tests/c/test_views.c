@@ -1,5 +1,5 @@
-/* What is written: JSON, compared with the examples of the Unicode standard and with printf; and Chrome traces of rare
- * stores, failing writes and failing allocations. Python's tests check whole traces in tests/traces/test_trace.py. */
+/* What is written: numbers in JSON, compared with printf; and Chrome traces of stores that Python cannot make, failing
+ * writes and failing allocations. Python's tests check whole traces in tests/traces/test_trace.py. */
 #define _GNU_SOURCE /* memmem */
 #include "tests/c/events.h"
 #include "views/chrome_trace.h"
@@ -23,35 +23,6 @@ static const char *written(void)
         const char *text_ = written();                                     \
         CHECK(strcmp(text_, expected) == 0, "%s for %s", text_, expected); \
     } while (0)
-
-TEST(strings_are_escaped)
-{
-    static const struct {
-        const char *text, *expected;
-    } cases[] = {
-        {"", "\"\""},
-        {"a\"b\\c/d", "\"a\\\"b\\\\c/d\""},
-        {"\x01\x1f\n\t\r\x7f", "\"\\u0001\\u001f\\n\\t\\u000d\x7f\""},
-        {"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf",
-         "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 \xf4\x8f\xbf\xbf\""},
-        {"\x80 \xbf \xff \xc1", "\"\xef\xbf\xbd \xef\xbf\xbd \xef\xbf\xbd \xef\xbf\xbd\""},
-        {"overlong \xe0\x80\x80.", "\"overlong \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.\""},
-        {"half a pair \xed\xa0\x80.", "\"half a pair \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.\""},
-        {"too far \xf4\x90\x80\x80.", "\"too far \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.\""},
-        {"cut \xe2\x82", "\"cut \xef\xbf\xbd\""},
-        {"cut \xf0\x9f\x98\"", "\"cut \xef\xbf\xbd\\\"\""},
-        /* Unicode 15, tables 3-8 and 3-11: one U+FFFD for each maximal subpart of an ill-formed sequence. */
-        {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41",
-         "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x41\""},
-        {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x41\""},
-    };
-    CHECK_OK(fs_json_init(&json, NULL, NULL, NULL));
-    for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        fs_json_string(&json, cases[i].text);
-        CHECK_WRITTEN(cases[i].expected);
-    }
-    fs_json_clear(&json);
-}
 
 TEST(integers_and_times)
 {

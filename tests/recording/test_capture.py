@@ -324,8 +324,25 @@ def test_a_trace_contains_the_captured_records(run: Callable[..., Any], tmp_path
     assert arguments["registers per thread"] == 40 and arguments["shared memory"] == 3072
     assert arguments["correlation"] == call["args"]["correlation"]
     assert kernel["ts"] - call["ts"] == pytest.approx(0.5, abs=2e-3)
-    names = {device["id"]: device["name"] for device in trace["deviceProperties"]}
-    assert names[1] == "Fake L4"
+
+
+def test_devices_that_worked_are_described(run: Callable[..., Any], tmp_path: Path) -> None:
+    target = str(tmp_path / "trace.json")
+    waited, trace = run(f"""
+    cuda.fake.fake_set_active(0, 0)  # used through a context other than the primary one
+    with fs.profile(timer="cupti") as prof:
+        cuda.launch("kernel", 4000, device=1)
+    prof.export_chrome_trace({target!r})
+    print(json.dumps([cuda.count("waited"), json.load(open({target!r}))]))
+    """)
+    assert waited == 1 and trace["deviceProperties"] == [
+        {
+            **{"id": 1, "name": "Fake L4", "totalGlobalMem": 24 << 30, "computeMajor": 8, "computeMinor": 9},
+            **{"maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 1536, "regsPerBlock": 65536, "numSms": 58},
+            **{"warpSize": 32, "sharedMemPerBlock": 49152, "regsPerMultiprocessor": 65536},
+            **{"sharedMemPerBlockOptin": 101376, "sharedMemPerMultiprocessor": 102400},
+        }
+    ]
 
 
 # Other clients of CUPTI -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import random
 import re
 import stat
 import threading
@@ -528,3 +529,34 @@ def test_names_of_any_length_and_none() -> None:
     _core._append(core, "op", None, 20, 1)
     events = write_and_parse(core)["traceEvents"]
     assert [event["name"] for event in events if event.get("cat") == "cpu_op"] == [name, ""]
+
+
+def in_json(raw: bytes) -> bytes:
+    """Return a JSON string of these bytes, which need not be UTF-8."""
+    return b'"' + re.sub(rb'[\x00-\x1f"\\]', lambda found: b"\\u%04x" % found[0][0], raw) + b'"'
+
+
+def test_names_that_are_not_utf8_have_a_mark_for_each_ill_formed_part() -> None:
+    """One U+FFFD for each maximal subpart of an ill-formed sequence (Unicode 15, table 3-8), as Python decodes too."""
+    rng = random.Random(5)
+    parts = [
+        b"a",
+        b'"',
+        b"\\",
+        b"/",
+        b"\n",
+        b"\t",
+        b"\x01",
+        b"\x1f",
+        b"\x7f",
+        "\u00e9\u20ac\U0001f600\U0010ffff".encode(),
+    ]
+    parts += [b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"]
+    parts += [bytes([value]) for value in range(0x80, 0x100)]
+    names = [b"".join(rng.choices(parts, k=rng.randrange(1, 9))) for _ in range(3000)]
+    events = [b'{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"ts":%d,"dur":1,"name":%b}' % (2 * i, in_json(name))
+              for i, name in enumerate(names)]  # fmt: skip
+    trace = fs.load_trace(b'{"traceEvents":[' + b",".join(events) + b"]}")
+    written = write_and_parse(trace._core)["traceEvents"]
+    found = [event["name"] for event in written if event.get("cat") == "cpu_op"]
+    assert found == [name.decode("utf-8", "replace") for name in names]
