@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -185,3 +186,15 @@ def test_a_call_waited_if_work_of_a_device_ended_within_it(begin: int, end: int,
     found = host.calls("waiting_calls", "cudaStreamSynchronize")
     assert [(start, duration) for start, duration, _ in found] == [(begin, end - begin)] * waited
     assert host.calls("waiting_calls", "add") == []
+
+
+def test_what_has_no_work_has_no_account() -> None:
+    host = Host()
+    with pytest.raises(ValueError, match="no event has a time, so there is no window of time"):
+        host.core.table(True, 0, {}, False, True, (), False, 0, (0.0, 1.0))
+    for _ in range(2):
+        account = host.account()
+        assert len(account["cells"]["step"]) == len(account["gaps"]["step"]) == 0
+        assert math.isnan(account["launch_median"])
+        host.add("range", "range", 0, 100)  # no op, no device
+    assert len(account["steps"]) == 1

@@ -197,7 +197,10 @@ static double broadcast_get(const dense *from, int ndim, const int64_t *shape, i
     return from->values[at];
 }
 
-static double unary(int id, double x)
+/* The value of a unary op of x, or of a binary op, whose number is BINARY higher, of a and b. */
+enum { BINARY = 1000 };
+
+static double pointwise(int id, double x, double a, double b)
 {
     switch (id) {
 #define K(number) number
@@ -205,21 +208,10 @@ static double unary(int id, double x)
 #define FS_UNARY(name, value, prose) \
     case FS_UNARY_##name:            \
         return value;
-#include "ops/pointwise.def"
-#undef FS_UNARY
-    default:
-        abort();
-    }
-}
-
-static double binary(int id, double a, double b)
-{
-    switch (id) {
 #define FS_BINARY(name, value, prose) \
-    case FS_BINARY_##name:            \
+    case BINARY + FS_BINARY_##name:   \
         return value;
 #include "ops/pointwise.def"
-#undef FS_BINARY
     default:
         abort();
     }
@@ -465,11 +457,11 @@ static double expect_element(const trial *current, int64_t i)
     switch (call->op->form) {
     case FS_FORM_UNARY:
     case FS_FORM_UNARY_IN_PLACE:
-        return unary(call->op->id, a);
+        return pointwise(call->op->id, a, 0, 0);
     case FS_FORM_BINARY:
     case FS_FORM_BINARY_IN_PLACE:
         if (call->is_scalar[1] && current->dtype != FS_FLOAT64) b = (float)b;
-        return binary(call->op->id, a, b);
+        return pointwise(BINARY + call->op->id, 0, a, b);
     case FS_FORM_COPY:
     case FS_FORM_CAST:
         return a;

@@ -38,8 +38,7 @@ static size_t database_size(const uint8_t *data, size_t size)
     return stated > 0 && stated < size ? stated : size;
 }
 
-/* The log -----------------------------------------------------------------------------------------------------------
- */
+/* The log ---------------------------------------------------------------------------------------------------------- */
 
 /* Continue a checksum over words, in the order of bytes that the log's magic number states. */
 static void add_words(const uint8_t *at, size_t size, bool big, uint32_t sum[2])
@@ -127,8 +126,7 @@ static void write_files(const uint8_t *data, size_t size)
     free(log);
 }
 
-/* Queries, as Python writes them; those of tables that a file lacks fail. --------------------------------------------
- */
+/* Queries, as Python writes them; those of tables that a file lacks fail. ------------------------------------------ */
 
 #define ASK(KIND, query, ...)                          \
     {.kind = FS_ROW_##KIND,                            \

@@ -70,8 +70,7 @@ static void build_tables(const fs_store *store)
     }
 }
 
-/* Accounting --------------------------------------------------------------------------------------------------------
- */
+/* Accounting ------------------------------------------------------------------------------------------------------- */
 
 /* The time between two saturated times. */
 static double time_between(int64_t begin, int64_t end)

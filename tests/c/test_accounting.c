@@ -50,21 +50,6 @@ static void check_parts(const fs_accounting *found, const fs_table *table)
 
 /* Limits ----------------------------------------------------------------------------------------------------------- */
 
-TEST(an_empty_store_has_no_account)
-{
-    account of = take_account((fs_table_options){0});
-    CHECK(of.found.steps.count == 0 && of.found.cell_count == 0 && of.found.gap_count == 0);
-    fs_accounting found;
-    fs_error err = {FS_OK, ""};
-    CHECK(fs_accounting_of_window(&found, store, of.table, 0, 1, &err) == FS_VALUE_ERROR);
-    CHECK(strstr(err.message, "no event has a time") != NULL, "%s", err.message);
-    clear(&of);
-    host(FS_EVENT_RANGE, "range", FS_NONE, 0, 100); /* no op, no device */
-    of = take_account((fs_table_options){0});
-    CHECK(of.found.steps.count == 1 && of.found.cell_count == 0 && isnan(of.found.launch_median));
-    clear(&of);
-}
-
 TEST(times_at_the_limits_of_their_type)
 {
     static const int64_t times[] = {FS_MISSING + 1, FS_MISSING + 5, -1, 0, 1, INT64_MAX - 3, INT64_MAX, FS_MISSING};

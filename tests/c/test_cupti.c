@@ -71,8 +71,7 @@ TEST(a_restart_forgets_the_last_capture)
     CHECK(strcmp(name_at(0), "after") == 0 && event_at(1).kind == FS_EVENT_RUNTIME && fs_cupti_last().dropped == 0);
 }
 
-/* Other clients of CUPTI
- * ------------------------------------------------------------------------------------------------- */
+/* Other clients of CUPTI ------------------------------------------------------------------------------------------- */
 
 TEST(the_client_that_holds_cupti_is_named)
 {

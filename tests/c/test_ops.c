@@ -259,8 +259,7 @@ TEST(copies_and_probes)
     CHECK(strlen(fs_cpu_name()) > 2 && fs_cpu_cache_bytes() >= 0, "%s", fs_cpu_name());
 }
 
-/* Distinct elements of a tensor; those of random strides are counted in tests/ops/test_overlap.py -------------------
- */
+/* Distinct elements of a tensor; those of random strides are counted in tests/ops/test_overlap.py ------------------ */
 
 TEST(distinct_elements_that_are_far_apart)
 {

@@ -120,12 +120,3 @@ TEST(a_loop_that_was_begun_covers_once)
     free(marks);
     free(others);
 }
-
-TEST(thread_count_is_checked)
-{
-    fs_error err;
-    CHECK(fs_parallel_set_threads(0, &err) == FS_VALUE_ERROR, "0 threads");
-    CHECK(strstr(err.message, "not 0") != NULL, "%s", err.message);
-    CHECK(fs_parallel_set_threads(257, &err) == FS_VALUE_ERROR, "257 threads");
-    CHECK(strstr(err.message, "not 257") != NULL, "%s", err.message);
-}

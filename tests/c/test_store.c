@@ -76,7 +76,8 @@ TEST(appended_signatures_have_ids_of_their_own)
 TEST(signatures_survive_coding)
 {
     int64_t shape[3] = {2, 0, INT64_MAX}, strides[3] = {-1, 0, 1 << 20};
-    fs_signature signature = {.flags = FS_SIGNATURE_TF32, .device_kind = 1, .device_index = 7, .argument_count = 3}, got;
+    fs_signature signature = {.flags = FS_SIGNATURE_TF32, .device_kind = 1, .device_index = 7, .argument_count = 3},
+                 got;
     signature.arguments[0] = (fs_argument){FS_ARGUMENT_IN, 2, 3, FS_SAME_AS_NONE, 0, shape, strides};
     signature.arguments[1] = (fs_argument){FS_ARGUMENT_SCALAR, 9, 0, FS_SAME_AS_NONE, 1, shape, NULL};
     signature.arguments[2] = (fs_argument){FS_ARGUMENT_OUT, 3, 2, 0, 1, shape, NULL};
@@ -266,7 +267,8 @@ TEST(events_follow_with_their_links)
     fs_store_destroy(b);
 }
 
-/* Late ops: where they stand in a store, what is within them, and whose work they have ------------------------------ */
+/* Late ops: where they stand in a store, what is within them, and whose work they have ------------------------------
+ */
 
 static fs_late_op late[3];
 
@@ -320,9 +322,9 @@ TEST(ops_stand_where_they_began)
 {
     static const char *const order[] = {"early", "step",   "a", "compile", "trace", "b",
                                         "call",  "kernel", "c", "later",   "other"};
-    static const char *const parents[][2] = {{"compile", "step"}, {"trace", "compile"}, {"a", "step"},
-                                             {"b", "trace"},      {"c", "step"},        {"step", NULL},
-                                             {"early", NULL}}; /* the step began after it */
+    static const char *const parents[][2] = {
+        {"compile", "step"}, {"trace", "compile"}, {"a", "step"},  {"b", "trace"},
+        {"c", "step"},       {"step", NULL},       {"early", NULL}}; /* the step began after it */
     fs_error err;
     fs_store *into;
     fill();

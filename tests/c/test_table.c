@@ -60,22 +60,6 @@ TEST(rates_on_the_host_and_without_device_times)
     fs_table_destroy(table);
 }
 
-TEST(open_events_count_and_have_no_time)
-{
-    uint32_t open = op("x::a", FS_NONE, FS_NONE, 0, FS_MISSING);
-    op("x::b", FS_NONE, open, 10, 30);
-    op("x::a", FS_NONE, FS_NONE, 50, 20);
-    fs_event running = work_of(FS_EVENT_KERNEL, "k", 0, 7, 60, 60);
-    running.duration = FS_MISSING;
-    running.launcher = open;
-    put(running);
-    fs_table *table = build(NULL);
-    const fs_row *a = row_of(table, "x::a", false), *k = row_of(table, "k", true);
-    CHECK(table->open_events == 2 && a->count == 2 && a->cpu_time_total == 20 && a->self_cpu_time_total == 20);
-    CHECK(k->count == 1 && k->device_busy_time == 0 && isnan(k->time_min));
-    fs_table_destroy(table);
-}
-
 /* Launches that tell their work ------------------------------------------------------------------------------------ */
 
 TEST(the_longest_name_of_a_launch_is_read_back)

@@ -331,3 +331,16 @@ def test_coverage_names_ops_without_a_rule() -> None:
     # A copy records its own bytes, whatever launched it.
     assert coverage["bytes"] == coverage["flops"] == pytest.approx(15 / 135)
     assert coverage["unmodelled"] == [("mine", 70), ("x::a", 50)]
+
+
+def test_open_events_count_and_have_no_time() -> None:
+    core: Any = _core.Store()
+    unended = _core._append(core, "op", "x::a", 0, None)
+    _core._append(core, "op", "x::b", 10_000, 30_000, unended)
+    _core._append(core, "op", "x::a", 50_000, 20_000)
+    _core._append(core, "kernel", "k", 60_000, None, launcher=unended, device=0)
+    columns, facts = core.table(False, 0, {})
+    a, k = columns["key"].index("x::a"), columns["key"].index("k")
+    assert facts["open_events"] == 2
+    assert [columns[name][a] for name in ("count", "cpu_time_total", "self_cpu_time_total")] == [2, 20, 20]
+    assert (columns["count"][k], columns["device_busy_time"][k]) == (1, 0) and math.isnan(columns["time_min"][k])
