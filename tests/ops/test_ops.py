@@ -63,6 +63,16 @@ print(fs._core.cpu_properties()["isa"])
         pytest.skip(f"this processor runs {done.stdout.strip()} at most")
 
 
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_all_instruction_sets_are_right_to_the_last_bits(isa: str) -> None:
+    command = [sys.executable, "-m", "helpers.ops_precision"]
+    environment = {**os.environ, "FLOPSCOPE_ISA": isa}
+    done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if done.stdout.strip() != isa:
+        pytest.skip(f"this processor runs {done.stdout.strip()} at most")
+
+
 @pytest.mark.parametrize("name", ["sin", "exp", "tanh", "log", "pow", "erf", "cos"])
 def test_float32_functions_are_within_two_units_in_the_last_place(name: str) -> None:
     bits = np.random.default_rng(5).integers(0, 2**32, 300_000, dtype=np.uint64).astype(np.uint32)

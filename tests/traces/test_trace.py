@@ -249,6 +249,17 @@ def test_trace_times_plus_the_base_are_unix_times() -> None:
 # Native ops -----------------------------------------------------------------------------------------------------------
 
 
+def test_native_ops_have_the_names_of_types_of_torch() -> None:
+    names = {"float64": "double", "float32": "float", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
+    names |= {"int64": "long int", "int32": "int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool"}
+    tensors = [fs.ones((2,), dtype=dtype) for dtype in names]
+    with fs.profile() as prof:
+        for tensor in tensors:
+            tensor.to("float32" if tensor.dtype != "float32" else "float64")
+    casts = slices(write_and_parse(prof._core), "cpu_op")
+    assert [event["args"]["Input type"] for event in casts] == [[name] for name in names.values()]
+
+
 def test_native_ops_from_end_to_end(tmp_path: Path) -> None:
     x, weight = fs.ones((8, 4)), fs.ones((4, 16), dtype="bfloat16")
     before = fs.memory_allocated("cpu")
