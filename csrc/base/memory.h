@@ -24,8 +24,8 @@ void fs_unmap(void *block, size_t size);
 /* Give freed memory back to the system, where the library keeps it: after threads have freed megabytes. */
 void fs_memory_trim(void);
 
-/* The block size for large buffers. The C tests and the fuzz targets are built with FS_SMALL_BLOCKS, so that small inputs
- * span several blocks in little time. */
+/* The block size for large buffers. The C tests and the fuzz targets are built with FS_SMALL_BLOCKS, so that small
+ * inputs span several blocks in little time. */
 #ifdef FS_SMALL_BLOCKS
 #define FS_BLOCK(usual, small) (small)
 #else
