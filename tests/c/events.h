@@ -180,8 +180,7 @@ static inline const char *name_at(uint32_t index)
 
 /* Tables ----------------------------------------------------------------------------------------------------------- */
 
-/* Return peaks with the same FLOP/s for every unit. `shortest_ns` is both the shortest launch and the shortest kernel.
- */
+/* Return peaks with the same FLOP/s for every unit. `shortest_ns` is that of a launch and of a kernel. */
 static inline fs_peaks peaks(double flops, double bandwidth, double shortest_ns)
 {
     fs_peaks result;

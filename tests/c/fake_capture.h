@@ -73,8 +73,7 @@ static void start_capture(const fs_cupti_options *options)
 }
 
 /* Check that the capture left nothing behind in CUPTI, except the clock if another client stays attached, and that no
- * record was lost.
- */
+ * record was lost. */
 static void check_detached(void)
 {
     CHECK(fake_client.callback == NULL && fake_count("enabled") == 0 && fake_count("system_threads") == 0);

@@ -322,6 +322,7 @@ ANSWER(pm_data_size)
 {
     fake_session_of(arguments->sampling);
     arguments->size = sizeof(fake_image) + arguments->most * sizeof(fake_sample_at);
+    if (fake.room < (long)arguments->most) fake.room = (long)arguments->most;
     return 0;
 }
 

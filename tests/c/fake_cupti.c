@@ -3,8 +3,7 @@
  * completed through callbacks, records of the enabled kinds only.
  *
  * Included by a C test, or compiled as a shared library (cc -shared -fPIC, with -DcuptiXyz=absent to leave a function
- * out) and loaded in the place of both libraries.
- */
+ * out) and loaded in the place of both libraries. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -46,7 +45,7 @@ enum {
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
     X(own_clock) X(other_buffers) X(intruded) X(initialized) X(told_launches)                              \
-    X(sessions) X(open) X(windows) X(hosts) X(profilers) X(range_passes)
+    X(sessions) X(open) X(windows) X(hosts) X(profilers) X(range_passes) X(room)
 /* clang-format on */
 
 static struct {

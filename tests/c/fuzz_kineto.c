@@ -1,7 +1,6 @@
 /* Fuzz target of the trace reader on arbitrary bytes. Every text is read as a whole, in parts, and by several threads.
  * All must give the same events or the same error. The tests also read texts that mislead the reader: events larger
- * than a piece, text that looks like events, numbers out of range. The events of usual traces are tested from Python.
- */
+ * than a piece, text that looks like events, numbers out of range. Python's tests check usual traces. */
 #include <stdarg.h>
 
 #include "base/hash.h"

@@ -21,8 +21,7 @@ static int choose(int below)
     return input.at < input.end ? *input.at++ % below : 0;
 }
 
-/* Of a tensor, before its last axis is made longer; how many times longer; and how many times the axes of factors are.
- */
+/* Of a tensor, before its last axis is made longer; how many times longer, and the axes of factors. */
 static int64_t most_elements = 512, longer = 1, larger = 1;
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */

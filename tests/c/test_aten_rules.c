@@ -1,5 +1,4 @@
-/* The rules for torch's ops, each with arbitrary arguments: no rule reads past the arguments or returns negative work.
- */
+/* The rules for torch's ops with arbitrary arguments: none reads past the arguments or returns negative work. */
 #include "tests/c/check.h"
 #include "work/aten/aten.h"
 

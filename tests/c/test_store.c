@@ -267,8 +267,7 @@ TEST(events_follow_with_their_links)
     fs_store_destroy(b);
 }
 
-/* Late ops: where they stand in a store, what is within them, and whose work they have ------------------------------
- */
+/* Late ops: where they stand in a store, what is within them, and whose work they have ----------------------------- */
 
 static fs_late_op late[3];
 
