@@ -236,8 +236,10 @@ def test_install_commands_name_flopscope_profiler() -> None:
         assert found is None, page.name
 
 
-def test_the_citation_names_this_version() -> None:
-    assert f"\nversion: {fs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+def test_the_citation_names_the_last_release() -> None:
+    notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.search(r"^## ([\d.]+) \(", notes, re.M)
+    assert released and f"\nversion: {released[1]}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
 def test_the_release_notes_begin_with_this_version_and_are_short() -> None:
