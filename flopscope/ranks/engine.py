@@ -1,41 +1,39 @@
-"""Runs one task for each file, on processes of this machine or on a cluster, by Dask.
+"""Runs one task for each file, in processes of this machine or on a Dask cluster.
 
-A task returns its result or a Failure; it never raises. A worker that dies takes its tasks with it: they are run again,
-at last each alone, so that the file that killed it is found and the others are not lost.
+A task returns its result or a Failure; it never raises. A process that dies takes the tasks of its pool with it: those
+that had begun are run again, each alone, so that the file that killed it is found and the others are not lost.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 import tempfile
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import connection, parent_process
 from typing import Any
 
-from flopscope.ranks import worker
 from flopscope.support.busy import processors
 from flopscope.support.memory import available_memory
 from flopscope.support.package import VERSION
 from flopscope.support.progress import progress_bar
 
 Task = Callable[[Any], Any]
-ATTEMPTS = 3
-CHUNK = 16  # tasks that a process gets at once, at most: each message costs the scheduler about a millisecond
-AHEAD = 2  # chunks for each process, so that none waits for the scheduler
+RETRIES = 2  # of a task on a cluster
 SECONDS_TO_CONNECT = 10
 BYTES_PER_EVENT = 200  # of a store, and as much again for its table
 EVENT_BYTES_PACKED = 20  # of an event in a compressed trace, at least
 BASE_BYTES = 120 << 20  # of a process with the modules that a task imports
-MISSING = (
-    "load_ranks() and flopscope ranks need Dask and fsspec: pip install 'flopscope-profiler[ranks]'; "
-    "fs.stragglers(fs.load_traces(…)) compares a few ranks without them"
-)
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # of mallopt(3)
+KEPT_BYTES = 32 << 20  # the largest threshold that glibc takes
+KILLED = "the process that read it died; it may have run out of memory"
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,15 @@ def run_everywhere(task: Task, items: Sequence[Any], names: Sequence[str], clien
 
     client: None for ``workers`` processes of this machine, a ``dask.distributed.Client``, or the address of a
     scheduler.
-    Raises ImportError without Dask, NoScheduler if the scheduler cannot be reached or a worker lacks this version of
-    flopscope.
+    Raises ImportError for a client without Dask, NoScheduler if the scheduler cannot be reached or a worker lacks this
+    version of flopscope.
     """
     results: dict[int, Any] = {}
     with progress_bar("reading ranks", max(len(items), 1), len(items) > 1) as advance:
 
         def done(place: int, result: Any) -> None:
-            if place not in results:
-                results[place] = result
-                advance()
+            results[place] = result
+            advance()
 
         if client is None:
             _run_here(task, items, names, workers, done)
@@ -93,88 +90,71 @@ def workers_for(sizes: Sequence[int]) -> int:
 def _run_here(
     task: Task, items: Sequence[Any], names: Sequence[str], workers: int, done: Callable[[int, Any], None]
 ) -> None:
-    with _without_main(), _folder() as folder:
-        context = _server_of_processes(task.__module__)  # which starts while Dask is imported here
-        try:
-            from dask.callbacks import Callback
-            from dask.multiprocessing import get
-        except ImportError as problem:
-            raise ImportError(MISSING) from problem
-
+    context = _server_of_processes(task.__module__)
+    with _without_main(), tempfile.TemporaryDirectory(prefix="flopscope-", ignore_cleanup_errors=True) as folder:
+        paths = [os.path.join(folder, str(place)) for place in range(len(items))]
         waiting = dict.fromkeys(range(len(items)))
-        for attempt in range(ATTEMPTS):
-            alone = attempt == ATTEMPTS - 1  # one process for each task
-            for places in [[place] for place in waiting] if alone else [list(waiting)]:
-                chunks = list(_chunks(places, workers))
-
-                def completed(key: Any, value: Any, *_: Any, of: list[list[int]] = chunks) -> None:
-                    for place, result in zip(of[key[1]], _taken(value), strict=True):
-                        done(place, result)
+        alone: list[int] = []
+        while waiting:
+            places = [alone.pop()] if alone else list(waiting)
+            try:
+                with _pool(min(workers, len(places)), context) as pool:
+                    futures = {pool.submit(_run, task, items[place], paths[place]): place for place in places}
+                    for future in as_completed(futures):
+                        future.result()
+                        place = futures[future]
+                        with open(paths[place], "rb") as file:
+                            done(place, pickle.load(file))
+                        os.unlink(paths[place])
                         del waiting[place]
-
-                graph = {
-                    ("files", i): (_run_chunk, task, [items[p] for p in one], folder) for i, one in enumerate(chunks)
-                }
-                try:
-                    with _pool(1 if alone else workers, context) as pool, Callback(posttask=completed):
-                        get(graph, list(graph), pool=pool, optimize_graph=False, chunksize=1)
-                except BrokenProcessPool:
-                    if alone:
-                        done(places[0], Failure(names[places[0]], _KILLED))
-            if not waiting:
-                return
+            except BrokenProcessPool:
+                if len(places) == 1:
+                    done(places[0], Failure(names[places[0]], KILLED))
+                    del waiting[places[0]]
+                else:
+                    alone = [place for place in waiting if os.path.exists(paths[place])] or places[:1]
 
 
-def _chunks(places: Sequence[int], workers: int) -> Iterator[list[int]]:
-    """Yield the places in chunks that get smaller, so that all workers end at the same time."""
-    at = 0
-    while at < len(places):
-        size = min(CHUNK, max(1, (len(places) - at) // (4 * workers)))
-        yield list(places[at : at + size])
-        at += size
+def _run(task: Task, item: Any, path: str) -> None:
+    """Write the result of a task to a file, which is there once the task has begun. Runs in a process of the pool.
 
-
-@contextmanager
-def _folder() -> Iterator[str | None]:
-    """Yield a folder for the results of workers, which is removed at the end; None where no folder is writable."""
-    with ExitStack() as stack:
-        folder = None
-        with suppress(OSError):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="flopscope-", ignore_cleanup_errors=True))
-        yield folder
-
-
-def _run_chunk(task: Task, items: Sequence[Any], folder: str | None) -> str | bytes:
-    """Run the tasks and return the file of their results, or those if it cannot be written. Runs in a worker.
-
-    A pipe takes a name at once. It takes a large result in parts: if this process were killed between them, the
-    program would wait for the rest without end.
+    A pipe would take a large result in parts: if the process were killed between them, the program would wait for the
+    rest without end.
     """
-    results = pickle.dumps([task(item) for item in items], pickle.HIGHEST_PROTOCOL)
-    if folder is None:
-        return results
-    path = os.path.join(folder, f"{os.getpid()}-{time.monotonic_ns()}")
+    with open(path, "wb") as file:
+        pickle.dump(task(item), file, pickle.HIGHEST_PROTOCOL)
+
+
+def _begin() -> None:
+    """Prepare a process for its tasks: it ends with the process that started it, which also handles Ctrl-C, and keeps
+    memory for the next file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if (parent := parent_process()) is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    _keep_memory()
+
+
+def _end_with(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)
+
+
+def _keep_memory() -> None:
+    """Keep blocks of up to 32 MB that are freed, for all threads alike, where the C library can: of a small file, a
+    quarter of the time goes into pages that the system maps and clears again for each."""
+    import ctypes
+
     try:
-        with open(path, "xb") as file:
-            file.write(results)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(path)
-        return results
-    return path
-
-
-def _taken(value: str | bytes) -> list[Any]:
-    """Return the results of a chunk, and remove their file."""
-    if isinstance(value, bytes):
-        return list(pickle.loads(value))
-    with open(value, "rb") as file:
-        os.unlink(value)
-        return list(pickle.load(file))
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    mallopt(M_ARENA_MAX, 1)
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
+    mallopt(M_TRIM_THRESHOLD, 4 * KEPT_BYTES)
 
 
 def _server_of_processes(module: str) -> Any:
-    """Return how processes are made: forked by a server that has imported the module that a task needs, and Dask."""
+    """Return how processes are made: forked by a server that has imported the module that a task needs."""
     import multiprocessing
 
     if os.name != "posix":
@@ -183,7 +163,7 @@ def _server_of_processes(module: str) -> Any:
 
     context = multiprocessing.get_context("forkserver")
     others = list(getattr(forkserver._forkserver, "_preload_modules", ["__main__"]))
-    context.set_forkserver_preload([*others, module, "dask.multiprocessing"])
+    context.set_forkserver_preload([*others, module])
     try:
         forkserver.ensure_running()
     finally:
@@ -192,25 +172,17 @@ def _server_of_processes(module: str) -> Any:
 
 
 @contextmanager
-def _pool(workers: int, context: Any) -> Iterator[Any]:
-    """Yield a pool of processes for Dask, which are killed if their tasks are abandoned."""
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=worker.begin)
+def _pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of processes, which are killed if their tasks are abandoned."""
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
     try:
-        yield _Ahead(pool.submit, AHEAD * workers)
+        yield pool
     except BaseException:
         for process in list((pool._processes or {}).values()):
             process.kill()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@dataclass(frozen=True)
-class _Ahead:
-    """What Dask needs of a pool. It submits as many tasks as it believes that there are processes."""
-
-    submit: Callable[..., Any]
-    _max_workers: int
 
 
 @contextmanager
@@ -227,9 +199,6 @@ def _without_main() -> Iterator[None]:
         main.__dict__.update(hidden)
 
 
-_KILLED = "the process that read it died, each time; it may have run out of memory"
-
-
 # A cluster ------------------------------------------------------------------------------------------------------------
 
 
@@ -239,7 +208,7 @@ def _connected(client: Any) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError as problem:
-        raise ImportError(MISSING) from problem
+        raise ImportError("a client needs Dask: pip install 'flopscope-profiler[ranks]'") from problem
     with ExitStack() as stack:
         if isinstance(client, str):
             try:
@@ -274,15 +243,15 @@ def _version_there() -> str | None:
 def _run_there(
     task: Task, items: Sequence[Any], names: Sequence[str], client: Any, done: Callable[[int, Any], None]
 ) -> None:
-    from distributed import as_completed
+    from distributed import as_completed as completed
 
-    futures = {client.submit(task, item, pure=False, retries=ATTEMPTS - 1): place for place, item in enumerate(items)}
-    for future in as_completed(list(futures)):
+    futures = {future: place for place, future in enumerate(client.map(task, items, pure=False, retries=RETRIES))}
+    for future in completed(list(futures)):
         place = futures.pop(future)
         if future.status == "finished":
             done(place, future.result())
         else:
             problem = future.exception()
-            reason = _KILLED if type(problem).__name__ == "KilledWorker" else f"{type(problem).__name__}: {problem}"
+            reason = KILLED if type(problem).__name__ == "KilledWorker" else f"{type(problem).__name__}: {problem}"
             done(place, Failure(names[place], reason))
         future.release()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.sentences.words import form
 from flopscope.ranks.digest import Digest, calls_in, digest_of
-from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
+from flopscope.ranks.engine import Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
@@ -59,7 +59,8 @@ def load_ranks(
     run different programs or recorded different steps.
 
     Raises ValueError if no file can be read, FileNotFoundError for a folder without traces or a pattern without
-    matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
+    matches, ImportError for a client without Dask or a URL without fsspec, and OSError if the scheduler cannot be
+    reached.
     """
     sources = _sources(paths)
     if not sources:
@@ -116,7 +117,7 @@ def _remote(url: str) -> list[str]:
     try:
         import fsspec
     except ImportError as problem:
-        raise ImportError(MISSING) from problem
+        raise ImportError(f"{url}: URLs need fsspec: pip install 'flopscope-profiler[ranks]'") from problem
     is_pattern = glob.has_magic(url)
     if not is_pattern and not url.endswith("/"):
         return [url]

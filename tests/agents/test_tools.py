@@ -224,7 +224,6 @@ def test_traces_of_all_kinds_are_answered(path: str) -> None:
 
 
 def test_ranks_are_compared() -> None:
-    pytest.importorskip("dask")
     run = ROOT / "tests" / "data" / "run7"
     with session(run) as server:
         content = server.call("ranks", paths=["."], top=2)

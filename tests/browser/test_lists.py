@@ -234,7 +234,6 @@ def test_the_chosen_rank_is_in_the_address(open_report: Open, report: Report) ->
 
 @pytest.mark.parametrize("name", ["slow", "hostile", "alone"])
 def test_nothing_of_the_ranks_is_cut_on_a_phone(open_report: Open, tmp_path: Path, name: str) -> None:
-    pytest.importorskip("dask")
     simulated(
         tmp_path / "run",
         dp=1 if name == "alone" else 4,
@@ -288,7 +287,6 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
 
 
 def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: Path) -> None:
-    pytest.importorskip("dask")
     simulated(tmp_path / "run", dp=8, gpus_per_host=4, late_data={9: 2000.0})
     ranks = fs.load_ranks(tmp_path / "run", workers=1)
     ranks.write_report(tmp_path / "ranks.html")

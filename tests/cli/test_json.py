@@ -84,8 +84,6 @@ def within(path: str, reason: str) -> bool:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_writes_a_valid_document(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if name == "ranks":
-        pytest.importorskip("dask")
     kind, file = name.split(" ")[0], tmp_path / "out.json"
     assert main([*COMMANDS[name], "--json", str(file)]) == 0
     with_json = capsys.readouterr().out
@@ -127,7 +125,6 @@ def test_every_result_is_a_valid_document() -> None:
 
 
 def test_ranks_and_stragglers_are_valid_documents() -> None:
-    pytest.importorskip("dask")
     ranks = fs.load_ranks(str(RUN), workers=1)
     require_valid(ranks.to_dict(), "ranks")
     require_valid(ranks.stragglers().to_dict(), "stragglers")

@@ -91,7 +91,6 @@ def test_the_docstring_of_a_summary_names_its_columns(method: str) -> None:
 
 @pytest.mark.parametrize("table", ["files", "hosts", "groups", "collectives", "last_calls", "key_averages"])
 def test_the_docstring_of_a_table_of_ranks_names_its_columns(table: str) -> None:
-    pytest.importorskip("dask")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ranks = fs.load_ranks(DATA / "run7", workers=1)

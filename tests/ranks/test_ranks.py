@@ -9,7 +9,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
 import warnings
@@ -26,12 +25,11 @@ import flopscope as fs
 from flopscope.ranks.calls import Calls, Group, match
 from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
-from flopscope.ranks.engine import ATTEMPTS, Failure, _chunks, _folder, _run_chunk, _taken, run_everywhere, workers_for
+from flopscope.ranks.engine import Failure, run_everywhere, workers_for
 from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.source import Digest, digests_of
 
-pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import dies, edited, groups_of, simulated, small_rank
 from ranks_simulator import Simulated
@@ -384,7 +382,6 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     found = run_everywhere(dies, range(6), [f"file {i}" for i in range(6)], None, 2)
     assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
-    assert ATTEMPTS == 3
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
@@ -398,14 +395,6 @@ def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.stdout in ("[0, 1, 2, 'd', 4, 5]\n", f"[0, 1, 2, {64 << 20}, 4, 5]\n"), done.stderr  # it may be late
-
-
-def test_results_that_no_folder_takes_go_through_the_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path / "none"))) == [1, 2]
-    assert _taken(_run_chunk(len, ["a", "bb"], str(tmp_path))) == [1, 2] and not list(tmp_path.iterdir())
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with _folder() as folder:
-        assert folder is None and _taken(_run_chunk(len, ["a"], folder)) == [1]
 
 
 def is_running(process: int) -> bool:
@@ -445,14 +434,6 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
         started.wait()
 
 
-def test_chunks_get_smaller_and_have_every_place_once() -> None:
-    for count, workers in ((1, 2), (7, 3), (1000, 16)):
-        chunks = list(_chunks(list(range(count)), workers))
-        assert [place for one in chunks for place in one] == list(range(count))
-        sizes = [len(one) for one in chunks]
-        assert sizes == sorted(sizes, reverse=True) and sizes[-1] == 1 and max(sizes) <= 16
-
-
 def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"import flopscope as fs\nprint(fs.load_ranks({str(slow[0])!r}, workers=2).findings[0].ranks)\n")
@@ -484,10 +465,16 @@ def test_a_cluster_reads_the_same(slow: tuple[Path, Simulated], ranks: fs.Ranks)
     np.testing.assert_array_equal(there.stragglers().ranks["waited"], ranks.stragglers().ranks["waited"])
 
 
-def test_without_dask_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "dask.callbacks", None)
+@pytest.mark.parametrize(
+    ("module", "paths", "client"),
+    [("distributed", [__file__], "tcp://127.0.0.1:9"), ("fsspec", ["s3://a/*.json"], None)],
+)
+def test_without_the_extra_the_error_names_it(
+    module: str, paths: list[str], client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[ranks\]'"):
-        fs.load_ranks([__file__], workers=1)
+        fs.load_ranks(paths, client)
 
 
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

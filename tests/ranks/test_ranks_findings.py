@@ -16,7 +16,6 @@ from helpers import ROOT
 
 import flopscope as fs
 
-pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import SMALL, edited, random_fault, simulated
 from ranks_simulator import Program, Simulated, simulate, write

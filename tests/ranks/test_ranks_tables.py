@@ -17,7 +17,6 @@ from helpers import ROOT
 
 import flopscope as fs
 
-pytest.importorskip("dask")
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import edited, simulated, small_rank
 from helpers.report_pages import PageRead

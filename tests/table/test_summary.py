@@ -445,7 +445,6 @@ def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
 
 
 def test_the_summary_of_ranks_is_their_text_and_facts() -> None:
-    pytest.importorskip("dask")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ranks = fs.load_ranks(DATA / "run7", workers=1)
