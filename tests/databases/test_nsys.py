@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ from helpers.captures import (
     RUNTIME,
     STARTED,
     Nsys,
+    change,
     global_tid,
     nsys_of,
     query,
     write_tables,
-)
+)  # fmt: skip
 from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, program, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,50 +34,31 @@ from flopscope.read import database
 HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
 
 
-@pytest.fixture(params=["core", "python"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read by the core, and by Python's sqlite3 module as where the core finds no library."""
-    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
-    return str(request.param)
-
-
 # Rows -----------------------------------------------------------------------------------------------------------------
+
+
+def kernels_of(path: Path) -> dict[str, tuple[int, int]]:
+    names = f"from {KERNEL} k join StringIds s on s.id = k.demangledName group by s.value"
+    return {name: (count, ns) for name, count, ns in query(path, f"select s.value, count(*), sum(end - start) {names}")}
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["schema 3", "schema 2"])
 def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) -> None:
     path = program(old=old).write(tmp_path / "x.sqlite")
     prof = fs.load_trace(path)
-    kernels = query(
-        path,
-        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
-        "group by s.value",
-    )
+    assert kernels_of(path).items() <= device_rows(prof).items()
     found = device_rows(prof)
-    assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
     copy = "Memcpy HtoD (Pageable -> Device)" if not old else "Memcpy HtoD (Unknown -> Unknown)"
     assert found[copy] == (2, 20)
     assert found["Memset (Device)" if not old else "Memset (Unknown)"] == (2, 10)
-    assert len(found) == len(kernels) + 2
+    assert len(found) == len(kernels_of(path)) + 2
     assert prof.report["events"] == prof.report["kept"] == len(prof)
-
-
-def test_busy_time_by_device_equals_sql(reader: str, tmp_path: Path) -> None:
-    path = program().write(tmp_path / "x.sqlite")
-    frame = fs.load_trace(path).stream_summary()
     work = " union all ".join(
         f"select start, end, deviceId from CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET")
     )
-    expected = dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
+    frame = prof.stream_summary()
     busy = {int(row.device): round(1000 * row.busy) for row in frame[frame.stream.notna()].itertuples()}
-    assert busy == expected
-
-
-def test_calls_lose_their_version_and_keep_their_time(reader: str, tmp_path: Path) -> None:
-    found = rows(fs.load_trace(program().write(tmp_path / "x.sqlite")), "cpu")
-    assert found["cudaLaunchKernel"].count == 4
-    assert found["cudaStreamSynchronize"].cpu_time_total == pytest.approx(0.2)
-    assert found["cuMemAlloc_v2"].count == 2
+    assert busy == dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
 
 
 def test_work_belongs_to_the_op_around_its_call_in_its_own_process(reader: str, tmp_path: Path) -> None:
@@ -153,12 +134,10 @@ def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: st
 
 # Ranges ---------------------------------------------------------------------------------------------------------------
 
+SIZES = "sizes = [[16, 128], [128, 64]]"
 NAMES = {
-    "aten::mm, seq = 12, op_id = 345, sizes = [[16, 128], [128, 64]], input_op_ids = [(340,0), (0,-1)]": (
-        "aten::mm",
-        True,
-    ),
-    "aten::mm, seq = 12, sizes = [[16, 128], [128, 64]]": ("aten::mm", True),
+    f"aten::mm, seq = 12, op_id = 345, {SIZES}, input_op_ids = [(340,0), (0,-1)]": ("aten::mm", True),
+    f"aten::mm, seq = 12, {SIZES}": ("aten::mm", True),
     "aten::empty": ("aten::empty", True),
     "flash_attn::_flash_attn_forward, op_id = 3": ("flash_attn::_flash_attn_forward", True),
     "FlashAttnFunc, seq = 1, op_id = 3": ("FlashAttnFunc", True),
@@ -177,14 +156,14 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("text", NAMES)
 @pytest.mark.parametrize("registered", [False, True], ids=["text", "string id"])
-def test_texts_of_ranges_become_ops_and_ranges(text: str, registered: bool, reader: str, tmp_path: Path) -> None:
+def test_texts_of_ranges_become_ops_and_ranges(registered: bool, reader: str, tmp_path: Path) -> None:
     made = Nsys()
-    more = {"text": None, "textId": made.string(text)} if registered else {}
-    made.nvtx(text, 10, 20, **more)
-    event = fs.load_trace(made.write(tmp_path / "x.sqlite")).events()[0]
-    assert (event.name, event.kind == "op") == NAMES[text]
+    for place, text in enumerate(NAMES):
+        more = {"text": None, "textId": made.string(text)} if registered else {}
+        made.nvtx(text, 20 * place, 20 * place + 10, **more)
+    events = fs.load_trace(made.write(tmp_path / "x.sqlite")).events()
+    assert [(event.name, event.kind == "op") for event in events] == list(NAMES.values())
 
 
 def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) -> None:
@@ -199,18 +178,11 @@ def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) ->
     made.call("cudaFree_v3020", 95, 110, 1)
     with pytest.warns(UserWarning) as caught:
         prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    assert [word for one in caught for word in ("1 without a time", "overlap") if word in str(one.message)] == [
-        "1 without a time",
-        "overlap",
-    ]
+    words = ["1 without a time", "overlap"]
+    assert [word for one in caught for word in words if word in str(one.message)] == words
     found = {event.name: round(1000 * event.time_range.elapsed_us()) for event in prof.events()}
-    assert found == {
-        "NCCL: ncclAllReduce": 10,
-        "open at the end": 94,
-        "elsewhere": 42,
-        "here": 10,
-        "cudaFree": 15,
-    }
+    closed = {"NCCL: ncclAllReduce": 10, "elsewhere": 42, "here": 10, "cudaFree": 15}
+    assert found == {**closed, "open at the end": 94}
 
 
 def test_annotations_of_collectives_leave_the_time_to_the_op_around_them(reader: str, tmp_path: Path) -> None:
@@ -248,10 +220,9 @@ def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) ->
 
 def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: Path) -> None:
     made = Nsys()
-    made.add("CUBLAS_EVENTS", start=10, end=90, globalTid=global_tid(42, 42), nameId=made.string("cublasSgemm_v2"))
-    made.add(
-        "MPI_COLLECTIVES_EVENTS", start=95, end=99, globalTid=global_tid(42, 42), textId=made.string("MPI_Allreduce")
-    )
+    thread = {"globalTid": global_tid(42, 42)}
+    made.add("CUBLAS_EVENTS", start=10, end=90, nameId=made.string("cublasSgemm_v2"), **thread)
+    made.add("MPI_COLLECTIVES_EVENTS", start=95, end=99, textId=made.string("MPI_Allreduce"), **thread)
     made.call("cudaLaunchKernel_v7000", 20, 30, 1)
     made.kernel(SGEMM, 100, 150, 1)
     found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
@@ -263,37 +234,19 @@ def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: P
 # Devices --------------------------------------------------------------------------------------------------------------
 
 
-def test_facts_of_the_device_and_the_session(reader: str) -> None:
-    prof = fs.load_trace(MOCK)
+def test_facts_of_the_device_and_the_session(reader: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(gzip.decompress(MOCK.read_bytes()))
+    for source in (path, MOCK, path.read_bytes(), path.open("rb")):
+        prof = fs.load_trace(source)
+        assert kernels_of(path) and kernels_of(path).items() <= device_rows(prof).items()
     properties = prof.metadata["deviceProperties"][0]
     assert prof.devices == {0: "NVIDIA GeForce RTX 3080"}
-    assert (properties["numSms"], properties["memoryBandwidth"], properties["l2CacheSize"]) == (
-        68,
-        760080000000,
-        5242880,
-    )
+    facts = [properties[name] for name in ("numSms", "memoryBandwidth", "l2CacheSize")]
+    assert facts == [68, 760080000000, 5242880]
     assert prof.metadata["baseTimeNanoseconds"] == 1776781226557295056
     assert prof.metadata["nsys"]["schema"] == "3.24.14"
     assert prof.process == 91186
-    facts = {row.device: row for row in prof.key_averages(peaks="datasheet") if hasattr(row, "device")}
-    assert facts is not None
-
-
-def test_the_real_file_equals_sql(reader: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.sqlite"
-    path.write_bytes(gzip.decompress(MOCK.read_bytes()))
-    kernels = query(
-        path,
-        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
-        "group by s.value",
-    )
-    assert kernels
-    for source in (path, MOCK, path.read_bytes(), path.open("rb")):
-        prof = fs.load_trace(source)
-        found = device_rows(prof)
-        assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
-        calls = sum(row.count for row in rows(prof, "cpu").values() if row.key.startswith("cu"))
-        assert [(calls,)] == query(path, f"select count(*) from {RUNTIME}")
 
 
 def test_devices_of_processes_that_each_see_one_are_told_apart(reader: str, tmp_path: Path) -> None:
@@ -396,23 +349,6 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     assert nsys["tables"][KERNEL] == 4
 
 
-def test_a_write_ahead_log_is_reported(tmp_path: Path) -> None:
-    path = program().write(tmp_path / "x.sqlite")
-    (tmp_path / "x.sqlite-wal").write_bytes(b"frames")
-    with pytest.warns(UserWarning, match=r"x\.sqlite-wal holds 6 bytes of changes that were not read"):
-        fs.load_trace(path)
-
-
-def test_a_locked_file_is_read(reader: str, tmp_path: Path) -> None:
-    path = program().write(tmp_path / "x.sqlite")
-    writer = sqlite3.connect(path, isolation_level=None)
-    writer.execute("BEGIN EXCLUSIVE")
-    try:
-        assert len(fs.load_trace(path)) == 30
-    finally:
-        writer.close()
-
-
 def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(database, "LEAST_SPLIT", 4)
     made = Nsys()
@@ -421,25 +357,17 @@ def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, 
     for index in range(100):
         made.kernel(f"kernel_{index % 7}", 10 * index, 10 * index + 5)
     path = made.write(tmp_path / "x.sqlite")
-    connection = sqlite3.connect(path)
-    connection.execute(f"UPDATE {KERNEL} SET rowid = rowid * 1000 - 50000 WHERE rowid % 3 = 0")
-    connection.commit()
-    connection.close()
-    assert device_rows(fs.load_trace(path)) == {
-        f"kernel_{index}": (count, 5 * count) for index, count in enumerate([15, 15, 14, 14, 14, 14, 14])
-    }
+    change(path, f"UPDATE {KERNEL} SET rowid = rowid * 1000 - 50000 WHERE rowid % 3 = 0")
+    counts = enumerate([15, 15, 14, 14, 14, 14, 14])
+    assert device_rows(fs.load_trace(path)) == {f"kernel_{index}": (count, 5 * count) for index, count in counts}
 
 
 def test_a_table_without_rowids_is_read(reader: str, tmp_path: Path) -> None:
     path = program().write(tmp_path / "x.sqlite")
-    connection = sqlite3.connect(path)
     listed = "start, end, deviceId, streamId, correlationId, globalPid, demangledName"
-    connection.execute(f"CREATE TABLE k ({listed}, PRIMARY KEY (start, deviceId)) WITHOUT ROWID")
-    connection.execute(f"INSERT INTO k SELECT {listed} FROM {KERNEL}")
-    connection.execute(f"DROP TABLE {KERNEL}")
-    connection.execute(f"ALTER TABLE k RENAME TO {KERNEL}")
-    connection.commit()
-    connection.close()
+    made = f"CREATE TABLE k ({listed}, PRIMARY KEY (start, deviceId)) WITHOUT ROWID"
+    renamed = f"DROP TABLE {KERNEL}; ALTER TABLE k RENAME TO {KERNEL}"
+    change(path, f"{made}; INSERT INTO k SELECT {listed} FROM {KERNEL}; {renamed}")
     assert device_rows(fs.load_trace(path))[SGEMM] == (2, 100)
 
 

@@ -11,16 +11,8 @@ from helpers.captures import KERNEL, RTX3080, Nsys
 from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, rows
 
 import flopscope as fs
-from flopscope.read import counters, database, gpu_metrics
+from flopscope.read import counters, gpu_metrics
 from flopscope.read.database import Database, Reading
-
-
-@pytest.fixture(params=["core", "python"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read by the core, and by Python's sqlite3 module."""
-    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
-    return str(request.param)
-
 
 # Graphs ---------------------------------------------------------------------------------------------------------------
 
@@ -147,9 +139,8 @@ def test_a_replay_without_its_kernels_is_one_row_that_says_why(reader: str, tmp_
     made = Nsys()
     for replay in range(2):
         made.call("cudaGraphLaunch_v10000", 100 * replay, 100 * replay + 10, 50 + replay)
-        made.work(
-            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 100 * replay + 20, 100 * replay + 90, 50 + replay, 42, 0, graphId=9
-        )
+        times = (100 * replay + 20, 100 * replay + 90)
+        made.work("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *times, 50 + replay, 42, 0, graphId=9)
     with pytest.warns(UserWarning, match=r"2 replays of CUDA graphs .* --cuda-graph-trace=node"):
         prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
     assert device_rows(prof) == {"CUDA graph 9 (replayed; its kernels were not recorded)": (2, 140)}
@@ -163,20 +154,14 @@ def test_gpu_metrics_become_samples(columns: tuple[str, str], reader: str, tmp_p
     made = Nsys()
     made.kernel(ADD, 0, 10_000)
     made.add("TARGET_INFO_GPU", **RTX3080)
-    names = [
-        "SMs Active [Throughput %]",
-        "Tensor Active [Throughput %]",
-        "DRAM Read Bandwidth [Throughput %]",
-        "GR Active",
-    ]
+    throughputs = ("SMs Active", "Tensor Active", "DRAM Read Bandwidth")
     place, name = columns
-    for metric, text in enumerate(names):
+    for metric, text in enumerate([*(f"{text} [Throughput %]" for text in throughputs), "GR Active"]):
         made.add("TARGET_INFO_GPU_METRICS", typeId=0x300, sourceId=1, **{place: 10 + metric, name: text})
         for sample in range(-1, 5):
             time = 1000 * sample if sample < 4 else 100_000
-            made.add(
-                "GPU_METRICS", timestamp=time, typeId=0x300, **{place: 10 + metric}, value=10 * (metric + 1) + sample
-            )
+            where = {"timestamp": time, "typeId": 0x300, place: 10 + metric}
+            made.add("GPU_METRICS", **where, value=10 * (metric + 1) + sample)
     path = made.write(tmp_path / "x.sqlite")
     with Database(str(path)) as opened:
         samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], Reading())

@@ -11,16 +11,11 @@ from helpers.captures import Nsys, global_pid, query
 from helpers.nsys_programs import rows
 
 import flopscope as fs
-from flopscope.read import database
+
+pytestmark = pytest.mark.usefixtures("reader")
 
 TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 PAGEABLE, PINNED, DEVICE, MANAGED = 0, 1, 2, 4
-
-
-@pytest.fixture(params=["core", "python"], autouse=True)
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
-    return str(request.param)
 
 
 def change(made: Nsys, start: int, size: Any, kind: int = DEVICE, *, freed: bool = False, **more: Any) -> None:

@@ -65,8 +65,9 @@ def shown(name: str) -> str:
     return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
 
 
-def test_kernels(path: Path) -> None:
-    rows = {row.key: row for row in fs.load_trace(path).key_averages() if row.device_type == "cuda"}
+def test_kernels_and_calls(path: Path) -> None:
+    table = fs.load_trace(path).key_averages()
+    rows = {row.key: row for row in table if row.device_type == "cuda"}
     expected = report(path, KERNELS)
     assert expected
     for name, times in expected.items():
@@ -75,10 +76,7 @@ def test_kernels(path: Path) -> None:
         assert row.self_device_time_total / row.count == pytest.approx(statistics.fmean(times) / 1000)
         found = [row.time_min, row.time_median, row.time_max]
         assert found == pytest.approx([ns / 1000 for ns in (min(times), statistics.median(times), max(times))]), name
-
-
-def test_calls(path: Path) -> None:
-    rows = {row.key: row for row in fs.load_trace(path).key_averages() if row.device_type == "cpu"}
+    rows = {row.key: row for row in table if row.device_type == "cpu"}
     expected = report(path, CALLS)
     assert expected
     for name, times in expected.items():

@@ -119,6 +119,14 @@ def write_tables(path: Path, tables: dict[str, list[Row]]) -> Path:
     return path
 
 
+def change(path: Path, script: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.commit()
+    connection.close()
+    return path
+
+
 def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
@@ -170,11 +178,8 @@ def nsys_of(trace: Path, target: Path, *, shapes: bool = True) -> Path:
             stream = {"stream": arguments["stream"]}
             found = re.fullmatch(r"Memcpy (\w+) \(([\w ]+) -> ([\w ]+)\)", event["name"])
             if kind == "kernel":
-                sizes = {
-                    f"{what}{axis}": arguments[what][place]
-                    for what in ("grid", "block")
-                    for place, axis in enumerate("XYZ")
-                }
+                axes = [(what, place, axis) for what in ("grid", "block") for place, axis in enumerate("XYZ")]
+                sizes = {f"{what}{axis}": arguments[what][place] for what, place, axis in axes}
                 shared = {"staticSharedMemory": 0, "dynamicSharedMemory": arguments["shared memory"]}
                 registers = {"registersPerThread": arguments["registers per thread"]}
                 made.kernel(event["name"], *where, **stream, **sizes, **shared, **registers)
@@ -184,11 +189,6 @@ def nsys_of(trace: Path, target: Path, *, shapes: bool = True) -> Path:
             else:
                 made.fill(*where, **stream, bytes=arguments["bytes"])
     properties = content["deviceProperties"][0]
-    made.add(
-        "TARGET_INFO_GPU",
-        id=properties["id"],
-        name=properties["name"],
-        smCount=properties["numSms"],
-        totalMemory=properties["totalGlobalMem"],
-    )
+    facts = {"name": "name", "smCount": "numSms", "totalMemory": "totalGlobalMem"}
+    made.add("TARGET_INFO_GPU", id=properties["id"], **{name: properties[of] for name, of in facts.items()})
     return made.write(target)

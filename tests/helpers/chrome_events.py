@@ -1,4 +1,4 @@
-"""Chrome traces, parsed and checked."""
+"""Chrome traces that flopscope writes, parsed and checked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections import defaultdict
 from decimal import Decimal
 from typing import Any
+
+from flopscope import _core
 
 Event = dict[str, Any]
 REQUIRED = {
@@ -60,3 +62,28 @@ def parse_checked(text: str | bytes) -> dict[str, Any]:
 
 def slices(trace: dict[str, Any], category: str) -> list[Event]:
     return [event for event in trace["traceEvents"] if event.get("cat") == category]
+
+
+def written(core: _core.Store, *members: str) -> dict[str, Any]:
+    """Return the trace of a store, checked."""
+    pieces: list[bytes] = []
+    assert core.write_trace(pieces.append, "1.2.3", *members) == 0
+    return parse_checked(b"".join(pieces))
+
+
+def stored(core: _core.Store) -> list[tuple[Any, ...]]:
+    """Return the events of a store by time, with names in place of ids, and times from the first start.
+
+    A written trace has device annotations before other device work.
+    """
+    columns, names, lanes, _ = core.events()
+    texts = {"name": names, "lane": lanes}
+    first = columns["start"].min()
+    events = [
+        tuple(
+            (texts[key][value] if value >= 0 else "") if key in texts else value - first * (key == "start")
+            for key, value in zip(columns, row, strict=True)
+        )
+        for row in zip(*(column.tolist() for column in columns.values()), strict=True)
+    ]
+    return sorted(events, key=repr)

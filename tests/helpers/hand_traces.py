@@ -1,4 +1,4 @@
-"""Chrome traces of torch.profiler, put together by hand. Times are in µs."""
+"""Chrome traces of torch.profiler, put together by hand: events, texts of them, and programs. Times are in µs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,41 @@ CATEGORIES = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 CALLS = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync", "kernel": "cudaLaunchKernel"}
 
 
+def event(cat: str, name: str, ts: float, dur: float, tid: Any = 1, pid: Any = 1, **args: Any) -> Json:
+    """Return an event; underscores in names of arguments stand for spaces, and arguments of None are left out."""
+    named = {key.replace("_", " "): value for key, value in args.items() if value is not None}
+    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
+
+
+def op(name: str, ts: float, dur: float, tid: Any = 1, **args: Any) -> Json:
+    return event("cpu_op", name, ts, dur, tid, **args)
+
+
+def call(name: str, ts: float, dur: float, tid: Any = 1, **args: Any) -> Json:
+    return event("cuda_runtime", name, ts, dur, tid, **args)
+
+
+def kernel(name: str, ts: float, dur: float, stream: int = 7, device: int = 0, **args: Any) -> Json:
+    return event("kernel", name, ts, dur, stream, device, **{"device": device, "stream": stream, **args})
+
+
+def memory(ts: float, size: int, tid: int = 1, device_type: int = 1, **args: Any) -> Json:
+    """Return an allocation, or the return of memory if ``size`` is negative."""
+    args = {"Bytes": size, "Device Type": device_type, "Device Id": 0, **args}
+    return {**event("cpu_instant_event", "[memory]", ts, 0, tid, **args), "ph": "i", "s": "t"}
+
+
+def text_of(*events: Json, **head: Any) -> bytes:
+    return json.dumps({**head, "traceEvents": events}).encode()
+
+
+def load(*events: Json, **head: Any) -> fs.Trace:
+    """Return the trace of these events, without the warnings about it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(text_of(*events, **head))
+
+
 class Program:
     """A program whose events are added one by one. ``devices``: how many H200 it uses."""
 
@@ -37,10 +72,7 @@ class Program:
         self.correlation = 100
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 1, **args: Any) -> None:
-        named = {key.replace("_", " "): value for key, value in args.items() if value is not None}
-        self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
-        )
+        self.events.append(event(cat, name, ts, dur, tid, pid, **args))
 
     def step(self, number: int, ts: float, dur: float, tid: int = 1) -> None:
         self.add("user_annotation", f"ProfilerStep#{number}", ts, dur, tid)
@@ -66,10 +98,7 @@ class Program:
         """Add a kernel, copy or fill."""
         cat = next((cat for prefix, cat in CATEGORIES.items() if name.startswith(prefix)), "kernel")
         grid = {"grid": [blocks, 1, 1], "block": [256, 1, 1]} if cat == "kernel" else {}
-        self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": device, "tid": stream, "ts": ts, "dur": dur}
-            | {"args": {"device": device, "stream": stream, **grid, **args}}
-        )
+        self.add(cat, name, ts, dur, stream, device, **{"device": device, "stream": stream, **grid, **args})
 
     def run(
         self,
@@ -93,12 +122,10 @@ class Program:
         self.work(kernel, begin, dur, correlation=self.correlation, **more)
 
     def text(self) -> bytes:
-        return json.dumps({**self.head, "traceEvents": self.events}).encode()
+        return text_of(*self.events, **self.head)
 
     def load(self) -> fs.Trace:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return fs.load_trace(self.text())
+        return load(*self.events, **self.head)
 
 
 def in_a_row(

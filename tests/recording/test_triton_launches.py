@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers import fake_triton
 from helpers.fake_triton import ADD_IR, DOUBLE_IR, TENSOR_PTX, JITFunction, Tensor
-from helpers.trace_events import call, events_to_text, kernel, op
+from helpers.hand_traces import call, kernel, op, text_of
 
 import flopscope as fs
 from flopscope.record.triton_launches import LAUNCHES
@@ -293,7 +293,7 @@ def trace_of(tmp_path: Any, name: str, kernel_name: str) -> fs.Trace:
             kernel(kernel_name, start + 30, 2, **link, **{"External id": place + 1}),
         ]
     path = tmp_path / "trace.json"
-    path.write_bytes(events_to_text(*events))
+    path.write_bytes(text_of(*events))
     return fs.load_trace(path)
 
 

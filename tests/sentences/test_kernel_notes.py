@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.trace_events import call, events_to_text, kernel, op
+from helpers.hand_traces import call, kernel, op, text_of
 
 import flopscope as fs
 
@@ -28,7 +28,7 @@ def said(tmp_path: Path, launches: list[list[dict[str, Any]]], **head: Any) -> s
     """Return the advice on a trace of these launches."""
     path = tmp_path / "trace.json"
     devices = [{"id": 0, "name": "NVIDIA H200"}]
-    path.write_bytes(events_to_text(*chain.from_iterable(launches), deviceProperties=devices, **head))
+    path.write_bytes(text_of(*chain.from_iterable(launches), deviceProperties=devices, **head))
     return " ".join(str(fs.load_trace(path).advice(peaks="memory=4e12,fp16_tensor=1e15")).split())
 
 

@@ -12,43 +12,28 @@ from flopscope.support.units import flop_rate_text, long_time_text, percent_text
 ROWS = [("name", "n", "of"), ("add", "12345", "a"), ("reciprocal", "6", "bc")]
 
 
-def test_the_first_column_is_left_aligned_and_the_others_right() -> None:
+def test_columns_are_aligned_and_a_rule_is_as_wide_as_a_line() -> None:
     assert aligned_lines(ROWS) == ["name            n  of", "add         12345   a", "reciprocal      6  bc"]
-
-
-def test_the_last_alignment_applies_to_all_further_columns() -> None:
-    assert aligned_lines(ROWS, ">")[1] == "       add  12345   a"
+    assert aligned_lines(ROWS, ">")[1] == "       add  12345   a"  # the last alignment applies to all further columns
     assert aligned_lines(ROWS, "><")[2] == "reciprocal  6      bc"
-
-
-def test_a_rule_is_as_wide_as_a_line() -> None:
     widths = column_widths(ROWS)
     assert widths == [10, 5, 2] and dashes(widths) == "----------  -----  --"
     assert len(dashes(widths)) == len(aligned_line(ROWS[0], widths))
-
-
-def test_rows_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError):
         aligned_lines([("a", "b"), ("c",)])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.0, "0 B"), (999.0, "999 B"), (1e3, "1 kB"), (4.652e12, "4.652 TB"), (2.5e15, "2,500 TB"), (math.nan, "nan B")],
-)
-def test_quantities_have_the_largest_prefix_that_they_reach(value: float, text: str) -> None:
-    assert si_text(value, "B") == text
-
-
-def test_a_quantity_below_the_smallest_prefix_uses_it() -> None:
+def test_quantities_have_the_largest_prefix_that_they_reach() -> None:
+    values = (0.0, 999.0, 1e3, 4.652e12, 2.5e15, math.nan)
+    texts = ["0 B", "999 B", "1 kB", "4.652 TB", "2,500 TB", "nan B"]
+    assert [si_text(value, "B") for value in values] == texts
     assert si_text(5e5, "FLOP/s", prefixes="TG") == "0.0005 GFLOP/s"
 
 
-def test_unknown_values_are_marked_as_missing() -> None:
+def test_times_have_three_digits_and_their_most_readable_unit() -> None:
+    short = {0.0: "0", 0.25: "0.25us", 9.994: "9.99us", 9.996: "10.0us", 99.96: "100us", 999.4: "999us",
+             999.6: "1.00ms", 12_345.0: "12.3ms", 2_500_000.0: "2.50s", -3.0: "-3.00us"}  # fmt: skip
+    assert {us: short_time_text(us) for us in short} == short
+    assert [long_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["250 ns", "999.5 µs", "4.56 ms", "2 s"]
     texts = [write(math.nan) for write in (short_time_text, long_time_text, percent_text, flop_rate_text)]
     assert texts == ["--"] * 4
-
-
-def test_a_time_has_its_most_readable_unit() -> None:
-    assert [short_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["0.25us", "1.00ms", "4.56ms", "2.00s"]
-    assert [long_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["250 ns", "999.5 µs", "4.56 ms", "2 s"]

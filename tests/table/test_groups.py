@@ -8,12 +8,14 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import ROOT
 from helpers import TRACES as FOLDER
+from helpers.hand_traces import event, op, text_of
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -38,8 +40,7 @@ class Recording:
         self.calls: Counter[str] = Counter()
 
     def event(self, cat: str, name: str, tid: int, begin: int, end: int, pid: int = 1, **args: Any) -> None:
-        times = {"ts": begin / 1000, "dur": (end - begin) / 1000}
-        self.events.append({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, **times, "args": args})
+        self.events.append(event(cat, name, begin / 1000, (end - begin) / 1000, tid, pid, **args))
 
     def span(self, cat: str, name: str, tid: int, inside: Callable[[], None], **args: Any) -> int:
         """Record an event around others; return its duration."""
@@ -96,21 +97,15 @@ class Recording:
                 for node, path, name in reversed(nodes):  # on torch's backward thread
                     numbers = {"Sequence number": node, "Fwd thread id": 1}
                     outer = "autograd::engine::evaluate_function: Backward0"
-                    self.span(
-                        "cpu_op", outer, BACKWARD, lambda a=name, b=path: self.op(a, BACKWARD, b, None), **numbers
-                    )
+                    self.span("cpu_op", outer, BACKWARD, partial(self.op, name, BACKWARD, path, None), **numbers)
                 outer = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
                 self.span("cpu_op", outer, BACKWARD, lambda: self.op("aten::add", BACKWARD, None, None))
 
-            def frames(inside: Callable[[], None] = train) -> None:
-                self.span("python_function", LINE, MAIN, inside)
-
-            self.span("user_annotation", self.step, MAIN, frames)
+            self.span("user_annotation", self.step, MAIN, partial(self.span, "python_function", LINE, MAIN, train))
         return self
 
     def load(self, **head: Any) -> fs.Trace:
-        head = {"with_stack": 1, "record_shapes": 1, **head}
-        return fs.load_trace(json.dumps({**head, "traceEvents": self.events}).encode())
+        return fs.load_trace(text_of(*self.events, with_stack=1, record_shapes=1, **head))
 
 
 def sums(facts: Iterable[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], tuple[int, int, int]]:
@@ -134,26 +129,19 @@ def test_ops_are_grouped_by(word: str, seed: int) -> None:
     recording = Recording(seed).train()
     trace = recording.load()
     words = ["name", word] if word == "module" else word
-    found = {
-        (row.key, row.group if word == "dtype" else getattr(row, word)): (
-            row.count,
-            ns(row.self_device_time_total),
-            row.flops,
-        )
-        for row in trace.key_averages(group_by=words, peaks="none")
-        if row.key in ("aten::mm", "aten::add")
-    }
+    found = {}
+    for row in trace.key_averages(group_by=words, peaks="none"):
+        if row.key in ("aten::mm", "aten::add"):
+            place = (row.key, row.group if word == "dtype" else getattr(row, word))
+            found[place] = (row.count, ns(row.self_device_time_total), row.flops)
     assert found == sums(recording.facts, "name", word)
 
 
 def test_kernels_are_grouped_by_their_stream_and_by_what_launched_them() -> None:
     recording = Recording().train()
     table = recording.load().key_averages(group_by=["name", "stream", "step", "module"], peaks="none")
-    kernels = {
-        (row.stream, row.step, row.module): (row.count, ns(row.self_device_time_total))
-        for row in table
-        if row.device_type == "cuda"
-    }
+    work = [row for row in table if row.device_type == "cuda"]
+    kernels = {(row.stream, row.step, row.module): (row.count, ns(row.self_device_time_total)) for row in work}
     expected = sums(recording.facts, "stream", "step", "module")
     assert kernels == {key: (count, time) for key, (count, time, _) in expected.items()}
     assert all(row.stream is None for row in table if row.device_type == "cpu")
@@ -189,12 +177,8 @@ def test_threads_with_equal_sequence_numbers_are_told_apart() -> None:
     numbers = {MAIN: range(10, 16), MAIN + 1: range(14, 24)}
     for thread, name in ((MAIN, "A_0"), (MAIN + 1, "B_0")):
         for number in numbers[thread]:
-            recording.span(
-                "user_annotation",
-                f"nn.Module: {name}",
-                thread,
-                lambda a=thread, b=name, c=number: recording.op("aten::mm", a, b, None, **{"Sequence number": c}),
-            )
+            product = partial(recording.op, "aten::mm", thread, name, None, **{"Sequence number": number})
+            recording.span("user_annotation", f"nn.Module: {name}", thread, product)
     for torch_thread, thread, name in ((1, MAIN, "A_0"), (5, MAIN + 1, "B_0")):
         for number in numbers[thread]:
             node = {"Sequence number": number, "Fwd thread id": torch_thread}
@@ -210,13 +194,13 @@ def test_links_of_the_backward_pass_are_those_of_kineto() -> None:
     trace = json.loads(gzip.decompress((NOTEBOOKS / "tutorial_train.json.gz").read_bytes()))
     arrows: dict[int, dict[str, Any]] = defaultdict(dict)
     ops: dict[tuple[int, float], dict[str, Any]] = {}
-    for event in trace["traceEvents"]:
-        if event.get("cat") == "fwdbwd":
-            arrows[event["id"]][event["ph"]] = (event["tid"], event["ts"])
-        elif event.get("cat") == "cpu_op" and "Sequence number" in event["args"]:
-            place = (event["tid"], event["ts"])
-            if place not in ops or event["dur"] > ops[place]["dur"]:
-                ops[place] = event
+    for each in trace["traceEvents"]:
+        if each.get("cat") == "fwdbwd":
+            arrows[each["id"]][each["ph"]] = (each["tid"], each["ts"])
+        elif each.get("cat") == "cpu_op" and "Sequence number" in each["args"]:
+            place = (each["tid"], each["ts"])
+            if place not in ops or each["dur"] > ops[place]["dur"]:
+                ops[place] = each
     expected: Counter[tuple[str, str]] = Counter()
     for number, arrow in arrows.items():
         begin, end = ops[arrow["s"]], ops[arrow["f"]]
@@ -234,31 +218,18 @@ def test_links_of_the_backward_pass_are_those_of_kineto() -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "is_module"),
-    [
-        ("nn.Module: Block_3", True),
-        ("layers.0.attention", True),
-        ("Block_12", True),
-        ("Torch-Compiled Region: 0/0", True),
-        ("my range", False),
-        ("forward", False),
-        ("Optimizer.step#SGD.step", False),
-        ("enumerate(DataLoader)#_Single.__next__", False),
-        ("block_1_", False),
-        (".", False),
-        ("a..b", False),
-    ],
-)
-def test_ranges_named_as_modules_are_modules(name: str, is_module: bool) -> None:
-    with fs.profile() as prof, fs.record_function(name):
-        fs.sin(fs.ones((4,)))
-    if not is_module:
+def test_ranges_named_as_modules_are_modules() -> None:
+    for name in ("nn.Module: Block_3", "layers.0.attention", "Block_12", "Torch-Compiled Region: 0/0"):
+        with fs.profile() as prof, fs.record_function(name):
+            fs.sin(fs.ones((4,)))
+        (row,) = prof.key_averages(group_by="module", peaks="none")[:1]
+        assert row.key == name.removeprefix("nn.Module: ") and row.module_calls == 1 and row.flops == 4
+    others = ("my range", "forward", "Optimizer.step#SGD.step", "enumerate(DataLoader)#_Single.__next__")
+    for name in (*others, "block_1_", ".", "a..b"):
+        with fs.profile() as prof, fs.record_function(name):
+            fs.sin(fs.ones((4,)))
         with pytest.raises(ValueError, match=r"no modules are recorded; .*with_stack=True"):
             prof.key_averages(group_by="module", peaks="none")
-        return
-    (row,) = prof.key_averages(group_by="module", peaks="none")[:1]
-    assert row.key == name.removeprefix("nn.Module: ") and row.module_calls == 1 and row.flops == 4
 
 
 def test_modules_may_be_nested_deeply() -> None:
@@ -282,12 +253,8 @@ TRACES = [
     NOTEBOOKS / "tutorial_train.json.gz",
 ]
 WORDS: list[Any] = [
-    *GROUPINGS,
-    ["name", "step", "stream", "dtype"],
-    ["name", "module", "line"],
-    ["category", "step"],
-    ["module", "category"],
-    ["shape", "category"],
+    *(*GROUPINGS, ["name", "step", "stream", "dtype"], ["name", "module", "line"]),
+    *(["category", "step"], ["module", "category"], ["shape", "category"]),
 ]
 ADDITIVE = ("self_cpu_time_total", "self_device_time_total", "flops", "bytes_total_moved", "self_cpu_memory_usage")
 
@@ -377,7 +344,7 @@ def test_groups_are_columns_of_data_frames_and_files(tmp_path: Path) -> None:
     modules = trace.key_averages(group_by="module", peaks="none")
     assert list(modules.to_pandas()["module"])[:2] == ["Net_0", "Net_0/Linear_0"]
     path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"with_stack": 1, "traceEvents": Recording().train().events}))
+    path.write_bytes(text_of(*Recording().train().events, with_stack=1))
     out = tmp_path / "rows.json"
     assert main(["table", str(path), "--group-by", "name,step", "--json", str(out)]) == 0
     assert {row["step"] for row in json.loads(out.read_text())["rows"]} >= {"ProfilerStep#0", "ProfilerStep#2"}
@@ -385,9 +352,9 @@ def test_groups_are_columns_of_data_frames_and_files(tmp_path: Path) -> None:
 
 def test_the_command_line_prints_groups_in_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank in range(2):
-        head = {"with_stack": 1, "record_shapes": 1, "distributedInfo": {"rank": rank}}
-        events = [{**event, "pid": event["pid"] and 1 + rank} for event in Recording(rank).train().events]
-        (tmp_path / f"{rank}.json").write_text(json.dumps({**head, "traceEvents": events}))
+        events = [{**each, "pid": each["pid"] and 1 + rank} for each in Recording(rank).train().events]
+        text = text_of(*events, with_stack=1, record_shapes=1, distributedInfo={"rank": rank})
+        (tmp_path / f"{rank}.json").write_bytes(text)
     files = [str(tmp_path / f"{rank}.json") for rank in range(2)]
     for words in (*GROUPINGS, "name,step,stream", "category,step", "module,step"):
         for traces in (files[:1], files):
@@ -395,26 +362,18 @@ def test_the_command_line_prints_groups_in_120_columns(tmp_path: Path, capsys: p
             text = capsys.readouterr().out
             assert all(len(line.rstrip()) <= 120 for line in text.splitlines()), words
     assert main(["table", files[0], "--group-by", "module"]) == 0
-    assert "    Linear_0" not in (text := capsys.readouterr().out) and "\n  Linear_0 " in text
+    text = capsys.readouterr().out
+    assert "    Linear_0" not in text and "\n  Linear_0 " in text
     assert main(["table", files[0], "--group-by", "names"]) == 2
     assert "group_by must be one or several of" in capsys.readouterr().err
 
 
 def test_overloads_share_a_row_unless_rows_are_grouped_by_them() -> None:
     """Only names of the form that torch's ops have are parted: a space of names, the op, and its overload."""
-    names = [
-        "aten::add",
-        "aten::add.Tensor",
-        "aten::add.out",
-        "my_lib::op.default",
-        "a::b::c.d",
-        "aten::add.x y",
-        "x.y",
-    ]
-    ops = [{"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10 * i, "dur": 5, "args": {}}
-           for i, name in enumerate(names)]  # fmt: skip
-    within = {**ops[0], "name": "aten::add.Scalar", "ts": 1, "dur": 2}  # an only child is merged with its parent
-    trace = fs.load_trace(json.dumps({"traceEvents": [*ops, within]}).encode())
+    names = ("aten::add", "aten::add.Tensor", "aten::add.out", "my_lib::op.default")
+    names += ("a::b::c.d", "aten::add.x y", "x.y")
+    within = op("aten::add.Scalar", 1, 2)  # an only child is merged with its parent
+    trace = fs.load_trace(text_of(*(op(name, 10 * i, 5) for i, name in enumerate(names)), within))
     rows = [(row.key, row.overload_name, row.count) for row in trace.key_averages()]
     others = [("a::b::c.d", "", 1), ("aten::add.x y", "", 1), ("x.y", "", 1)]
     assert rows == [("aten::add", "", 3), ("my_lib::op", "", 1), *others]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,44 +18,48 @@ from flopscope.results.table_facts import Facts
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS = [
-    {
-        "key": "flopscope::add",
-        "count": 4,
-        "self_cpu_time_total": 8.0,
-        "cpu_time_total": 12.0,
-        "self_device_time_total": 1500.0,
-        "device_time_total": 2000.0,
-        "flops": 1e6,
-    },
+    {"key": "flopscope::add", "count": 4, "self_cpu_time_total": 8.0, "cpu_time_total": 12.0, "flops": 1e6,
+     "self_device_time_total": 1500.0, "device_time_total": 2000.0},
     {"key": "outer", "is_user_annotation": True, "self_cpu_time_total": 30.0, "cpu_time_total": 42.0},
     {"key": "flopscope::sin", "self_cpu_time_total": 9.0, "cpu_time_total": 9.0, "flops": 5.0},
-]
+]  # fmt: skip
 
 
 def test_a_table_is_a_sequence_of_rows() -> None:
     table = make_table(*ROWS)
     assert len(table) == 3 and [row.key for row in table] == ["flopscope::add", "outer", "flopscope::sin"]
-    assert table[-1].key == "flopscope::sin"
-    with pytest.raises(IndexError):
-        table[3]
-
-
-def test_rows_are_equal_on_each_access() -> None:
-    table = make_table(*ROWS)
+    assert table[-1].key == "flopscope::sin" and math.isnan(table[1].flops)
+    empty = make_table()
+    assert len(empty) == 0 and empty.table() == "" and empty.to_dicts() == [] and list(empty) == []
+    coverage = {"bytes": 0.9, "flops": 0.8, "unmodelled": [("aten::x", 3.5)]}
+    covered = make_table(*ROWS, coverage=coverage).coverage()
+    assert covered == coverage and covered is not coverage
     rows = list(table)
     assert rows == list(table) and len({*table, *table}) == len(table)
     assert all(table.index(row) == i and row in table for i, row in enumerate(rows))
     assert rows[0] != rows[1] and rows[0] != make_table(*ROWS)[0] and rows[0] != 0
 
 
-def test_missing_rows_are_errors_that_name_them() -> None:
-    table = make_table(*ROWS)
-    with pytest.raises(IndexError, match=f"row 99 is out of range: the table has {len(table)} rows"):
-        table[99]
-    with pytest.raises(TypeError, match="not by name 'flopscope::sin'"):
-        table["flopscope::sin"]  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="cannot sort by None"):
-        table.sorted(None)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (lambda table: table[99], IndexError, "row 99 is out of range: the table has 3 rows"),
+        (lambda table: table["flopscope::sin"], TypeError, "not by name 'flopscope::sin'"),
+        (lambda table: table.sorted(None), ValueError, "cannot sort by None"),
+        (lambda table: table.sorted("coutn"), ValueError, "cannot sort by 'coutn'; did you mean 'count'"),
+        (
+            lambda table: table.table(sort_by="beauty"),
+            ValueError,
+            "cannot sort by 'beauty'; choose a header: Name, .*% roof, .*to_pandas",
+        ),
+        (lambda table: table.of_kind("opp"), ValueError, "kind must be one of op, kernel, range, all; got 'opp'"),
+    ],
+)
+def test_wrong_rows_columns_and_kinds_are_errors_that_name_them(
+    ask: Callable[[EventTable], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ask(make_table(*ROWS))
 
 
 def test_a_slice_is_a_table_with_the_same_totals() -> None:
@@ -100,24 +106,10 @@ def test_sorting_puts_the_largest_first_and_the_unknown_last() -> None:
     assert keys("self_cuda_time_total")[0] == keys("cuda_time")[0] == "flopscope::add"
     assert keys("device_time")[1:] == ["outer", "flopscope::sin"]  # equal ones stay in order
     assert keys("key") == ["outer", "flopscope::sin", "flopscope::add"]
-    with pytest.raises(ValueError, match=r"cannot sort by 'beauty'; choose a header: Name, .*% roof, .*to_pandas"):
-        table.table(sort_by="beauty")
-    with pytest.raises(ValueError, match=r"cannot sort by 'coutn'; did you mean 'count'"):
-        table.sorted("coutn")
-
-
-def test_sort_keys_are_headers_too_in_any_case() -> None:
-    table = make_table(*ROWS)
-    for key, attribute in (
-        ("Self CUDA", "self_device_time_total"),
-        ("self cpu", "self_cpu_time_total"),
-        ("CALLS", "count"),
-        ("# of calls", "count"),
-        ("% Roofline", "pct_roofline"),
-        ("flop/s", "tflops_per_s"),
-        ("input shapes", "input_shapes"),
-    ):
-        assert [row.key for row in table.sorted(key)] == [row.key for row in table.sorted(attribute)], key
+    headers = {"Self CUDA": "self_device_time_total", "self cpu": "self_cpu_time_total", "CALLS": "count",
+               "# of calls": "count", "% Roofline": "pct_roofline", "flop/s": "tflops_per_s",
+               "input shapes": "input_shapes"}  # fmt: skip
+    assert {key: keys(key) for key in headers} == {key: keys(attribute) for key, attribute in headers.items()}
 
 
 def test_rows_have_a_kind() -> None:
@@ -127,14 +119,6 @@ def test_rows_have_a_kind() -> None:
     assert keys["op"] == ["flopscope::add", "flopscope::sin"] and keys["kernel"] == ["k"]
     assert keys["range"] == ["outer", "outer"] and len(keys["all"]) == 5
     assert len(table.to_pandas()) == 5 and list(table.to_pandas("kernel").key) == ["k"]
-    with pytest.raises(ValueError, match="kind must be one of op, kernel, range, all; got 'opp'"):
-        table.of_kind("opp")
-
-
-def test_a_table_has_its_coverage() -> None:
-    coverage = {"bytes": 0.9, "flops": 0.8, "unmodelled": [("aten::x", 3.5)]}
-    table = make_table(*ROWS, coverage=coverage)
-    assert table.coverage() == coverage and table.coverage() is not coverage
 
 
 def test_wrong_columns_are_rejected() -> None:
@@ -145,11 +129,6 @@ def test_wrong_columns_are_rejected() -> None:
     del columns["bound"]
     with pytest.raises(ValueError, match="the columns of a table must be key, "):
         EventTable(columns, Facts())
-
-
-def test_an_empty_table_has_empty_outputs() -> None:
-    table = make_table()
-    assert len(table) == 0 and table.table() == "" and table.to_dicts() == [] and list(table) == []
 
 
 def test_the_columns_include_those_of_the_core() -> None:
@@ -164,7 +143,3 @@ def test_the_columns_include_those_of_the_core() -> None:
     units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
     for name, unit in core:
         assert units.get(unit, COLUMNS[names.index(name)].unit) == COLUMNS[names.index(name)].unit
-
-
-def test_missing_work_is_not_zero() -> None:
-    assert math.isnan(make_table(*ROWS)[1].flops)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.trace_events import events_to_text, kernel, memory, op
+from helpers.hand_traces import kernel, memory, op, text_of
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -112,7 +112,7 @@ def programs(draw: st.DrawFn) -> Program:
 def loaded(program: Program) -> Iterator[fs.Trace]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        path.write_bytes(events_to_text(*program.events))
+        path.write_bytes(text_of(*program.events))
         yield fs.load_trace(path)
 
 

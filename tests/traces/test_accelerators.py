@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import Json, event, load, memory, op
 
 import flopscope as fs
 from flopscope.answers.analysis import analysis_of
-
-Json = dict[str, Any]
-
-
-def slice_of(cat: str, name: str, ts: float, dur: float, pid: int = 1, tid: int = 1, **args: Any) -> Json:
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
 def trace_of(
     *more: Json, kernel: str = "kernel", call: str = "cuda_runtime", launch: str = "launch", **head: Any
 ) -> Any:
     """Return a trace of two kernels on device 3, launched by an op, and what makes it one of an accelerator."""
-    events = [slice_of("cpu_op", "aten::mm", 0, 20, **{"External id": 1})]
+    events = [op("aten::mm", 0, 20, External_id=1)]
     for number in (1, 2):
-        events.append(slice_of(call, launch, 4 * number, 2, correlation=number))
-        events.append(slice_of(kernel, "k", 20 * number, 10, 3, 7, device=3, stream=7, correlation=number))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(json.dumps({**head, "schemaVersion": 1, "traceEvents": [*events, *more]}).encode())
+        events.append(event(call, launch, 4 * number, 2, correlation=number))
+        events.append(event(kernel, "k", 20 * number, 10, 7, 3, device=3, stream=7, correlation=number))
+    return load(*events, *more, schemaVersion=1, **head)
 
 
 def device(name: str) -> Json:
@@ -38,17 +29,7 @@ def device(name: str) -> Json:
 
 
 def allocation(device_type: int) -> Json:
-    args = {"Device Type": device_type, "Device Id": 3, "Addr": 1, "Bytes": 64, "Total Allocated": 64}
-    return {
-        "ph": "i",
-        "s": "t",
-        "cat": "cpu_instant_event",
-        "name": "[memory]",
-        "pid": 1,
-        "tid": 1,
-        "ts": 1,
-        "args": args,
-    }
+    return memory(1, 64, 1, device_type, **{"Device Id": 3, "Addr": 1, "Total Allocated": 64})
 
 
 CASES: dict[str, tuple[Any, str, str]] = {
@@ -67,7 +48,7 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "memory of CUDA": (lambda: trace_of(allocation(1)), "cuda", "cuda"),
     "memory of XPU": (lambda: trace_of(allocation(12)), "xpu", "xpu"),
     "memory of the CPU": (lambda: trace_of(allocation(0)), "cuda", "cuda"),
-    "an op's name": (lambda: trace_of(slice_of("cpu_op", "hipster::op", 90, 1)), "cuda", "cuda"),
+    "an op's name": (lambda: trace_of(op("hipster::op", 90, 1)), "cuda", "cuda"),
 }
 
 
@@ -88,43 +69,29 @@ def test_a_trace_tells_its_accelerator(case: str) -> None:
     assert sort == [row.key for row in table.sorted("self_device_time_total")]
     streams = {row.group for row in trace.key_averages(group_by=("name", "stream")) if row.device_type != "cpu"}
     assert streams == {f"{name} stream 7"}
+    # Tensor cores are those of GPUs whose kernels have known names.
+    share = trace.gpu_summary().tensor_core_time.iloc[-1]
+    assert share == 0 if accelerator in ("cuda", "hip") else math.isnan(share)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_printed_calls_it_otherwise(case: str, tmp_path: Path) -> None:
+def test_nothing_printed_or_exported_calls_it_otherwise(case: str, tmp_path: Path) -> None:
     make, _, device_type = CASES[case]
     trace = make()
     printed = str(trace.summary())
-    assert f"{device_type}:3" in printed
-    assert "csrc/" not in printed
+    assert f"{device_type}:3" in printed and "csrc/" not in printed
     trace.write_report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert f'"device_type": "{device_type}"' in page.replace('":"', '": "')
-    if device_type != "cuda":
-        for text in (printed, page, table_texts(trace)):
-            assert "cuda:" not in text and "Self CUDA" not in text
-
-
-def table_texts(trace: Any) -> str:
     table = trace.key_averages()
-    return f"{table.table()}{table}{table._repr_html_()}{fs.compare(trace, trace)}"
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_exported_trace_keeps_it(case: str, tmp_path: Path) -> None:
-    trace = CASES[case][0]()
+    if device_type != "cuda":
+        tables = f"{table.table()}{table}{table._repr_html_()}{fs.compare(trace, trace)}"
+        for text in (printed, page, tables):
+            assert "cuda:" not in text and "Self CUDA" not in text
     trace.export_chrome_trace(tmp_path / "again.json")
     assert fs.load_trace(tmp_path / "again.json")._core.accelerator == trace._core.accelerator
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_tensor_cores_are_those_of_gpus_whose_kernels_have_known_names(case: str) -> None:
-    make, accelerator, _ = CASES[case]
-    share = make().gpu_summary().tensor_core_time.iloc[-1]
-    assert share == 0 if accelerator in ("cuda", "hip") else math.isnan(share)
-
-
 def test_a_program_without_device_work_has_none() -> None:
-    op = slice_of("cpu_op", "aten::mm", 0, 20)
-    trace = fs.load_trace(json.dumps({"schemaVersion": 1, "hip_runtime_version": 6, "traceEvents": [op]}).encode())
+    trace = load(op("aten::mm", 0, 20), schemaVersion=1, hip_runtime_version=6)
     assert analysis_of(trace, "test").accelerator == "cpu" and trace._core.device_name(-1) == "cpu"

@@ -3,6 +3,8 @@ itself: parts add up, no saving is more than the time, and a trace that is writt
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
 import os
@@ -10,7 +12,6 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
+from flopscope.answers.analysis import analysis_of
 from flopscope.answers.rules import RULES
+from flopscope.cli.program import main
 
 EXAMPLES = int(os.environ.get("FLOPSCOPE_TEST_EXAMPLES", "40"))
+LONGEST = 2.3e15  # µs that are still read as a time; more is none
 ROUNDING = 1e-9  # of sums of doubles
 
 # Traces ---------------------------------------------------------------------------------------------------------------
@@ -52,21 +56,9 @@ OPS: dict[str, tuple[list[Any], list[str] | None]] = {  # shapes and values
     "": ([], None),
 }
 WORK = [
-    *(
-        "kernel",
-        NCCL,
-        "ncclDevKernel_SendRecv",
-        PAGEABLE,
-        PINNED,
-        "Memcpy DtoH (Device -> Pageable)",
-        "Memset (Device)",
-    ),
-    *(
-        "Memcpy DtoD (Device -> Device)",
-        "ampere_sgemm_128x64_nn",
-        "sm90_xmma_gemm_bf16bf16_bf16f32",
-        "flash_fwd_kernel",
-    ),
+    *("kernel", NCCL, "ncclDevKernel_SendRecv", PAGEABLE, PINNED, "Memcpy DtoH (Device -> Pageable)"),
+    *("Memset (Device)", "Memcpy DtoD (Device -> Device)", "ampere_sgemm_128x64_nn", "flash_fwd_kernel"),
+    "sm90_xmma_gemm_bf16bf16_bf16f32",
     *("void at::native::elementwise_kernel<128, 2>", "triton_poi_fused_add_0", "vectorized_layer_norm_kernel"),
 ]
 CALLS = [
@@ -87,6 +79,7 @@ TIMES = [  # µs, at which events begin and that they last
     [0, 0.001, 1, 10, 30, 100, 1000],
     [0, 0.001, 2, 50, 1e6, 1e12],
     [0, 1, 4e15, 9e15],
+    [-5, 0, 0.5, 20, LONGEST, 1.8446744073709552e16],
 ]
 CHANGES: list[dict[str, Any]] = [
     *({}, {"host_us_per_launch": 0}, {"host_us_per_launch": 1e6}, {"dtype": "bfloat16"}, {"dtype": "float32"}),
@@ -106,10 +99,7 @@ def events_of(times: list[float]) -> st.SearchStrategy[dict[str, Any]]:
     kinds: dict[str, tuple[list[str], dict[str, Any]]] = {
         "cpu_op": (list(OPS), {**host, **shaped, "External id": correlation}),
         "cuda_runtime": (CALLS, {**host, "correlation": correlation}),
-        "work": (
-            WORK,
-            {"ts": when, "dur": when, **device, "correlation": st.integers(0, 3), "blocks": blocks},
-        ),
+        "work": (WORK, {"ts": when, "dur": when, **device, "correlation": st.integers(0, 3), "blocks": blocks}),
         "run": (list(OPS), {"ts": when, "begin": when, "dur": when, **device, **shaped, "kernel": kernels}),
         "user_annotation": (RANGES, host),
         "overhead": (OVERHEADS, host),
@@ -123,8 +113,8 @@ def events_of(times: list[float]) -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(*parts, parts[3], parts[4])
 
 
-def written(devices: int, events: list[dict[str, Any]]) -> bytes:
-    """Return the text of a trace with these events."""
+def written(devices: int, events: list[dict[str, Any]], open_ones: int = 0) -> bytes:
+    """Return the text of a trace with these events, of which the last open_ones have no duration."""
     program = Program(devices)
     program.head |= {"record_shapes": 1, "profile_memory": 1, "with_stack": 1}
     for event in events:
@@ -142,6 +132,8 @@ def written(devices: int, events: list[dict[str, Any]]) -> bytes:
             program.events[-1] |= {"ph": "i", "s": "t"}
         else:
             program.add(cat, name, ts, fields.pop("dur"), **fields)
+    for event in program.events[len(program.events) - open_ones :]:
+        event.pop("dur", None)
     return program.text()
 
 
@@ -164,7 +156,7 @@ def traces_of(times: list[float]) -> st.SearchStrategy[bytes]:
     works = st.lists(events.filter(lambda event: "dur" in event), min_size=1, max_size=4)
     steps = st.lists(st.tuples(when, when), min_size=1, max_size=9)
     return st.one_of(
-        st.builds(written, st.integers(0, 2), st.lists(events, min_size=1, max_size=12)),
+        st.builds(written, st.integers(0, 2), st.lists(events, min_size=1, max_size=12), st.sampled_from([0, 0, 1])),
         st.builds(stepped, st.integers(0, 2), steps, works),
     )
 
@@ -180,8 +172,12 @@ def is_text(text: str) -> None:
 
 
 def is_account(frame: Any) -> None:
-    """The parts are at least 0 and add up to the total, to a ns a part; shares are at least 0, or unknown."""
+    """The parts are at least 0 and add up to the total, to a ns a part, and the steps to the whole; shares are at
+    least 0, or unknown."""
     columns = frame.to_dict("list")
+    totals = columns["total"]
+    ways = [total for total, step in zip(totals, columns["step"], strict=True) if isinstance(step, str)]
+    assert not totals or math.isclose(totals[-1], math.fsum(ways or totals[:-1] or totals), rel_tol=ROUNDING, abs_tol=1)
     for row, total in enumerate(columns["total"]):
         parts = [columns[part][row] for part in fs._core.parts]
         assert min(parts) >= 0 and math.isclose(math.fsum(parts), total, rel_tol=ROUNDING, abs_tol=0.02)
@@ -201,6 +197,7 @@ def advice(trace: Any) -> None:
     savings = [row.saving_us for row in found]
     assert min(savings, default=1) > 0 and math.fsum(savings) <= (times[-1] if times else 0) * (1 + ROUNDING)
     assert all(row.saving_pct <= 100 * (1 + ROUNDING) for row in found)
+    assert math.fsum(savings) <= analysis_of(trace, "advice").unobserved * (1 + ROUNDING)
     json.dumps(found.to_dicts(), allow_nan=False)
     is_text(str(found))
     found.to_pandas(), found._repr_html_()
@@ -246,6 +243,16 @@ def report(trace: Any) -> None:
         trace.export_stacks(Path(folder) / "stacks.txt")
 
 
+def command_line(trace: Any) -> None:
+    if not len(trace):
+        return
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
+        path, table = f"{folder}/trace.json", f"{folder}/table.json"
+        trace.export_chrome_trace(path)
+        assert main(["summary", path]) == main(["table", path, "--steps", "--json", table]) == 0
+        assert printed.getvalue() and "NaN" not in Path(table).read_text()
+
+
 def reload(trace: Any) -> None:
     """A trace that is written and read again has the same rows, and takes the same time: but for times of decades,
     which are unknown or saturate."""
@@ -264,7 +271,7 @@ def reload(trace: Any) -> None:
     assert all(math.isclose(a, b, rel_tol=ROUNDING, abs_tol=0.01) for a, b in zip(before, after, strict=True))
 
 
-ANSWERS: list[Callable[[Any], None]] = [accounting, advice, tables, summaries, events, report, reload]
+ANSWERS: list[Callable[[Any], None]] = [accounting, advice, tables, summaries, events, report, reload, command_line]
 
 
 def what_if(trace: Any, change: dict[str, Any]) -> None:
@@ -285,7 +292,7 @@ def compare(a: Any, b: Any, options: dict[str, Any]) -> None:
         comparison.write_report(Path(folder) / "page.html")
 
 
-@contextmanager
+@contextlib.contextmanager
 def strict() -> Iterator[None]:
     """Let a division by zero in NumPy fail as one of Python does. Other warnings are about the trace."""
     with warnings.catch_warnings():
@@ -296,7 +303,7 @@ def strict() -> Iterator[None]:
 
 @settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(traces, traces, st.lists(st.sampled_from(CHANGES), min_size=2, max_size=4),
-       st.sampled_from([{}, {"by": "name"}, {"kind": "kernel"}, {"peaks": "none"}]))  # fmt: skip
+       st.sampled_from([{}, {"by": "name"}, {"kind": "kernel"}, {"kind": "op"}, {"peaks": "none"}]))  # fmt: skip
 def test_every_public_call_answers_for_every_trace(
     text: bytes, other: bytes, changes: list[dict[str, Any]], options: dict[str, Any]
 ) -> None:

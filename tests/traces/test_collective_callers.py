@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 import pandas
 import pytest
+from helpers.hand_traces import Json, call, event, kernel, load
 
 import flopscope as fs
 
@@ -42,36 +43,21 @@ def trace_of(
     late: delay of this rank's kernels in µs; all ranks' kernels end after 500 µs. by_id: kernels carry the id of the
     innermost op (or of the ``launcher``), otherwise only the correlation of their API call, as before torch 1.13.
     """
-    events: list[dict[str, Any]] = []
-
-    def add(category: str, name: str, start: float, duration: float, place: int, **args: Any) -> None:
-        at = {"ts": clock + start, "dur": duration, "pid": place, "tid": place}
-        events.append({"ph": "X", "cat": category, "name": name, **at, "args": args})
-
-    for number, (kernel, around) in enumerate(calls):
+    events: list[Json] = []
+    for number, (name, around) in enumerate(calls):
         at, inner = 1000.0 * number, {}
-        for depth, (name, args) in enumerate(around):
-            category = "user_annotation" if ":" in name and "::" not in name else "cpu_op"
-            identity = 100 * number + depth + 1
+        for depth, (op, args) in enumerate(around):
+            identity = {"External id": 100 * number + depth + 1}
             # An annotation ends when another thread notices the end of the collective.
-            add(
-                category,
-                name,
-                at + depth,
-                90 - 2 * depth if category == "cpu_op" else 300,
-                1,
-                **{"External id": identity},
-                **args,
-            )
-            if category == "cpu_op":
-                inner = {"External id": identity}
-        correlation = 5000 + number
-        add("cuda_runtime", "hipLaunchKernel", at + 40, 5, 1, correlation=correlation)
-        ids = inner if launcher is None else {"External id": launcher}
-        ids = ids if by_id else {}
-        add("kernel", kernel, at + 50 + late, 500 - late, 0, stream=7, device=0, correlation=correlation, **ids)
-    head = {"distributedInfo": {"rank": rank, "world_size": 2}}
-    return fs.load_trace(json.dumps({**head, "traceEvents": events}).encode())
+            annotation = ":" in op and "::" not in op
+            kind, duration = ("user_annotation", 300) if annotation else ("cpu_op", 90 - 2 * depth)
+            events.append(event(kind, op, clock + at + depth, duration, **identity, **args))
+            inner = inner if annotation else identity
+        ids = (inner if launcher is None else {"External id": launcher}) if by_id else {}
+        ids = {"correlation": 5000 + number, **ids}
+        events.append(call("hipLaunchKernel", clock + at + 40, 5, correlation=5000 + number))
+        events.append(kernel(name, clock + at + 50 + late, 500 - late, **ids))
+    return load(*events, distributedInfo={"rank": rank, "world_size": 2})
 
 
 def only(trace: fs.Trace) -> dict[str, Any]:
@@ -80,14 +66,8 @@ def only(trace: fs.Trace) -> dict[str, Any]:
 
 
 STATED = {
-    "Collective name": "allreduce",
-    "In msg nelems": 1 << 20,
-    "Out msg nelems": 1 << 20,
-    "Group size": 4,
-    "dtype": "BFloat16",
-    "Process Group Name": "7",
-    "Process Group Ranks": "[0, 1, 2, 3]",
-    "Seq": 41,
+    **{"Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "BFloat16"},
+    **{"Group size": 4, "Process Group Name": "7", "Process Group Ranks": "[0, 1, 2, 3]", "Seq": 41},
 }
 
 
@@ -96,12 +76,7 @@ STATED = {
 def test_a_kernel_has_the_arguments_of_its_op(kernel: str, dims: dict[str, Any]) -> None:
     op = ("record_param_comms", {**STATED, **dims})
     row = only(trace_of([(kernel, [("c10d::allreduce_", {}), op])]))
-    assert (row["collective"], row["name"], row["group"], row["ranks"]) == (
-        "allreduce",
-        "allreduce",
-        "7",
-        "[0, 1, 2, 3]",
-    )
+    assert row["collective"] == row["name"] == "allreduce" and (row["group"], row["ranks"]) == ("7", "[0, 1, 2, 3]")
     assert (row["dtype"], row["group_size"], row["sequence"], row["kernel"]) == ("BFloat16", 4, 41, kernel)
     assert row["message_bytes"] == 2 << 20
     assert row["bus_gbytes_per_s"] == pytest.approx((2 << 20) / 500e3 * 2 * 3 / 4)  # B/ns; nccl-tests' factor
@@ -110,8 +85,7 @@ def test_a_kernel_has_the_arguments_of_its_op(kernel: str, dims: dict[str, Any])
 def test_arguments_of_ops_inside_the_launcher_are_used() -> None:
     """The kernel carries the id of the op around record_param_comms, which contains its API call."""
     around = [("c10d::allreduce_", {}), ("record_param_comms", STATED)]
-    trace = trace_of([(GENERIC[0], around)], launcher=1)
-    row = only(trace)
+    row = only(trace_of([(GENERIC[0], around)], launcher=1))
     assert (row["name"], row["group"], row["message_bytes"]) == ("allreduce", "7", 2 << 20)
 
 
@@ -127,33 +101,21 @@ def test_arguments_of_a_collective_do_not_change_its_input_shapes() -> None:
 
 
 KINDS = {
-    "nccl:all_reduce": "allreduce",
-    "nccl:_all_gather_base": "allgather",
-    "nccl:all_gather": "allgather",
-    "nccl:_reduce_scatter_base": "reducescatter",
-    "nccl:all_to_all": "alltoall",
-    "nccl:broadcast": "broadcast",
-    "nccl:reduce": "reduce",
-    "nccl:barrier": "barrier",
-    "nccl:send": "send",
-    "nccl:recv": "recv",
-    "c10d::allreduce_": "allreduce",
-    "c10d::_allgather_base_": "allgather",
-    "c10d::alltoall_base_": "alltoall",
-    "c10d::reduce_scatter_tensor_coalesced_": "reducescatter",
-    "c10d::broadcast_": "broadcast",
-    "c10d::gather_": "gather",
-    "c10d::recv_any_source_": "recv",
-    "_c10d_functional::all_to_all_single": "alltoall",
+    **{"nccl:all_reduce": "allreduce", "nccl:_all_gather_base": "allgather", "nccl:all_gather": "allgather"},
+    **{"nccl:_reduce_scatter_base": "reducescatter", "nccl:all_to_all": "alltoall", "nccl:broadcast": "broadcast"},
+    **{"nccl:reduce": "reduce", "nccl:barrier": "barrier", "nccl:send": "send", "nccl:recv": "recv"},
+    **{"c10d::allreduce_": "allreduce", "c10d::_allgather_base_": "allgather", "c10d::alltoall_base_": "alltoall"},
+    **{"c10d::reduce_scatter_tensor_coalesced_": "reducescatter", "c10d::broadcast_": "broadcast"},
+    **{"c10d::gather_": "gather", "c10d::recv_any_source_": "recv", "_c10d_functional::all_to_all_single": "alltoall"},
 }
 
 
-@pytest.mark.parametrize("by_id", [True, False])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_kernel_of_unknown_kind_has_the_kind_of_its_caller(name: str, by_id: bool) -> None:
+def test_a_kernel_of_unknown_kind_has_the_kind_of_its_caller(name: str) -> None:
     inner = [("aten::foo", {}), ("record_param_comms", {}), (name, {})]
     outer = [(name, {}), ("record_param_comms", {})]
-    for around in [inner] if name.startswith("nccl:") else [inner, outer]:
+    arounds = [inner] if name.startswith("nccl:") else [inner, outer]
+    for around, by_id in itertools.product(arounds, (True, False)):
         row = only(trace_of([(GENERIC[1], around)], by_id=by_id))
         assert (row["collective"], row["name"]) == (KINDS[name], name)
         assert math.isnan(row["message_bytes"]) and row["dtype"] is None
@@ -197,25 +159,27 @@ def test_sizes_follow_from_the_tensors(
             assert row["message_bytes"] == elements * BYTES[dtype]
 
 
+def old(sizes: list[Any], dtype: str = "float") -> list[Call]:
+    """Return calls as torch 1.10 to 2.0 writes them: lists have neither sizes nor a dtype."""
+    return [
+        ("c10d::allreduce_", shapes([[], [], [], []], ["TensorList", "", "", "Scalar"])),
+        ("record_param_comms", shapes([[], [], []], ["TensorList", "Scalar", "Scalar"])),
+        ("nccl:all_reduce", shapes(sizes, [dtype] * len(sizes))),
+    ]
+
+
 @pytest.mark.parametrize("dtype", BYTES)
 @pytest.mark.parametrize("c10d", [True, False])
 def test_annotations_have_the_sizes_that_lists_lack(dtype: str, c10d: bool) -> None:
-    """As torch 1.10 to 2.0 writes them: lists have neither sizes nor a dtype."""
-    around = [
-        ("c10d::allreduce_", shapes([[], [], [], []], ["TensorList", "", "", "Scalar"])),
-        ("record_param_comms", shapes([[], [], []], ["TensorList", "Scalar", "Scalar"])),
-        ("nccl:all_reduce", shapes([[394241], [3, 3]], [dtype, dtype])),
-    ]
+    around = old([[394241], [3, 3]], dtype)
     row = only(trace_of([(GENERIC[0], around[not c10d :])], by_id=False))
     assert (row["collective"], row["name"], row["dtype"]) == ("allreduce", "nccl:all_reduce", NAMES[dtype])
     assert row["message_bytes"] == (394241 + 9) * BYTES[dtype]
 
 
 def test_the_first_argument_of_record_param_comms_is_the_input() -> None:
-    around = [
-        ("record_param_comms", shapes([[6144], [], [], []], ["float", "Scalar", "Scalar", "Scalar"])),
-        ("nccl:all_to_all", {}),
-    ]
+    first = ("record_param_comms", shapes([[6144], [], [], []], ["float", "Scalar", "Scalar", "Scalar"]))
+    around = [first, ("nccl:all_to_all", {})]
     row = only(trace_of([("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWork*)", around)]))
     assert (row["collective"], row["message_bytes"], row["dtype"]) == ("alltoall", 6144 * 4, "Float")
 
@@ -244,17 +208,9 @@ def test_impossible_sizes_are_missing(dims: list[Any]) -> None:
 # Across ranks ---------------------------------------------------------------------------------------------------------
 
 
-def old(elements: int, dtype: str = "float") -> list[Call]:
-    return [
-        ("c10d::allreduce_", shapes([[], [], [], []], ["TensorList", "", "", "Scalar"])),
-        ("record_param_comms", shapes([[], [], []], ["TensorList", "Scalar", "Scalar"])),
-        ("nccl:all_reduce", shapes([[elements]], [dtype])),
-    ]
-
-
 def test_collectives_without_a_group_are_matched_across_ranks() -> None:
     sizes = [1000, 1000, 7, 1000, 7]
-    calls = [(GENERIC[0], old(size)) for size in sizes]
+    calls = [(GENERIC[0], old([[size]])) for size in sizes]
     result = fs.stragglers([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
     assert list(result.collectives["straggler"]) == [1] * 5 and list(result.collectives["number"]) == [0, 1, 0, 2, 1]
     np.testing.assert_allclose(result.collectives["message_bytes"], [4 * size for size in sizes])
@@ -264,9 +220,8 @@ def test_collectives_without_a_group_are_matched_across_ranks() -> None:
 
 
 def test_kernels_of_unknown_size_are_matched_by_kind_and_order() -> None:
-    calls = [
-        (GENERIC[0], [("record_param_comms", {}), (f"nccl:{kind}", {})]) for kind in ("all_reduce", "broadcast") * 2
-    ]
+    kinds = ("all_reduce", "broadcast") * 2
+    calls = [(GENERIC[0], [("record_param_comms", {}), (f"nccl:{kind}", {})]) for kind in kinds]
     earlier = [(GENERIC[0], [])]  # launched before the trace began
     result = fs.stragglers([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
     assert sorted(result.collectives["collective"]) == ["allreduce"] * 2 + ["broadcast"] * 2

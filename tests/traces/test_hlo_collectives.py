@@ -3,12 +3,12 @@ groups. The sizes are by hand: the larger of what a device sends and receives.""
 
 from __future__ import annotations
 
-import json
 import warnings
 from typing import Any
 
 import pandas as pd
 import pytest
+from helpers.hand_traces import call, kernel, text_of
 
 import flopscope as fs
 from flopscope import _core
@@ -36,18 +36,14 @@ def entry(body: str, more: str = "") -> str:
     return f"{HEAD}{twice}{more}ENTRY main {{\n{start}{lines}}}\n"
 
 
-def recorded(*kernels: str, steps: int = 4, process: int = 1) -> bytes:
-    """Return a trace of steps; each runs `twice` (named x) and the kernels, 10 µs each."""
-    events: list[dict[str, Any]] = []
+def recorded(*kernels: str, steps: int = 4, process: int = 1, **more: dict[str, Any]) -> bytes:
+    """Return a trace of steps; each runs `twice` (named x) and the kernels, 10 µs each; more: arguments of kernels."""
+    events = []
     for number, name in enumerate(("x", *kernels) * steps):
-        args = {"device": 0, "stream": 7, "correlation": number + 1, "grid": [8, 1, 1], "block": [256, 1, 1]}
-        place = {"ph": "X", "dur": 10.0}
-        events.append(
-            {"cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 1000.0 + 20 * number, "args": args, **place}
-        )
-        call = {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": process, "tid": 1, "ts": 500.0 + 20 * number}
-        events.append({**call, **place, "args": {"correlation": number + 1}})
-    return json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
+        at, ids = 20 * number, {"correlation": number + 1}
+        events.append(kernel(name, 1000.0 + at, 10.0, grid=[8, 1, 1], block=[256, 1, 1], **ids, **more.get(name, {})))
+        events.append(call("cudaLaunchKernel", 500.0 + at, 10.0, pid=process, **ids))
+    return text_of(*events, schemaVersion=1)
 
 
 def only(hlo: str, *kernels: str) -> dict[str, Any]:
@@ -97,6 +93,11 @@ SUM = f"{ALL}, to_apply=add, use_global_device_ids=true"
 ALONG = f"{ALL}, dimensions={{0}}, use_global_device_ids=true"
 
 
+WRAPPED = (
+    f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
+)
+
+
 @pytest.mark.parametrize(
     ("body", "kernel", "kind", "size", "factor"),
     [
@@ -135,34 +136,27 @@ def test_kind_and_message_follow_from_the_instruction(
 
 
 def test_a_collective_in_another_computation_is_found() -> None:
-    wrapped = (
-        f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
-    )
     start = "s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\ny = f32[128] async-done(s)"
     fused = "y = f32[128] fusion(x), kind=kCustom, calls=wrapped"
     for body in (start, fused):
-        row = only(entry(body, wrapped), SCATTER)
+        row = only(entry(body, WRAPPED), SCATTER)
         assert (row["collective"], row["message_bytes"], row["group_size"]) == ("reducescatter", 4096, 8)
 
 
-def test_several_kernels_of_one_instruction_have_no_size() -> None:
+def test_several_kernels_of_one_instruction_and_ragged_amounts_have_no_size() -> None:
     body = f"y = (f32[1024], f32[1024]) all-reduce(x, x), {SUM}"
-    trace = fs.load_trace(recorded(REDUCE, REDUCE), hlo=entry(body))
-    frame = trace.collectives()
+    frame = fs.load_trace(recorded(REDUCE, REDUCE), hlo=entry(body)).collectives()
     assert set(frame["collective"]) == {"allreduce"} and set(frame["group_size"]) == {8}
     assert frame["message_bytes"].isna().all()
+    ragged = f"y = f32[1024] ragged-all-to-all(x, x, x, x, x, x), {ALL}"  # only the data tell the amounts
+    frame = fs.load_trace(recorded(EXCHANGE), hlo=entry(ragged)).collectives()
+    assert set(frame["collective"]) == {"alltoall"} and frame["message_bytes"].isna().all()
 
 
 def test_elements_of_several_types_count_in_bytes() -> None:
     body = f"n = bf16[1024] convert(x)\ny = (f32[1024], bf16[1024]) all-reduce(x, n), {SUM}"
     frame = fs.load_trace(recorded("n", REDUCE), hlo=entry(body)).collectives()
     assert set(frame["message_bytes"]) == {6144} and set(frame["dtype"]) == {"bytes"}
-
-
-def test_amounts_that_only_the_data_tell_are_unknown() -> None:
-    body = f"y = f32[1024] ragged-all-to-all(x, x, x, x, x, x), {ALL}"
-    frame = fs.load_trace(recorded(EXCHANGE), hlo=entry(body)).collectives()
-    assert set(frame["collective"]) == {"alltoall"} and frame["message_bytes"].isna().all()
 
 
 def test_a_written_trace_keeps_the_collectives(tmp_path: Any) -> None:
@@ -207,12 +201,9 @@ def test_the_schedule_shows_what_runs_beside_a_transfer(body: str, kernels: tupl
 
 
 def test_work_beside_an_asynchronous_computation_counts() -> None:
-    wrapped = (
-        f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
-    )
     for beside in (WORK, ""):
         body = f"s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\n{beside}\ny = f32[128] async-done(s)"
-        read = _core._read_hlo(entry(body, wrapped))
+        read = _core._read_hlo(entry(body, WRAPPED))
         (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "r"]
         assert remark == ("transfer=beside" if beside else "transfer=alone")
 
@@ -220,12 +211,9 @@ def test_work_beside_an_asynchronous_computation_counts() -> None:
 def test_what_nvtx_told_of_a_message_stays() -> None:
     """NCCL's payload has the size; the HLO adds the number of ranks."""
     body = f"y = f32[1024] all-reduce(x), {SUM}"
-    document = json.loads(recorded(REDUCE))
     told = {"Collective name": "allreduce", "In msg nelems": 5000, "Out msg nelems": 5000, "dtype": "bytes"}
-    for event in document["traceEvents"]:
-        if event["name"] == REDUCE:
-            event["args"] |= told | {"Process Group Name": "0x12"}
-    frame = fs.load_trace(json.dumps(document).encode(), hlo=entry(body)).collectives()
+    data = recorded(REDUCE, **{REDUCE: {**told, "Process Group Name": "0x12"}})
+    frame = fs.load_trace(data, hlo=entry(body)).collectives()
     assert set(frame["message_bytes"]) == {5000} and set(frame["group_size"]) == {8} and set(frame["group"]) == {"0x12"}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import Json, call, event, kernel, memory, op
 
 import flopscope as fs
 from flopscope.read import load
@@ -19,13 +20,7 @@ from flopscope.read import load
 LIMIT = 300_000  # bytes, instead of 256 MB
 
 
-def event(category: str, name: str, start: float, duration: float, thread: int = 1, **args: Any) -> dict[str, Any]:
-    phase = "i" if category == "cpu_instant_event" else "X"
-    fields = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": thread, "ts": start, "dur": duration}
-    return {**fields, "args": args}
-
-
-def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
+def text_of(events: list[Json], **head: Any) -> bytes:
     text = json.dumps({**head, "traceEvents": events}, ensure_ascii=False)
     return text.encode("utf-8", "surrogateescape")
 
@@ -37,7 +32,7 @@ def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
 def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return equal events, which gzip compresses about 400 times."""
     monkeypatch.setattr(load, "EXPANSION_FREE", LIMIT)
-    text = text_of([event("cpu_op", "a", 1, 1)] * 40_000)
+    text = text_of([op("a", 1, 1)] * 40_000)
     packed = gzip.compress(text, 9)
     assert len(text) > LIMIT + load.EXPANSION * len(packed)
     return packed
@@ -45,9 +40,8 @@ def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 @pytest.mark.parametrize("source", [bytes, io.BytesIO], ids=["bytes", "file"])
 def test_a_file_that_expands_too_far_is_refused_with_its_limit(bomb: bytes, source: Callable[[bytes], Any]) -> None:
-    with pytest.raises(
-        ValueError, match=r"it expands to more than [\d,]+ bytes, .* 200 times .* max_bytes=…"
-    ) as refused:
+    message = r"it expands to more than [\d,]+ bytes, .* 200 times .* max_bytes=…"
+    with pytest.raises(ValueError, match=message) as refused:
         fs.load_trace(source(bomb))
     limit = int(str(refused.value).split("more than ")[1].split()[0].replace(",", ""))
     assert LIMIT <= limit <= LIMIT + load.EXPANSION * len(bomb)
@@ -61,7 +55,7 @@ def test_max_bytes_raises_the_limit(bomb: bytes) -> None:
 
 
 def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
-    text = text_of([event("cpu_op", "a", 1, 1)])
+    text = text_of([op("a", 1, 1)])
     path = tmp_path / "trace.json"
     path.write_bytes(text)
     for source in (text, bytearray(text), path, io.BytesIO(text)):
@@ -75,7 +69,7 @@ def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
 def test_usual_compression_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files compressed less than 200 times are read, whatever their size."""
     monkeypatch.setattr(load, "EXPANSION_FREE", 0)
-    events = [event("cpu_op", f"aten::op{i % 50}", i * 1.25, 1, **{"External id": i}) for i in range(20_000)]
+    events = [op(f"aten::op{i % 50}", i * 1.25, 1, External_id=i) for i in range(20_000)]
     text = text_of(events)
     packed = gzip.compress(text)
     assert 10 < len(text) / len(packed) < 60
@@ -97,13 +91,13 @@ def exported(text: bytes, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_numbers_beyond_a_double_are_exported_as_null(tmp_path: Path) -> None:
-    text = text_of([event("cpu_op", "a", 1, 1)], note="HERE").replace(b'"HERE"', b'{"x": [1e400, -1e400, NaN, 1.5, 7]}')
+    text = text_of([op("a", 1, 1)], note="HERE").replace(b'"HERE"', b'{"x": [1e400, -1e400, NaN, 1.5, 7]}')
     assert exported(text, tmp_path)["note"] == {"x": [None, None, None, 1.5, 7]}
 
 
 @pytest.mark.parametrize("written", ["1500000000000000000", "1.5e18", "15e17", '"1500000000000000000"'])
 def test_the_base_time_is_read_exactly_however_it_is_written(tmp_path: Path, written: str) -> None:
-    text = text_of([event("cpu_op", "a", 12.5, 1)], baseTimeNanoseconds=0)
+    text = text_of([op("a", 12.5, 1)], baseTimeNanoseconds=0)
     again = exported(text.replace(b'Nanoseconds": 0', f'Nanoseconds": {written}'.encode()), tmp_path)
     start = next(one["ts"] for one in again["traceEvents"] if one.get("cat") == "cpu_op")
     assert again["baseTimeNanoseconds"] + round(1000 * start) == 1_500_000_000_000_000_000 + 12_500
@@ -114,57 +108,33 @@ def test_the_base_time_is_read_exactly_however_it_is_written(tmp_path: Path, wri
 COUNT = 12_000
 
 
-def threads_and_overheads() -> list[dict[str, Any]]:
-    ops = [event("cpu_op", "a", i, COUNT, i) for i in range(COUNT)]
-    return ops + [event("overhead", "b", COUNT + i, 0.5, -1) for i in range(COUNT)]
+def nested(step: float = 1) -> list[Json]:
+    return [op(f"a{i % 7}", i * step, 3 * COUNT - i * step) for i in range(COUNT)]
 
 
-def memory_of_other_threads() -> list[dict[str, Any]]:
-    ops = [event("cpu_op", "a", i, 0.5, i) for i in range(COUNT)]
-    return ops + [event("cpu_instant_event", "[memory]", i + 0.25, 0, COUNT + i, Bytes=1) for i in range(COUNT)]
+def overheads(start: float, step: float, duration: float) -> list[Json]:
+    return [event("overhead", "b", start + i * step, duration, -1) for i in range(COUNT)]
 
 
-def overheads_behind_nested_ops() -> list[dict[str, Any]]:
-    ops = [event("cpu_op", f"a{i % 7}", i / 1000, COUNT - i / 500) for i in range(COUNT)]
-    return ops + [event("overhead", "b", COUNT / 500 + i / 1000, COUNT - i / 1000, -1) for i in range(COUNT)]
+def launches(correlations: Iterable[int], start: int = 0) -> list[Json]:
+    events = []
+    for i, correlation in enumerate(correlations, start):
+        events.append(call("cudaLaunchKernel", i, 1, correlation=correlation))
+        events.append(kernel("k", i + 1, 1, correlation=correlation))
+    return events
 
 
-def kernels_in_nested_ranges(**stated: int) -> list[dict[str, Any]]:
+def kernels_in_nested_ranges(**stated: int) -> list[Json]:
     ranges = [event("user_annotation", f"r{i}", i, 4 * COUNT - 2 * i, **stated) for i in range(COUNT)]
     return ranges + launches(range(1, COUNT + 1), COUNT)
 
 
-def nested_stated_ranges() -> list[dict[str, Any]]:
-    return kernels_in_nested_ranges(flops=100, bytes=10)
+def equal_external_ids() -> list[Json]:
+    ops = [op("a", 10 * i, 9, External_id=7) for i in range(COUNT)]
+    return ops + [kernel("k", 10 * i + 5, 1, External_id=7) for i in range(COUNT)]
 
 
-def launches(correlations: Iterable[int], start: int = 0) -> list[dict[str, Any]]:
-    events = []
-    for i, correlation in enumerate(correlations, start):
-        events.append(event("cuda_runtime", "cudaLaunchKernel", i, 1, correlation=correlation))
-        events.append(event("kernel", "k", i + 1, 1, 7, device=0, stream=7, correlation=correlation))
-    return events
-
-
-def equal_correlations() -> list[dict[str, Any]]:
-    return launches([3] * COUNT)
-
-
-def correlations_that_share_a_slot() -> list[dict[str, Any]]:
-    return launches(1 + i % 8 + (i // 8) * (1 << 18) % (1 << 32) for i in range(COUNT))
-
-
-def equal_external_ids() -> list[dict[str, Any]]:
-    same = {"External id": 7}
-    ops = [event("cpu_op", "a", 10 * i, 9, **same) for i in range(COUNT)]
-    return ops + [event("kernel", "k", 10 * i + 5, 1, 7, device=0, stream=7, **same) for i in range(COUNT)]
-
-
-def distinct_threads() -> list[dict[str, Any]]:
-    return [event("cpu_op", "a", i, 1, i) for i in range(2 * COUNT)]
-
-
-def colliding_names() -> list[dict[str, Any]]:
+def colliding_names() -> list[Json]:
     """Names of two words whose hashes are equal without a key: h' = (h ^ word) * C, folded."""
     multiplier, mask = 0xFF51AFD7ED558CCD, (1 << 64) - 1
     start = 0x9E3779B97F4A7C15 ^ 16
@@ -175,76 +145,59 @@ def colliding_names() -> list[dict[str, Any]]:
         second = (half ^ half >> 32 ^ 0x1234567890ABCDEF).to_bytes(8, "little")
         if not set(second) & set(b'"\\') and min(second) >= 0x20:
             names.append((first + second).decode("utf-8", "surrogateescape"))
-    return [event("cpu_op", name, i, 1) for i, name in enumerate(names)]
+    return [op(name, i, 1) for i, name in enumerate(names)]
 
 
-def shuffled_memory() -> list[dict[str, Any]]:
-    times = random.Random(1).sample(range(2 * COUNT), 2 * COUNT)
-    return [event("cpu_op", "a", 0, 2 * COUNT)] + [allocation(time) for time in times]
+def shuffled(count: int) -> list[int]:
+    return random.Random(1).sample(range(count), count)
 
 
-def memory_after_nested_ops() -> list[dict[str, Any]]:
-    outer = event("cpu_op", "outer", 0, 5 * COUNT)
-    ops = [event("cpu_op", f"a{i % 7}", i / 1000, COUNT - i / 1000) for i in range(COUNT)]
-    return [outer, *ops, *(allocation(COUNT + i) for i in range(COUNT))]
+N = range(COUNT)
+FORMS: dict[str, Callable[[], list[Json]]] = {
+    "threads and overheads": lambda: [*(op("a", i, COUNT, i) for i in N), *overheads(COUNT, 1, 0.5)],
+    "memory of other threads": lambda: [
+        each for i in N for each in (op("a", i, 0.5, i), memory(i + 0.25, 1, COUNT + i, 0))
+    ],
+    "overheads behind nested ops": lambda: nested(1e-3) + overheads(COUNT / 500, 1e-3, 3 * COUNT),
+    "nested stated ranges": lambda: kernels_in_nested_ranges(flops=100, bytes=10),
+    "kernels in nested ranges": kernels_in_nested_ranges,
+    "equal correlations": lambda: launches([3] * COUNT),
+    "correlations that share a slot": lambda: launches(1 + i % 8 + (i // 8) * (1 << 18) % (1 << 32) for i in N),
+    "equal external ids": equal_external_ids,
+    "distinct threads": lambda: [op("a", i, 1, i) for i in range(2 * COUNT)],
+    "colliding names": colliding_names,
+    "shuffled memory": lambda: [op("a", 0, 2 * COUNT), *(memory(at, 64, 1, 0) for at in shuffled(2 * COUNT))],
+    "memory after nested ops": lambda: [
+        op("outer", 0, 5 * COUNT),
+        *nested(1e-3),
+        *(memory(4 * COUNT + i, 64, 1, 0) for i in N),
+    ],
+    "lists in arguments": lambda: [op("a", i, 1, more=[op("no event", 1, 1)] * 8) for i in N],
+    "frames that outlast nested ops": lambda: (
+        nested() + [event("python_function", f"f{i % 9}", COUNT + i, 3 * COUNT) for i in N]
+    ),
+    "kernels without an op": lambda: [kernel(f"k{i}", 2 * i, 1) for i in range(2 * COUNT)],
+}
 
 
-def allocation(start: float) -> dict[str, Any]:
-    return event("cpu_instant_event", "[memory]", start, 0, **{"Bytes": 64, "Device Type": 0})
-
-
-def lists_in_arguments() -> list[dict[str, Any]]:
-    nested = [event("cpu_op", "no event", 1, 1)] * 8
-    return [event("cpu_op", "a", i, 1, more=nested) for i in range(COUNT)]
-
-
-def frames_that_outlast_nested_ops() -> list[dict[str, Any]]:
-    ops = [event("cpu_op", f"a{i % 7}", i, 3 * COUNT - i) for i in range(COUNT)]
-    return ops + [event("python_function", f"f{i % 9}", COUNT + i, 3 * COUNT) for i in range(COUNT)]
-
-
-def kernels_without_an_op() -> list[dict[str, Any]]:
-    return [event("kernel", f"k{i}", 2 * i, 1, 7, device=0, stream=7) for i in range(2 * COUNT)]
-
-
-def seconds_of(events: list[dict[str, Any]]) -> float:
+def seconds_of(events: list[Json]) -> float:
     """Return the processor time for a table of the events."""
     text, start = text_of(events), time.process_time()
     fs.load_trace(text).key_averages(peaks="none")
     return time.process_time() - start
 
 
-FORMS = [
-    threads_and_overheads,
-    memory_of_other_threads,
-    overheads_behind_nested_ops,
-    nested_stated_ranges,
-    kernels_in_nested_ranges,
-    equal_correlations,
-    correlations_that_share_a_slot,
-    equal_external_ids,
-    distinct_threads,
-    colliding_names,
-    shuffled_memory,
-    memory_after_nested_ops,
-    lists_in_arguments,
-    frames_that_outlast_nested_ops,
-    kernels_without_an_op,
-]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-def test_no_form_of_trace_needs_more_than_linear_time(form: Callable[[], list[dict[str, Any]]]) -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_trace_needs_more_than_linear_time(form: str) -> None:
     """Each form takes at most 10 times as long as plain events of distinct names; a quadratic step took 100 times."""
-    plain = [event("cpu_op", f"a{i}", i, 1) for i in range(2 * COUNT)]
-    assert min(seconds_of(form()) for _ in range(2)) < 10 * max(seconds_of(plain), 0.03)
+    plain = [op(f"a{i}", i, 1) for i in range(2 * COUNT)]
+    assert min(seconds_of(FORMS[form]()) for _ in range(2)) < 10 * max(seconds_of(plain), 0.03)
 
 
 def test_ranges_nested_in_256_ranges_of_stated_work_have_no_rates() -> None:
     depth, most = 300, 256
     events = [event("user_annotation", f"r{i}", i, 4000 - 2 * i, flops=1000, bytes=1000) for i in range(depth)]
-    events.append(event("cuda_runtime", "cudaLaunchKernel", 1000, 1, correlation=1))
-    events.append(event("kernel", "k", 1001, 2, 7, device=0, stream=7, correlation=1))
+    events += [call("cudaLaunchKernel", 1000, 1, correlation=1), kernel("k", 1001, 2, correlation=1)]
     rows = {row.key: row for row in fs.load_trace(text_of(events)).key_averages(peaks="none")}
     for i in range(depth):
         row = rows[f"r{i}"]

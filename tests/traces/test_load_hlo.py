@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import text_of
 from helpers.hlo_traces import ELEMENTS, HLO, PRODUCT, STEP, STEPS, TRIPS, recorded
 
 import flopscope as fs
@@ -90,34 +91,32 @@ def test_rows_of_kernels_stay_as_they_were() -> None:
     assert {name: after[name] for name in before} == before
 
 
+def several(steps: tuple[int, ...], renamed: tuple[str, ...]) -> bytes:
+    """Return a trace of recordings one after the other, in which the convert's kernel has another name."""
+    events = []
+    for place, (count, name) in enumerate(zip(steps, renamed, strict=True)):
+        for event in json.loads(recorded(steps=count))["traceEvents"]:
+            event["ts"] += 1e6 * place
+            event["args"]["correlation"] += 1000 * place
+            event["name"] = event["name"].replace("loop_convert_fusion_7", name)
+            events.append(event)
+    return text_of(*events, schemaVersion=1)
+
+
 def test_instructions_of_equal_names_keep_apart() -> None:
     """Of two modules, the one that ran more instructions keeps their names."""
     other = HLO.replace("HloModule jit_step", "HloModule jit_eval").replace("loop_convert_fusion.7", "only_here")
-    events = json.loads(recorded())
-    later = json.loads(recorded(steps=1))["traceEvents"]
-    for event in later:
-        event["ts"] += 1e6
-        event["args"]["correlation"] += 1000
-        event["name"] = event["name"].replace("loop_convert_fusion_7", "only_here")
-    events["traceEvents"] += later
-    ops = _ops(fs.load_trace(json.dumps(events).encode(), hlo={"train": HLO, "evaluate": other}))
+    data = several((STEPS, 1), ("loop_convert_fusion_7", "only_here"))
+    ops = _ops(fs.load_trace(data, hlo={"train": HLO, "evaluate": other}))
     assert ops["custom-call.1"].count == STEPS * TRIPS and ops["jit_eval/custom-call.1"].count == TRIPS
     assert ops["jit_eval/only_here"].count == 1
 
 
 def test_modules_of_one_name_keep_apart() -> None:
     """A function was compiled for three shapes; the second module ran most."""
-    events: list[Any] = []
-    texts = {}
-    for place, steps in enumerate((1, STEPS, 2)):
-        texts[f"jit_step({place})"] = HLO.replace("loop_convert_fusion.7", f"only_in_{place}")
-        recording = json.loads(recorded(steps=steps))
-        for event in recording["traceEvents"]:
-            event["ts"] += 1e6 * place
-            event["args"]["correlation"] += 1000 * place
-            event["name"] = event["name"].replace("loop_convert_fusion_7", f"only_in_{place}")
-        events += recording["traceEvents"]
-    ops = _ops(fs.load_trace(json.dumps({**recording, "traceEvents": events}).encode(), hlo=texts))
+    names = tuple(f"only_in_{place}" for place in range(3))
+    texts = {f"jit_step({i})": HLO.replace("loop_convert_fusion.7", name) for i, name in enumerate(names)}
+    ops = _ops(fs.load_trace(several((1, STEPS, 2), names), hlo=texts))
     calls = {name: row.count for name, row in ops.items() if "custom-call.1" in name or "only_in" in name}
     assert calls == {
         **{"only_in_1": STEPS, "custom-call.1": STEPS * TRIPS},
@@ -133,13 +132,8 @@ def test_a_trace_that_flopscope_writes_has_the_instructions(tmp_path: Path) -> N
     for grouping in ("name", "category", "line"):
         first, second = (one.key_averages(group_by=grouping).to_pandas() for one in (trace, again))
         names = ["key", "count", "flops", "bytes_read", "self_device_time_total", "roofline_time", "bound"]
-        order = ["key", "count"]
-        assert (
-            first[names]
-            .sort_values(order)
-            .reset_index(drop=True)
-            .equals(second[names].sort_values(order).reset_index(drop=True))
-        )
+        first, second = (one[names].sort_values(names[:2], ignore_index=True) for one in (first, second))
+        assert first.equals(second)
     assert again.coverage() == trace.coverage()
     unchanged = fs.load_trace(tmp_path / "out.json", hlo=HLO)  # works that have an op keep it
     assert len(unchanged) == len(again) and unchanged.hlo["works"] == 0
@@ -175,21 +169,24 @@ def test_calls_without_end_are_refused(runs: bool) -> None:
         assert fs.load_trace(recorded(), hlo=text).hlo["tied_ns"] == 0
 
 
-def test_what_is_no_hlo_is_an_error(tmp_path: Path) -> None:
-    damaged, other = tmp_path / "damaged.gz", tmp_path / "list.json"
-    damaged.write_bytes(gzip.compress(HLO.encode())[:-20])
-    other.write_text('{"a": 1}')
-    for wrong, error, text in (
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
         ({"jit_step": HLO[:3000]}, ValueError, "jit_step: line"),
         ("HloModule x\nnothing", ValueError, "hlo: line"),
         ({"jit_step": 3}, TypeError, "hlo must map names"),
         (3, TypeError, "hlo must be HLO"),
-        (tmp_path / "absent", FileNotFoundError, "absent"),
-        (damaged, ValueError, "damaged.gz"),
-        (other, ValueError, "object of module to text"),
-    ):
-        with pytest.raises(error, match=text):
-            fs.load_trace(recorded(), hlo=wrong)  # type: ignore[arg-type]
+        (Path("absent"), FileNotFoundError, "absent"),
+        (Path("damaged.gz"), ValueError, "damaged.gz"),
+        (Path("list.json"), ValueError, "object of module to text"),
+    ],
+    ids=["cut", "no module", "number of a module", "number", "absent", "damaged", "list"],
+)
+def test_what_is_no_hlo_is_an_error(wrong: Any, error: type[Exception], text: str, tmp_path: Path) -> None:
+    (tmp_path / "damaged.gz").write_bytes(gzip.compress(HLO.encode())[:-20])
+    (tmp_path / "list.json").write_text('{"a": 1}')
+    with pytest.raises(error, match=text):
+        fs.load_trace(recorded(), hlo=tmp_path / wrong if isinstance(wrong, Path) else wrong)
 
 
 def test_instructions_that_a_profiler_named_are_taken() -> None:

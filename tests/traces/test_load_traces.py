@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import random
 import re
@@ -12,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import op, text_of
 
 import flopscope as fs
 from flopscope.cli.program import main
 from flopscope.read.paths import natural_order
 
 
-def text(rank: int) -> str:
-    event = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 100 + rank, "tid": 1, "ts": 1, "dur": 10}
-    return json.dumps({"distributedInfo": {"rank": rank, "world_size": 12}, "traceEvents": [event]})
+def text(rank: int) -> bytes:
+    return text_of(op("op", 1, 10, pid=100 + rank), distributedInfo={"rank": rank, "world_size": 12})
 
 
 def write(path: Path, rank: int) -> None:
     path.parent.mkdir(exist_ok=True, parents=True)
-    content = text(rank).encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(text(rank)) if path.suffix == ".gz" else text(rank))
 
 
 def ranks(*sources: str | os.PathLike[str]) -> list[int | None]:
@@ -36,14 +34,8 @@ def ranks(*sources: str | os.PathLike[str]) -> list[int | None]:
 
 
 def test_a_folder_has_its_traces_in_natural_order(tmp_path: Path) -> None:
-    names = [
-        "rank2.json",
-        "rank10.json.gz",
-        "rank1.pt.trace.json",
-        "rank0.pt.trace.json.gz",
-        "rank11.pt.trace.json.old",
-    ]
-    for name in names:
+    plain, torchs = ("rank2.json", "rank10.json.gz"), ("rank1.pt.trace.json", "rank0.pt.trace.json.gz")
+    for name in (*plain, *torchs, "rank11.pt.trace.json.old"):
         write(tmp_path / name, int("".join(filter(str.isdigit, name))))
     write(tmp_path / "inner" / "rank3.json", 3)
     assert ranks(tmp_path) == ranks(str(tmp_path)) == ranks(f"{tmp_path}/") == [0, 1, 2, 10, 11]
@@ -66,7 +58,7 @@ def test_brackets_may_belong_to_a_name(tmp_path: Path) -> None:
     assert ranks(tmp_path / "run[1].json", f"{tmp_path}/run[2]") == [4, 5]
 
 
-def test_what_is_no_trace_is_skipped_and_counted(tmp_path: Path) -> None:
+def test_what_is_no_trace_is_skipped_and_counted_and_a_damaged_trace_is_not(tmp_path: Path) -> None:
     write(tmp_path / "rank0.json", 0)
     others = {"config.json": '{"a": 1}', "notes.txt": "x", "rows.csv": "a,b,c\n1,2,3\n", ".x.json": ""}
     for name, content in others.items():
@@ -77,17 +69,11 @@ def test_what_is_no_trace_is_skipped_and_counted(tmp_path: Path) -> None:
     )
     with pytest.warns(UserWarning, match=rf"{re.escape(str(tmp_path))}: {message}"):
         assert len(fs.load_traces(tmp_path)) == 1
-    with pytest.warns(
-        UserWarning,
-        match=r"2 files .*: notes\.txt \(byte 0.*\), rows\.csv \(it is a table of comma-separated values\)$",
-    ):
+    message = r"2 files .*: notes\.txt \(byte 0.*\), rows\.csv \(it is a table of comma-separated values\)$"
+    with pytest.warns(UserWarning, match=message):
         assert len(fs.load_traces(f"{tmp_path}/[nr]*")) == 1
     with pytest.raises(ValueError, match="traceEvents"):
         fs.load_traces(tmp_path / "rank0.json", tmp_path / "config.json")
-
-
-def test_a_damaged_trace_is_not_skipped(tmp_path: Path) -> None:
-    write(tmp_path / "rank0.json", 0)
     (tmp_path / "rank1.json").write_text('{"traceEvents": [{"ph": @}]}')
     with pytest.raises(ValueError, match=r"rank1\.json: byte 24"):
         fs.load_traces(tmp_path)
@@ -99,9 +85,8 @@ def test_a_folder_without_traces_says_what_was_looked_for(tmp_path: Path) -> Non
         fs.load_traces(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
     write(tmp_path / "inner" / "rank3.json", 3)
-    with pytest.raises(
-        ValueError, match=rf"{looked}; .*/\*\*/\*\.json.* It has other files: notes.txt; other folders: inner"
-    ):
+    others = rf"{looked}; .*/\*\*/\*\.json.* It has other files: notes.txt; other folders: inner"
+    with pytest.raises(ValueError, match=others):
         fs.load_traces(tmp_path)
     with pytest.raises(ValueError, match="no file matches this pattern"):
         fs.load_traces(f"{tmp_path}/rank*.json")
@@ -169,7 +154,7 @@ def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pyte
 
 
 def test_warnings_name_the_line_that_loads(tmp_path: Path) -> None:
-    (tmp_path / "rank0.json").write_text(text(0)[:-2])
+    (tmp_path / "rank0.json").write_bytes(text(0)[:-2])
     (tmp_path / "notes.txt").write_text("x")
     for load in (lambda: fs.load_trace(tmp_path / "rank0.json"), lambda: fs.load_traces(tmp_path)):
         with pytest.warns(UserWarning) as caught:

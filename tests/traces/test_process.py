@@ -8,22 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import event, kernel, load, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
 
-COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float"}
-ELEMENTS = {"In msg nelems": 1024, "Out msg nelems": 1024}
+COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float",
+              "In msg nelems": 1024, "Out msg nelems": 1024}  # fmt: skip
 
 
 def trace(members: str, pid: int = 100, start: float = 0.0) -> fs.Trace:
     """Return a trace with an op, an allreduce, and these additional top-level members, as text."""
-    args = {"External id": 1, "stream": 7, **COLLECTIVE, **ELEMENTS}
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": pid, "tid": pid, "ts": start, "dur": 10},
-        {"ph": "X", "cat": "kernel", "name": "ncclDevKernel", "pid": 0, "tid": 7, "ts": start, "dur": 9, "args": args},
-    ]
+    reduce = kernel("ncclDevKernel", start, 9, External_id=1, **COLLECTIVE)
+    events = [op("op", start, 10, pid, pid=pid), reduce]
     head = f"{members}, " if members else ""
     return fs.load_trace(f'{{{head}"traceEvents": {json.dumps(events)}}}'.encode())
 
@@ -137,6 +135,4 @@ def test_two_traces_of_one_rank_are_an_error() -> None:
 
 
 def test_a_trace_without_host_events_has_no_process() -> None:
-    event = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 0, "dur": 9}
-    overhead = {"ph": "X", "cat": "overhead", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 0, "dur": 1}
-    assert fs.load_trace(json.dumps({"traceEvents": [event, overhead]}).encode()).process is None
+    assert load(kernel("k", 0, 9), event("overhead", "Buffer Flush", 0, 1, 0, -1)).process is None

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import math
 import os
+import random
 import re
-import stat
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.chrome_events import Event, parse_checked, slices
+from helpers.chrome_events import Event, parse_checked, slices, written
 
 import flopscope as fs
 from flopscope import _core
 from flopscope.results import chrome_trace
-from flopscope.support.launchers import RANK_VARIABLES
-
-# The rules of Chrome that apply here (Catapult's "Trace Event Format") ------------------------------------------------
-
-
-def write_and_parse(core: _core.Store) -> dict[str, Any]:
-    pieces: list[bytes] = []
-    assert core.write_trace(pieces.append, "1.2.3", '"traceName": "x"') == 0
-    return parse_checked(b"".join(pieces))
-
 
 # Output of Kineto: one event of each kind, recorded on an H200 (PyTorch 2.11), names cut ------------------------------
 
@@ -110,7 +98,7 @@ def core() -> _core.Store:
 
 
 def test_a_trace_with_every_kind_of_event_follows_the_rules(core: _core.Store) -> None:
-    trace = write_and_parse(core)
+    trace = written(core, '"traceName": "x"')
     kinds = Counter(event["cat"] for event in trace["traceEvents"] if "cat" in event and event["ph"] in "Xi")
     assert kinds == {"python_function": 1, "user_annotation": 2, "cpu_op": 4, "cpu_instant_event": 2, "cuda_runtime": 8,
                      "cuda_driver": 2, "overhead": 2, "cuda_sync": 2, "kernel": 2, "gpu_memcpy": 2, "gpu_memset": 2,
@@ -127,7 +115,7 @@ def test_a_trace_with_every_kind_of_event_follows_the_rules(core: _core.Store) -
 
 @pytest.mark.parametrize("theirs", KINETO, ids=lambda event: event.get("cat") + event["ph"])
 def test_events_equal_those_of_kineto(core: _core.Store, theirs: Event) -> None:
-    same = [e for e in write_and_parse(core)["traceEvents"] if (e.get("cat"), e["ph"]) == (theirs["cat"], theirs["ph"])]
+    same = [e for e in written(core)["traceEvents"] if (e.get("cat"), e["ph"]) == (theirs["cat"], theirs["ph"])]
     assert same
     for ours in same:
         assert ours.keys() == theirs.keys()
@@ -162,13 +150,13 @@ def test_occupancy_is_that_which_kineto_writes(
     _core._set_device(core, 0, H200)
     launch = {"grid": grid, "block": block, "registers": registers, "dynamic_shared": shared}
     _core._append(core, "kernel", "k", 0, 10, device=0, launch=launch)
-    (args,) = [event["args"] for event in write_and_parse(core)["traceEvents"] if event.get("cat") == "kernel"]
+    (args,) = [event["args"] for event in written(core)["traceEvents"] if event.get("cat") == "kernel"]
     assert (float(args["blocks per SM"]), float(args["warps per SM"])) == pytest.approx((blocks, warps), abs=1e-6)
     assert args["est. achieved occupancy %"] == pct
 
 
 def test_device_work_has_the_ids_of_its_op_and_call(core: _core.Store) -> None:
-    trace = write_and_parse(core)
+    trace = written(core)
     names = {
         event["args"]["External id"]: event["name"] for c in ("cpu_op", "user_annotation") for event in slices(trace, c)
     }
@@ -185,39 +173,6 @@ def test_device_work_has_the_ids_of_its_op_and_call(core: _core.Store) -> None:
     assert [calls[e["args"]["correlation"]] for e in slices(trace, "gpu_memcpy")] == ["cudaMemcpyAsync"] * 2
 
 
-def test_rows_of_the_trace_equal_the_rows_of_the_table(core: _core.Store) -> None:
-    """Compute times of rows by the rules of torch: nesting on a thread, and device time by "External id"."""
-    trace = write_and_parse(core)
-    host = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
-    events = sorted((e for c in host for e in slices(trace, c)), key=lambda e: (e["ts"], -e["dur"]))
-    rows: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    around: list[Event] = []
-    work = defaultdict(Decimal)
-    for event in (e for c in ("kernel", "gpu_memcpy", "gpu_memset") for e in slices(trace, c)):
-        work[event["args"]["External id"]] += event["dur"]
-    for event in events:
-        while around and around[-1]["ts"] + around[-1]["dur"] <= event["ts"]:
-            around.pop()
-        key = re.sub(r"#\d+$", "*", event["name"])
-        own = work[event["args"].get("External id")] if event["cat"] in host[:2] else Decimal()
-        rows[key]["count"] += 1
-        rows[key]["cpu_time_total"] += event["dur"]
-        rows[key]["self_cpu_time_total"] += event["dur"]
-        rows[key]["self_device_time_total"] += own
-        if around:
-            rows[around[-1]["key"]]["self_cpu_time_total"] -= event["dur"]
-        for enclosing in {e["key"] for e in around} | {key}:
-            rows[enclosing]["device_time_total"] += own
-        around.append({**event, "key": key})
-    table = core.table(False, 0, {})[0]
-    names = list(table["key"])
-    assert {"aten::linear", "aten::addmm", "ProfilerStep*", "cudaLaunchKernel"} <= rows.keys()
-    for key in ("aten::linear", "cudaLaunchKernel", "cudaMemcpyAsync", "ProfilerStep*"):
-        at = next(i for i, name in enumerate(names) if name == key and table["device_type"][i] == "cpu")
-        for column in ("count", "cpu_time_total", "device_time_total", "self_device_time_total"):
-            assert float(rows[key][column]) == pytest.approx(table[column][at]), (key, column)
-
-
 # Times ----------------------------------------------------------------------------------------------------------------
 
 
@@ -227,7 +182,7 @@ def test_times_are_exact_to_the_nanosecond() -> None:
     _core._set_window(core, start, start + 10**9)
     for i, duration in enumerate(durations):
         _core._append(core, "op", f"x::{i}", start=start + 10**6 * i**3 + i, duration=duration, thread=i + 1)
-    ops = slices(write_and_parse(core), "cpu_op")
+    ops = slices(written(core), "cpu_op")
     assert [int(op["dur"] * 1000) for op in ops] == durations
     assert [int((op["ts"] - ops[0]["ts"]) * 1000) for op in ops] == [10**6 * i**3 + i for i in range(len(durations))]
 
@@ -237,7 +192,7 @@ def test_trace_times_plus_the_base_are_unix_times() -> None:
     with fs.profile() as prof:
         fs.ones((4,))
     after = time.time_ns()
-    trace = write_and_parse(prof._core)
+    trace = written(prof._core)
     (op,) = slices(trace, "cpu_op")
     slack = 50_000_000  # the clocks are read in sequence, and the time of day may be adjusted
     assert before - slack <= trace["baseTimeNanoseconds"] + int(op["ts"] * 1000) <= after + slack
@@ -255,7 +210,7 @@ def test_native_ops_have_the_names_of_types_of_torch() -> None:
     with fs.profile() as prof:
         for tensor in tensors:
             tensor.to("float32" if tensor.dtype != "float32" else "float64")
-    casts = slices(write_and_parse(prof._core), "cpu_op")
+    casts = slices(written(prof._core), "cpu_op")
     assert [event["args"]["Input type"] for event in casts] == [[name] for name in names.values()]
 
 
@@ -300,166 +255,103 @@ def test_each_thread_has_a_row() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    trace = write_and_parse(prof._core)
+    trace = written(prof._core)
     assert Counter(Counter(op["tid"] for op in slices(trace, "cpu_op")).values()) == {50: len(threads)}
     named = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert named == {op["tid"]: f"thread {op['tid']}" for op in slices(trace, "cpu_op")}
 
 
-# Files ----------------------------------------------------------------------------------------------------------------
+# Rare events: at the limits of time, open, without a name, with names that are not UTF-8 ------------------------------
 
 
-def names_in(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+def named(core: _core.Store) -> dict[str, Event]:
+    """Return the complete events of the trace by their names, which differ."""
+    events = [event for event in written(core)["traceEvents"] if event["ph"] in "Xi" and event["name"] != "ac2g"]
+    found = {event["name"]: event for event in events}
+    assert len(found) == len(events)
+    return found
 
 
-def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path) -> None:
-    chrome_trace.export(core, tmp_path / "a.json")
-    chrome_trace.export(core, str(tmp_path / "b.json.gz"))
-    plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
-    assert parse_checked(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
-    assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
-    assert re.fullmatch("[0-9A-F]{32}", parse_checked(plain)["trace_id"])
-    mask = os.umask(0)
-    os.umask(mask)
-    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o666 & ~mask
-
-
-def test_a_failure_keeps_the_existing_file(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "a.json"
-    target.write_text("before")
-
-    class Full:
-        def write_trace(self, write: Any, version: str, members: str, peaks: Any = None) -> int:
-            write(b"{")
-            raise OSError("no space left")
-
-        event_count = 1
-
-    for name in ("a.json", "a.json.gz"):
-        with pytest.raises(OSError, match="no space left"):
-            chrome_trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
-    assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
-
-
-def test_exceptions_of_a_writer_propagate(core: _core.Store) -> None:
-    class Stop(BaseException):
-        pass
-
-    def stop(piece: bytes) -> None:
-        raise Stop(len(piece))
-
-    with pytest.raises(Stop):
-        core.write_trace(stop, "1")
-    with pytest.raises(TypeError, match="not callable"):
-        core.write_trace(None, "1")  # type: ignore[arg-type]
-    assert write_and_parse(core), "the trace can be written again"
-
-
-def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
-    for i in range(100_000):
-        _core._append(core, "op", "x::a", start=300_000 + i * 10, duration=5)
-    seen: list[int] = []
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            seen.append(len(pieces))
-            time.sleep(0.0001)
-
+def test_extreme_times_are_written() -> None:
+    core = _core.Store()
+    for name, start, duration in (
+        ("x::a", 2**63 - 1, 2**63 - 1),
+        ("x::b", 1 - 2**63, 2**63 - 1),
+        ("x::c", 1 - 2**63, None),
+        ("x::d", None, 5),
+        ("x::e", 100, -5),  # ended before it began: durations are never negative
+    ):
+        _core._append(core, "op", name, start, duration)
     pieces: list[bytes] = []
-    thread = threading.Thread(target=watch)
-    thread.start()
-    core.write_trace(pieces.append, "1")
-    done.set()
-    thread.join()
-    assert max(map(len, pieces)) <= 1 << 19 and len(pieces) > 20
-    assert len({at for at in seen if 0 < at < len(pieces)}) > 1
+    assert core.write_trace(pieces.append, "1") == 1
+    trace = json.loads(b"".join(pieces), parse_float=Decimal)
+    found = {event["name"]: event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"}
+    assert found.keys() == {"x::a", "x::b", "x::c", "x::e"} and trace["flopscope"]["without a time"] == 1
+    assert (found["x::b"]["ts"], found["x::b"]["dur"]) == (0, Decimal("9223372036854775.807"))
+    assert found["x::e"]["dur"] == 0
 
 
-def test_invalid_paths_are_errors(core: _core.Store, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
-        chrome_trace.export(core, tmp_path / "none" / "a.json")
-    with pytest.raises(IsADirectoryError, match="name a file in it"):
-        chrome_trace.export(core, tmp_path)
-    assert names_in(tmp_path) == []
+def test_open_events_last_until_the_end() -> None:
+    core = _core.Store()
+    _core._append(core, "op", "x::a", 1000, None)
+    _core._append(core, "kernel", "k", 9000, None, device=0)  # begins after the window that is set below
+    found = named(core)
+    assert found["x::a"]["dur"] == 8 and found["x::a"]["args"] == {"External id": 1, "Ev Idx": 0, "open": True}
+    _core._set_window(core, 500, 4000)
+    found = named(core)
+    begin = found["x::a"]["ts"]
+    assert (found["x::a"]["dur"], found["k"]["dur"], found["flopscope (0)"]["dur"]) == (3, 0, Decimal("3.5"))
+    assert found["Record Window End"]["ts"] == begin + 3
+    assert found["Iteration Start: flopscope"]["ts"] == found["flopscope (0)"]["ts"] == begin - Decimal("0.5")
 
 
-def test_links_and_pipes_are_not_replaced(core: _core.Store, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
-    chrome_trace.export(core, tmp_path / "link.json")
-    assert (tmp_path / "link.json").is_symlink() and parse_checked((tmp_path / "there" / "a.json").read_bytes())
-    os.mkfifo(tmp_path / "pipe")
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
-    reader.start()
-    chrome_trace.export(core, tmp_path / "pipe")
-    reader.join()
-    assert (tmp_path / "pipe").is_fifo() and parse_checked(read[0])
+def test_frames_are_linked_through_ranges() -> None:
+    core = _core.Store()
+    module = _core._append(core, "frame", "a.py(1): <module>", 0, 1000)
+    inside = _core._append(core, "range", "r", 10, 900, module)
+    frame = _core._append(core, "frame", "a.py(9): f", 20, 800, inside)
+    _core._append(core, "runtime", "cudaDeviceSynchronize", 30, 40, frame, correlation=5)
+    found = {name: event.get("args") for name, event in named(core).items()}
+    assert found["a.py(1): <module>"] == {"Python parent id": None, "Python id": 1, "Ev Idx": 0}
+    assert found["a.py(9): f"] == {"Python parent id": 1, "Python id": 3, "Ev Idx": 2}
+    assert found["cudaDeviceSynchronize"] == {"External id": 2, "correlation": 5}
 
 
-def test_a_running_profile_has_no_trace_yet(tmp_path: Path) -> None:
-    with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
-        chrome_trace.export(prof._core, tmp_path / "a.json")
-    assert names_in(tmp_path) == []
+def test_allocated_memory_is_never_negative() -> None:
+    """The sums are 100, -200, -150, -170, 230: at least 200 bytes were allocated before."""
+    core = _core.Store()
+    for at, change in enumerate((100, -300, 50, -20, 400)):
+        _core._append(core, "memory", "[memory]", at, 0, device=0, bytes=change)
+    events = [event["args"] for event in written(core)["traceEvents"] if event["name"] == "[memory]"]
+    assert [event["Total Allocated"] for event in events] == [300, 0, 50, 30, 430]
 
 
-def test_events_without_a_time_are_reported(core: _core.Store, tmp_path: Path) -> None:
-    _core._append(core, "kernel", "never ran", device=0)
-    with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
-        chrome_trace.export(core, tmp_path / "a.json")
-    trace = parse_checked((tmp_path / "a.json").read_bytes())
-    assert trace["flopscope"]["without a time"] == 1 and len(slices(trace, "kernel")) == 2
+def test_names_of_any_length_and_none() -> None:
+    core = _core.Store()
+    name = "n" * 1_000_000
+    _core._append(core, "op", name, 10, 1)
+    _core._append(core, "op", None, 20, 1)
+    events = written(core)["traceEvents"]
+    assert [event["name"] for event in events if event.get("cat") == "cpu_op"] == [name, ""]
 
 
-def test_the_rank_of_a_job_is_written(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (name for names in RANK_VARIABLES for name in names):
-        monkeypatch.delenv(name, raising=False)
-    chrome_trace.export(core, tmp_path / "a.json")
-    assert "distributedInfo" not in parse_checked((tmp_path / "a.json").read_bytes())
-    monkeypatch.setenv("RANK", "3")
-    monkeypatch.setenv("WORLD_SIZE", "8")
-    chrome_trace.export(core, tmp_path / "a.json")
-    assert parse_checked((tmp_path / "a.json").read_bytes())["distributedInfo"] == {"rank": 3, "world_size": 8}
+def in_json(raw: bytes) -> bytes:
+    """Return a JSON string of these bytes, which need not be UTF-8."""
+    return b'"' + re.sub(rb'[\x00-\x1f"\\]', lambda found: b"\\u%04x" % found[0][0], raw) + b'"'
 
 
-class Exported:
-    """A stand-in for a profile, which records the paths of exports."""
-
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-
-    def export_chrome_trace(self, path: str, **options: Any) -> None:
-        self.paths.append(path)
-
-
-def test_a_handler_names_files_as_torch_does(tmp_path: Path) -> None:
-    prof, folder = Exported(), tmp_path / "new" / "folder"
-    before = time.time_ns()
-    chrome_trace.trace_handler(folder, "me")(prof)
-    chrome_trace.trace_handler(str(folder), use_gzip=True)(prof)
-    names = [re.fullmatch(r"(.+)\.(\d+)\.pt\.trace\.json(\.gz)?", Path(path).name) for path in prof.paths]
-    assert (
-        names[0] and names[1] and folder.is_dir() and {str(Path(path).parent) for path in prof.paths} == {str(folder)}
-    )
-    assert (names[0][1], names[0][3]) == ("me", None) and before <= int(names[0][2]) <= time.time_ns()
-    assert names[1][1].endswith(f"_{os.getpid()}") and names[1][3] == ".gz"
-
-
-def test_file_names_equal_those_of_torch(tmp_path: Path) -> None:
-    profiler = pytest.importorskip("torch.profiler")
-    theirs, ours = Exported(), Exported()
-    profiler.tensorboard_trace_handler(str(tmp_path))(theirs)
-    chrome_trace.trace_handler(str(tmp_path))(ours)
-    digits = re.compile(r"\d{15,}")
-    assert digits.sub("N", theirs.paths[0]) == digits.sub("N", ours.paths[0])
-
-
-def test_numbers_are_finite(core: _core.Store) -> None:
-    def numbers(value: Any) -> Any:
-        if isinstance(value, dict):
-            value = list(value.values())
-        return [n for part in value for n in numbers(part)] if isinstance(value, list) else [value]
-
-    assert all(math.isfinite(n) for n in numbers(write_and_parse(core)) if isinstance(n, (int, float, Decimal)))
+def test_names_that_are_not_utf8_have_a_mark_for_each_ill_formed_part() -> None:
+    """One U+FFFD for each maximal subpart of an ill-formed sequence (Unicode 15, table 3-8), as Python decodes too."""
+    rng = random.Random(5)
+    parts = [
+        *(b"a", b'"', b"\\", b"/", b"\n", b"\t", b"\x01", b"\x1f", b"\x7f"),
+        "\u00e9\u20ac\U0001f600\U0010ffff".encode(),
+    ]
+    parts += [b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\xaf", b"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"]
+    parts += [bytes([value]) for value in range(0x80, 0x100)]
+    names = [b"".join(rng.choices(parts, k=rng.randrange(1, 9))) for _ in range(3000)]
+    events = [b'{"ph":"X","cat":"cpu_op","pid":1,"tid":1,"ts":%d,"dur":1,"name":%b}' % (2 * i, in_json(name))
+              for i, name in enumerate(names)]  # fmt: skip
+    trace = fs.load_trace(b'{"traceEvents":[' + b",".join(events) + b"]}")
+    found = [event["name"] for event in written(trace._core)["traceEvents"] if event.get("cat") == "cpu_op"]
+    assert found == [name.decode("utf-8", "replace") for name in names]

@@ -1,15 +1,158 @@
-"""export_chrome_trace() and trace_handler(): rejected arguments, and metadata in the head of a trace."""
+"""export_chrome_trace() and trace_handler(): paths, failures, the head of a trace, and rejected arguments."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
+import stat
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.chrome_events import parse_checked, slices, written
 
 import flopscope as fs
+from flopscope import _core
+from flopscope.results import chrome_trace
+from flopscope.support.launchers import RANK_VARIABLES
+
+
+@pytest.fixture
+def core() -> _core.Store:
+    store = _core.Store()
+    for i in range(100):
+        _core._append(store, "op", "x::a", start=1000 + i * 10, duration=5)
+    return store
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path) -> None:
+    chrome_trace.export(core, tmp_path / "a.json")
+    chrome_trace.export(core, str(tmp_path / "b.json.gz"))
+    plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
+    assert parse_checked(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
+    assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
+    assert re.fullmatch("[0-9A-F]{32}", parse_checked(plain)["trace_id"])
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o666 & ~mask
+
+
+def test_links_and_pipes_are_not_replaced(core: _core.Store, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
+    chrome_trace.export(core, tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink() and parse_checked((tmp_path / "there" / "a.json").read_bytes())
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    chrome_trace.export(core, tmp_path / "pipe")
+    reader.join()
+    assert (tmp_path / "pipe").is_fifo() and parse_checked(read[0])
+
+
+def test_a_failure_keeps_the_existing_file(tmp_path: Path) -> None:
+    target = tmp_path / "a.json"
+    target.write_text("before")
+
+    class Full:
+        def write_trace(self, write: Any, version: str, members: str, peaks: Any = None) -> int:
+            write(b"{")
+            raise OSError("no space left")
+
+        event_count = 1
+
+    for name in ("a.json", "a.json.gz"):
+        with pytest.raises(OSError, match="no space left"):
+            chrome_trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
+    assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
+
+
+def test_a_failed_export_names_the_path_that_the_user_passed(
+    core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(path: Path, *args: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    path = tmp_path / "trace.json"
+    monkeypatch.setattr(os, "open", deny)
+    with pytest.raises(PermissionError) as caught:
+        chrome_trace.export(core, path)
+    assert caught.value.filename == str(path)
+    assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
+    assert names_in(tmp_path) == []
+
+
+def test_invalid_paths_and_running_profiles_are_errors(core: _core.Store, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
+        chrome_trace.export(core, tmp_path / "none" / "a.json")
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        chrome_trace.export(core, tmp_path)
+    with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
+        chrome_trace.export(prof._core, tmp_path / "a.json")
+    assert names_in(tmp_path) == []
+
+
+def test_exceptions_of_a_writer_propagate(core: _core.Store) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop(piece: bytes) -> None:
+        raise Stop(len(piece))
+
+    with pytest.raises(Stop):
+        core.write_trace(stop, "1")
+    with pytest.raises(TypeError, match="not callable"):
+        core.write_trace(None, "1")  # type: ignore[arg-type]
+    assert written(core), "the trace can be written again"
+
+
+def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
+    for i in range(100_000):
+        _core._append(core, "op", "x::a", start=300_000 + i * 10, duration=5)
+    seen: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.append(len(pieces))
+            time.sleep(0.0001)
+
+    pieces: list[bytes] = []
+    thread = threading.Thread(target=watch)
+    thread.start()
+    core.write_trace(pieces.append, "1")
+    done.set()
+    thread.join()
+    assert max(map(len, pieces)) <= 1 << 19 and len(pieces) > 20
+    assert len({at for at in seen if 0 < at < len(pieces)}) > 1
+
+
+def test_events_without_a_time_are_reported(core: _core.Store, tmp_path: Path) -> None:
+    _core._append(core, "kernel", "never ran", device=0)
+    with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
+        chrome_trace.export(core, tmp_path / "a.json")
+    trace = parse_checked((tmp_path / "a.json").read_bytes())
+    assert trace["flopscope"]["without a time"] == 1 and not slices(trace, "kernel")
+
+
+def test_the_rank_of_a_job_is_written(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (name for names in RANK_VARIABLES for name in names):
+        monkeypatch.delenv(name, raising=False)
+    chrome_trace.export(core, tmp_path / "a.json")
+    assert "distributedInfo" not in parse_checked((tmp_path / "a.json").read_bytes())
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    chrome_trace.export(core, tmp_path / "a.json")
+    assert parse_checked((tmp_path / "a.json").read_bytes())["distributedInfo"] == {"rank": 3, "world_size": 8}
 
 
 def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
@@ -18,48 +161,56 @@ def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
     prof.add_metadata("model", 'a "large" one')
     prof.add_metadata_json("sizes", "[1, 2.5, null]")
     prof.preset_metadata_json("lr", "1e-3")
-    for wrong, error, message in (
-        ("[1,", ValueError, r"the value of 'sizes' is not JSON .*: '\[1,'"),
-        ("[NaN]", ValueError, "not JSON"),  # Python's json writes NaN, but JSON does not have it
-        ([1], TypeError, r"must be JSON text, not \[1\]"),
-    ):
-        with pytest.raises(error, match=message):
-            prof.add_metadata_json("sizes", wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="takes a string, not 3"):
-        prof.add_metadata("model", 3)  # type: ignore[arg-type]
-    for add, value in ((prof.add_metadata, "[]"), (prof.add_metadata_json, "[]")):
-        with pytest.raises(ValueError, match="'traceEvents' cannot be set"):
-            add("traceEvents", value)
-        with pytest.raises(TypeError, match="must be a string, not 3"):
-            add(3, value)  # type: ignore[arg-type]
     path = tmp_path / "trace.json"
-    prof.export_chrome_trace(path)
+    prof.export_chrome_trace(os.fsencode(path))
     head = json.loads(path.read_text(encoding="utf-8"))
     assert head["model"] == 'a "large" one' and head["sizes"] == [1, 2.5, None] and head["lr"] == 1e-3
     assert head["traceName"] == str(path)
 
 
-def test_a_path_can_be_bytes(tmp_path: Path) -> None:
-    with fs.profile() as prof:
-        fs.ones(())
-    path = tmp_path / "trace.json"
-    prof.export_chrome_trace(os.fsencode(path))
-    assert json.loads(path.read_text(encoding="utf-8"))["traceName"] == str(path)
+@pytest.mark.parametrize(
+    ("add", "name", "value", "error", "message"),
+    [
+        ("add_metadata_json", "sizes", "[1,", ValueError, r"the value of 'sizes' is not JSON .*: '\[1,'"),
+        ("add_metadata_json", "sizes", "[NaN]", ValueError, "not JSON"),  # Python's json writes NaN, JSON has none
+        ("add_metadata_json", "sizes", [1], TypeError, r"must be JSON text, not \[1\]"),
+        ("add_metadata", "model", 3, TypeError, "takes a string, not 3"),
+        ("add_metadata", "traceEvents", "[]", ValueError, "'traceEvents' cannot be set"),
+        ("add_metadata_json", "traceEvents", "[]", ValueError, "'traceEvents' cannot be set"),
+        ("add_metadata", 3, "[]", TypeError, "must be a string, not 3"),
+        ("add_metadata_json", 3, "[]", TypeError, "must be a string, not 3"),
+    ],
+)
+def test_wrong_metadata_is_refused(add: str, name: Any, value: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        getattr(fs.profile(), add)(name, value)
 
 
-def test_a_failed_export_names_the_path_that_the_user_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(path: Path, *args: Any) -> Any:
-        raise PermissionError(13, "Permission denied", str(path))
+class Exported:
+    """A stand-in for a profile, which records the paths of exports."""
 
-    with fs.profile() as prof:
-        fs.ones(())
-    path = tmp_path / "trace.json"
-    monkeypatch.setattr(os, "open", deny)
-    with pytest.raises(PermissionError) as caught:
-        prof.export_chrome_trace(path)
-    assert caught.value.filename == str(path)
-    assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
-    assert list(tmp_path.iterdir()) == []
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    def export_chrome_trace(self, path: str, **options: Any) -> None:
+        self.paths.append(path)
+
+
+def test_a_handler_names_files_as_torch_does(tmp_path: Path) -> None:
+    prof, folder = Exported(), tmp_path / "new" / "folder"
+    before = time.time_ns()
+    chrome_trace.trace_handler(folder, "me")(prof)
+    chrome_trace.trace_handler(str(folder), use_gzip=True)(prof)
+    names = [re.fullmatch(r"(.+)\.(\d+)\.pt\.trace\.json(\.gz)?", Path(path).name) for path in prof.paths]
+    assert names[0] and names[1] and folder.is_dir()
+    assert {str(Path(path).parent) for path in prof.paths} == {str(folder)}
+    assert (names[0][1], names[0][3]) == ("me", None) and before <= int(names[0][2]) <= time.time_ns()
+    assert names[1][1].endswith(f"_{os.getpid()}") and names[1][3] == ".gz"
+    profiler = pytest.importorskip("torch.profiler")
+    for handler in (profiler.tensorboard_trace_handler, chrome_trace.trace_handler):
+        handler(str(tmp_path))(prof)
+    theirs, ours = (re.sub(r"\d{15,}", "N", path) for path in prof.paths[2:])
+    assert theirs == ours
 
 
 def test_invalid_arguments_of_a_handler_are_rejected_early() -> None:

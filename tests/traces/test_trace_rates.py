@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from helpers.trace_events import call, events_to_text, kernel, memory, op
+from helpers.hand_traces import call, event, kernel, memory, op, text_of
 
 import flopscope as fs
 
@@ -18,15 +18,22 @@ BANDWIDTH = 4800e9  # of the H200's datasheet
 
 def sin(ts: float, dur: float, number: int = 1, **more: Any) -> dict[str, Any]:
     dims = {"Input Dims": [[N]], "Input type": ["float"], "Input Strides": [[1]], "Concrete Inputs": [""]}
-    return op("aten::sin", ts, dur, **{"External id": number, **dims, **more})
+    return op("aten::sin", ts, dur, External_id=number, **dims, **more)
 
 
 def unknown(name: str, ts: float, dur: float, number: int = 1) -> dict[str, Any]:
-    return op(name, ts, dur, **{"External id": number, "Input Dims": [[N]], "Input type": ["float"]})
+    return op(name, ts, dur, External_id=number, Input_Dims=[[N]], Input_type=["float"])
+
+
+RUN = [
+    unknown("another", 100, 10, 2),
+    call("cudaLaunchKernel", 101, 2, External_id=2, correlation=2),
+    kernel("k", 120, 5, External_id=2, correlation=2),
+]
 
 
 def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
-    table = fs.load_trace(events_to_text(*events, **head)).key_averages()
+    table = fs.load_trace(text_of(*events, **head)).key_averages()
     return {row.key: row for row in table}
 
 
@@ -36,7 +43,7 @@ def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
 @pytest.mark.parametrize(
     ("more", "head"),
     [
-        ([call("cudaLaunchKernel", 11, 2, **{"External id": 1, "correlation": 1})], {}),
+        ([call("cudaLaunchKernel", 11, 2, External_id=1, correlation=1)], {}),
         ([call("hipExtModuleLaunchKernel", 11, 2)], {}),
         ([call("cudaMemcpyAsync", 11, 2)], {}),
         ([memory(12, 1024)], {}),
@@ -47,7 +54,7 @@ def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
     ids=["launch", "hip", "copy", "memory", "attention", "cudnn", "properties"],
 )
 def test_a_gpu_program_without_gpu_activity_has_no_rates(more: list[dict[str, Any]], head: Any) -> None:
-    trace = fs.load_trace(events_to_text(sin(10, 10), *more, **head))
+    trace = fs.load_trace(text_of(sin(10, 10), *more, **head))
     table = trace.key_averages()
     row = next(row for row in table if row.key == "aten::sin")
     assert (row.flops, row.bytes_total_moved) == (FLOPS, BYTES), "the work is still known"
@@ -76,28 +83,21 @@ def test_a_cpu_program_has_its_rates(more: list[dict[str, Any]], head: Any) -> N
 
 def test_ops_captured_into_a_graph_have_no_rates() -> None:
     """During graph capture an op launches but no kernel runs, so its host time is not the time of its work."""
-    captured = [sin(0, 10, 1), call("hipExtModuleLaunchKernel", 2, 2, **{"External id": 1, "correlation": 1})]
-    run = [unknown("other", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
-    run += [kernel("k", 120, 5, **{"External id": 2, "correlation": 2})]
-    row = load(*captured, *run, **H200)["aten::sin"]
+    captured = [sin(0, 10, 1), call("hipExtModuleLaunchKernel", 2, 2, External_id=1, correlation=1)]
+    row = load(*captured, *RUN, **H200)["aten::sin"]
     assert (row.flops, row.bytes_total_moved, row.bound) == (FLOPS, BYTES, "unknown")
     rates = (row.tflops_per_s, row.gbytes_per_s, row.pct_roofline, row.roofline_time, row.headroom)
     assert all(math.isnan(rate) for rate in rates)
-    both = load(*captured, *run, *launched(3, 1000, 10.0), **H200)["aten::sin"]
+    both = load(*captured, *RUN, *launched(3, 1000, 10.0), **H200)["aten::sin"]
     assert both.flops == 2 * FLOPS
     assert both.gbytes_per_s == pytest.approx(BYTES / 10e-6 / 1e9), "only the call with a kernel is rated"
     assert both.pct_roofline == pytest.approx(100 * BYTES / BANDWIDTH / 10e-6)
 
 
 def test_a_stated_range_around_graph_capture_has_no_rates() -> None:
-    stated = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 0, "dur": 20}
-    stated["args"] = {"flops": 1e9, "bytes": 1e6}
-    captured = [stated, unknown("other", 5, 5, 1), call("cudaLaunchKernel", 6, 2, **{"External id": 1})]
-    run = [
-        unknown("another", 100, 10, 2),
-        call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2}),
-    ]
-    row = load(*captured, *run, kernel("k", 120, 5, **{"External id": 2, "correlation": 2}), **H200)["mine"]
+    stated = event("user_annotation", "mine", 0, 20, flops=1e9, bytes=1e6)
+    captured = [stated, unknown("other", 5, 5, 1), call("cudaLaunchKernel", 6, 2, External_id=1)]
+    row = load(*captured, *RUN, **H200)["mine"]
     assert row.flops == 1e9 and math.isnan(row.tflops_per_s) and math.isnan(row.headroom)
 
 
@@ -136,7 +136,7 @@ def test_an_op_of_many_small_kernels_is_launch_bound() -> None:
 
 def test_a_list_of_unknown_tensors_has_no_share_of_the_roofline() -> None:
     """Kineto does not record lists of tensors. Without a kernel that implies them, the work is unknown."""
-    cat = op("aten::cat", 10, 10, **{"External id": 1, "Input Dims": [[], []], "Input type": ["TensorList", "Scalar"]})
+    cat = op("aten::cat", 10, 10, External_id=1, Input_Dims=[[], []], Input_type=["TensorList", "Scalar"])
     rows = load(cat, *launched(1, 11, 30)[1:], **H200)
     row = rows["aten::cat"]
     assert row.device_busy_time == 30
@@ -144,7 +144,7 @@ def test_a_list_of_unknown_tensors_has_no_share_of_the_roofline() -> None:
 
 
 def test_total_flops_are_unknown_if_no_enclosed_work_is_known() -> None:
-    view = op("aten::view", 12, 1, **{"External id": 3, "Input Dims": [[N], []], "Input type": ["float", ""]})
+    view = op("aten::view", 12, 1, External_id=3, Input_Dims=[[N], []], Input_type=["float", ""])
     rows = load(
         op("outer", 10, 20), view, unknown("mine::op", 15, 5), op("viewing", 40, 20), {**view, "ts": 45},
         op("both", 70, 40), unknown("mine::op", 75, 5), sin(85, 5), op("nothing", 120, 5),
@@ -154,24 +154,12 @@ def test_total_flops_are_unknown_if_no_enclosed_work_is_known() -> None:
     assert math.isnan(rows["nothing"].flops_total) and math.isnan(rows["mine::op"].flops_total)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "autograd::engine::evaluate_function: SinBackward0",
-        "SinBackward0",
-        "AddmmBackward",
-        "torch::autograd::AccumulateGrad",
-        "torch::autograd::CopySlices",
-    ],
-)
-def test_wrappers_of_autograd_are_excluded_from_coverage(name: str) -> None:
-    trace = fs.load_trace(events_to_text(op(name, 10, 100), sin(20, 10), unknown("mine::op", 200, 30)))
-    coverage = trace.coverage()
-    assert coverage["bytes"] == pytest.approx(10 / 40) and coverage["unmodelled"] == [("mine::op", 30.0)]
-
-
-def test_user_functions_named_like_wrappers_are_included() -> None:
-    trace = fs.load_trace(events_to_text(op("MyBackwardPass", 10, 30), sin(50, 10)))
+def test_wrappers_of_autograd_are_excluded_from_coverage_and_functions_named_like_them_are_not() -> None:
+    wrappers = ("autograd::engine::evaluate_function: SinBackward0", "SinBackward0", "AddmmBackward")
+    for name in (*wrappers, "torch::autograd::AccumulateGrad", "torch::autograd::CopySlices"):
+        coverage = fs.load_trace(text_of(op(name, 10, 100), sin(20, 10), unknown("mine::op", 200, 30))).coverage()
+        assert coverage["bytes"] == pytest.approx(10 / 40) and coverage["unmodelled"] == [("mine::op", 30.0)]
+    trace = fs.load_trace(text_of(op("MyBackwardPass", 10, 30), sin(50, 10)))
     assert trace.coverage()["bytes"] == pytest.approx(10 / 40)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers import TRACES
+from helpers.hand_traces import Json, event, kernel, load, text_of
 from helpers.tables import recorded_text
 from helpers.windows import STEPS, rank, window
 
@@ -25,14 +26,13 @@ MESSAGE = (
 )
 
 
-def op(start: float, duration: float = 10, pid: int = 1, step: int | None = None) -> dict[str, Any]:
-    name = "op" if step is None else f"ProfilerStep#{step}"
-    kind = "cpu_op" if step is None else "user_annotation"
-    return {"ph": "X", "cat": kind, "name": name, "pid": pid, "tid": 1, "ts": start, "dur": duration}
+def op(start: float, duration: float = 10, pid: int = 1, step: int | None = None) -> Json:
+    if step is None:
+        return event("cpu_op", "op", start, duration, pid=pid)
+    return event("user_annotation", f"ProfilerStep#{step}", start, duration, pid=pid)
 
 
-def trace(*events: dict[str, Any], **head: Any) -> fs.Trace:
-    return fs.load_trace(json.dumps({**head, "traceEvents": list(events)}).encode())
+GPU = kernel("k", 0, 10)
 
 
 def torchs_rows() -> dict[tuple[str, str, bool], dict[str, str]]:
@@ -75,9 +75,7 @@ def test_work_is_that_of_all_windows() -> None:
 
 
 def test_clocks_with_different_bases_are_compared() -> None:
-    early, late = (
-        trace(op(start), baseTimeNanoseconds=base) for start, base in ((5e6, 1_000_000_000), (0.0, 7_000_000_000))
-    )
+    early, late = (load(op(start), baseTimeNanoseconds=base) for start, base in ((5e6, 10**9), (0.0, 7 * 10**9)))
     (process,) = join_windows([late, early])
     assert process.windows == [early, late]
     columns, *_ = store_of(process.trace, "events").events()
@@ -85,25 +83,23 @@ def test_clocks_with_different_bases_are_compared() -> None:
 
 
 def test_processes_are_told_apart_by_rank_and_id() -> None:
-    windows = [trace(op(start, pid=pid), **rank(pid)) for start in (0, 100) for pid in (2, 1)]
+    windows = [load(op(start, pid=pid), **rank(pid)) for start in (0, 100) for pid in (2, 1)]
     found = join_windows(windows)
     assert [(process.trace.rank, len(process.windows)) for process in found] == [(2, 2), (1, 2)]
-    alike = [trace(op(start, 100)) for start in (0, 1, 2)]  # containers: one process id, at the same time
+    alike = [load(op(start, 100)) for start in (0, 1, 2)]  # containers: one process id, at the same time
     assert [process.windows for process in join_windows(alike)] == [[each] for each in alike]
-    without = [trace({**op(0), "cat": "kernel", "args": {"device": 0, "stream": 7}, "pid": 0}) for _ in range(2)]
-    assert len(join_windows(without)) == 2
+    assert len(join_windows([load(GPU), load(GPU)])) == 2
     assert join_windows([]) == []
 
 
-GPU = {**op(0), "cat": "kernel", "args": {"device": 0, "stream": 7}, "pid": 0}
 REFUSED = {
-    "copies": ([trace(op(0)), trace(op(0))], "process 1", "they begin at the same moment"),
-    "copies of a rank": ([trace(op(0), **rank(3)), trace(op(0), **rank(3))], "rank 3", "they begin at the same moment"),
-    "overlap": ([trace(op(0), **rank(3)), trace(op(5), **rank(3))], "rank 3", "they overlap in time"),
-    "mixed": ([trace(op(0)), trace(op(5)), trace(op(100))], "process 1", "they overlap in time"),
-    "two runs": ([trace(op(0), **rank(3)), trace(op(50, pid=2), **rank(3))], "rank 3", "their process ids are 1 and 2"),
-    "no host": ([trace(GPU, **rank(3)), trace(GPU, **rank(3))], "rank 3", "their process ids are unknown and unknown"),
-    "steps": ([trace(op(0, step=4)), trace(op(50, step=4))], "process 1", "both have ProfilerStep#4"),
+    "copies": ([load(op(0)), load(op(0))], "process 1", "they begin at the same moment"),
+    "copies of a rank": ([load(op(0), **rank(3)), load(op(0), **rank(3))], "rank 3", "they begin at the same moment"),
+    "overlap": ([load(op(0), **rank(3)), load(op(5), **rank(3))], "rank 3", "they overlap in time"),
+    "mixed": ([load(op(0)), load(op(5)), load(op(100))], "process 1", "they overlap in time"),
+    "two runs": ([load(op(0), **rank(3)), load(op(50, pid=2), **rank(3))], "rank 3", "their process ids are 1 and 2"),
+    "no host": ([load(GPU, **rank(3)), load(GPU, **rank(3))], "rank 3", "their process ids are unknown and unknown"),
+    "steps": ([load(op(0, step=4)), load(op(50, step=4))], "process 1", "both have ProfilerStep#4"),
 }
 
 
@@ -115,7 +111,7 @@ def test_what_cannot_be_joined_is_an_error(case: str) -> None:
 
 
 def write(folder: Path, worker: str, number: int, *events: dict[str, Any]) -> None:
-    content = json.dumps({"traceEvents": list(events)}).encode() if events else window(number)
+    content = text_of(*events) if events else window(number)
     (folder / f"{worker}.{number}.pt.trace.json").write_bytes(content)
 
 
@@ -145,9 +141,8 @@ def test_the_command_prints_one_table_and_each_windows_steps(
     assert shown == sorted(shown, key=lambda name: int(name[13:])) and len(shown) == 2 * len(STEPS)
     content = json.loads(out.read_text())
     assert content["files"] == files
-    counts = {
-        (row["key"], row["device_type"]): row["count"] for row in content["rows"] if not row["is_user_annotation"]
-    }
+    plain = (row for row in content["rows"] if not row["is_user_annotation"])
+    counts = {(row["key"], row["device_type"]): row["count"] for row in plain}
     for (key, device, annotation), row in torchs_rows().items():
         assert annotation or counts[key, device] == 2 * int(row["count"])
     assert main(["table", str(folder), files[0]]) == 2
@@ -158,7 +153,7 @@ def test_the_command_prints_one_table_and_each_windows_steps(
 
 
 def test_a_store_is_extended_only_by_another_one() -> None:
-    one, two = (store_of(trace(op(0)), "events"), store_of(trace(op(0)), "events"))
+    one, two = (store_of(load(op(0)), "events"), store_of(load(op(0)), "events"))
     with pytest.raises(ValueError, match="by another one"):
         one.extend(one)
     with pytest.raises(TypeError):

@@ -18,6 +18,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.read.load import read
 
+SMALL = kernel_details((1,), (2,))
 START = 1_795_405_150_328_813_463
 
 
@@ -25,48 +26,41 @@ def _gpu(device: int = 0) -> Plane:
     return Plane(f"/device:GPU:{device}", GPU_STATS)
 
 
+def _host(before: bytes = b"", after: bytes = b"") -> Plane:
+    """Return a plane of one event, with other bytes around it."""
+    cpu = Plane("/host:CPU")
+    cpu.line(1, "python", [before + cpu.event("work", 0, 1000) + after])
+    return cpu
+
+
 def _step() -> bytes:
     """Return the recording of a step: two kernels, a copy and a fill, launched by a thread."""
     gpu = _gpu()
     details = kernel_details((4096, 2, 3), (128, 4, 2), 40, 16, 48)
     hlo = {"hlo_module": Ref("jit_step"), "hlo_op": Ref("loop_add_fusion")}
-    gpu.line(
-        14,
-        "Stream #14(MemcpyH2D,Memset,Compute)",
-        [
-            gpu.event("loop_add_fusion", 5_000_999, 2_000_500, correlation_id=7, kernel_details=details, **hlo),
-            gpu.event("nvjet", 8_000_000, 1_000_000, correlation_id=7, kernel_details=details, cuda_graph_id=40),
-            gpu.event(
-                "MemcpyH2D",
-                10_000_000,
-                500_000,
-                correlation_id=8,
-                memcpy_details=Ref("kind_src:pageable kind_dst:device size:4096 dest:0 async:1"),
-            ),
-            gpu.event(
-                "Memset", 11_000_000, 250_000, correlation_id=9, Memset_details=Ref("kind:device num_bytes:64 async:1")
-            ),
-        ],
-        start=1000,
-    )
+    copied = Ref("kind_src:pageable kind_dst:device size:4096 dest:0 async:1")
+    filled = Ref("kind:device num_bytes:64 async:1")
+    work = [
+        gpu.event("loop_add_fusion", 5_000_999, 2_000_500, correlation_id=7, kernel_details=details, **hlo),
+        gpu.event("nvjet", 8_000_000, 1_000_000, correlation_id=7, kernel_details=details, cuda_graph_id=40),
+        gpu.event("MemcpyH2D", 10_000_000, 500_000, correlation_id=8, memcpy_details=copied),
+        gpu.event("Memset", 11_000_000, 250_000, correlation_id=9, Memset_details=filled),
+    ]
+    gpu.line(14, "Stream #14(MemcpyH2D,Memset,Compute)", work, start=1000)
     gpu.line(90, "XLA Modules", [gpu.event("jit_step(1)", 5_000_000, 6_000_000)], start=1000)
     gpu.line(91, "XLA Ops", [gpu.event("fusion.1", 5_000_000, 6_000_000)], start=1000)
     cpu = Plane("/host:CPU", {"process_id": 1426})
-    cpu.line(
-        77,
-        "python3",
-        [
-            cpu.event("train", 0, 9_000_000, step_num=3, _r=1),
-            cpu.event("$train.py:12 step", 100_000, 8_000_000),
-            cpu.event("$builtins len", 150_000, 10_000),
-            cpu.event("PjitFunction(step)", 200_000, 3_000_000),
-            cpu.event("cuGraphLaunch (CudaGraph:40)", 1_000_000, 500_000, correlation_id=7),
-            cpu.event("cuMemcpyHtoDAsync_v2", 2_000_000, 100_000, correlation_id=8),
-            cpu.event("cuMemsetD32Async", 2_500_000, 100_000, correlation_id=9),
-            cpu.event("MemoryAllocation", 2_700_000, 0),
-        ],
-        start=500,
-    )
+    host = [
+        cpu.event("train", 0, 9_000_000, step_num=3, _r=1),
+        cpu.event("$train.py:12 step", 100_000, 8_000_000),
+        cpu.event("$builtins len", 150_000, 10_000),
+        cpu.event("PjitFunction(step)", 200_000, 3_000_000),
+        cpu.event("cuGraphLaunch (CudaGraph:40)", 1_000_000, 500_000, correlation_id=7),
+        cpu.event("cuMemcpyHtoDAsync_v2", 2_000_000, 100_000, correlation_id=8),
+        cpu.event("cuMemsetD32Async", 2_500_000, 100_000, correlation_id=9),
+        cpu.event("MemoryAllocation", 2_700_000, 0),
+    ]
+    cpu.line(77, "python3", host, start=500)
     cpu.line(1426, "Host Threads/1426", [cpu.event("BUFFER_FLUSH", 0, 1_000_000)], start=20_000)
     return space(gpu, cpu, environment(START, START + 10**9))
 
@@ -77,20 +71,13 @@ def _times(event: Any) -> tuple[int, int]:
     return round(1000 * interval.start), round(1000 * interval.elapsed_us())
 
 
-def _exported(trace: Any, folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the arguments of events by name, as flopscope writes them."""
-    trace.export_chrome_trace(folder / "copy.json")
-    events = json.loads((folder / "copy.json").read_text())["traceEvents"]
-    return {event["name"]: event.get("args", {}) for event in events if event["ph"] == "X"}
-
-
 def _written(folder: Path, content: bytes, name: str = "vm.xplane.pb") -> Path:
     path = folder / name
     path.write_bytes(content)
     return path
 
 
-def test_events_are_those_of_the_file(tmp_path: Path) -> None:
+def test_events_launches_devices_and_clock_are_those_of_the_file(tmp_path: Path) -> None:
     trace = fs.load_trace(_written(tmp_path, _step()))
     found = {(event.kind, event.name): _times(event) for event in trace.events()}
     first = 500
@@ -108,11 +95,9 @@ def test_events_are_those_of_the_file(tmp_path: Path) -> None:
         ("step", "train#3"): (500 - first, 9000),
         ("overhead", "BUFFER_FLUSH"): (20000 - first, 1000),
     }
-
-
-def test_launches_and_bytes_are_those_of_the_details(tmp_path: Path) -> None:
-    trace = fs.load_trace(_written(tmp_path, _step()))
-    arguments = _exported(trace, tmp_path)
+    trace.export_chrome_trace(tmp_path / "copy.json")
+    written = json.loads((tmp_path / "copy.json").read_text())["traceEvents"]
+    arguments = {event["name"]: event.get("args", {}) for event in written if event["ph"] == "X"}
     kernel = arguments["loop_add_fusion"]
     assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (0, 14, 7)
     assert (kernel["grid"], kernel["block"]) == ([4096, 2, 3], [128, 4, 2])
@@ -121,33 +106,18 @@ def test_launches_and_bytes_are_those_of_the_details(tmp_path: Path) -> None:
     assert arguments["Memcpy HtoD (Pageable -> Device)"]["bytes"] == 4096
     assert arguments["Memset (Device)"]["bytes"] == 64
     launchers = {event.name: event.launcher.name for event in trace.events() if event.launcher is not None}
-    assert launchers == dict.fromkeys(
-        ("loop_add_fusion", "nvjet", "Memcpy HtoD (Pageable -> Device)", "Memset (Device)"), "PjitFunction(step)"
-    )
-
-
-def test_devices_and_the_clock_are_those_of_the_planes(tmp_path: Path) -> None:
-    trace = fs.load_trace(_written(tmp_path, _step()))
+    work = ("loop_add_fusion", "nvjet", "Memcpy HtoD (Pageable -> Device)", "Memset (Device)")
+    assert launchers == dict.fromkeys(work, "PjitFunction(step)")
     assert trace.devices == {0: "NVIDIA H200"}
     assert trace.metadata["deviceProperties"][0] == {
-        "id": 0,
-        "name": "NVIDIA H200",
-        "totalGlobalMem": 150109880320,
-        "computeMajor": 9,
-        "computeMinor": 0,
-        "numSms": 132,
-        "memoryBandwidth": 4814304000000,
-        "clockRate": 1980000,
+        **{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132, "clockRate": 1980000},
+        **{"totalGlobalMem": 150109880320, "memoryBandwidth": 4814304000000},
     }
     assert trace.metadata["baseTimeNanoseconds"] == START
     assert trace.process == 1426
     assert trace.metadata["xplane"]["hosts"] == ["host"]
-
-
-def test_the_content_tells_what_it_is(tmp_path: Path) -> None:
-    content = _step()
-    path = _written(tmp_path, gzip.compress(content), "anything.bin")
-    for source in (path, content, gzip.compress(content)):
+    path = _written(tmp_path, gzip.compress(_step()), "anything.bin")  # the content tells what it is
+    for source in (path, _step(), gzip.compress(_step())):
         assert len(fs.load_trace(source).events()) == 12
 
 
@@ -156,10 +126,8 @@ def _with_module(proto: bytes, ops: list[tuple[str, int]]) -> bytes:
     gpu, stream = _gpu(), []
     for place, (op, program) in enumerate(ops):
         stats = {"hlo_op": Ref(op), "hlo_module": Ref("jit_f"), "program_id": program}
-        stream.append(
-            gpu.event(f"k{place}", 1000_000 * place, 500_000, kernel_details=kernel_details((1,), (2,)), **stats)
-        )
-    stream.append(gpu.event("other", 90_000_000, 500_000, kernel_details=kernel_details((1,), (2,))))
+        stream.append(gpu.event(f"k{place}", 1000_000 * place, 500_000, kernel_details=SMALL, **stats))
+    stream.append(gpu.event("other", 90_000_000, 500_000, kernel_details=SMALL))
     gpu.line(14, "Stream #14(Compute)", stream)
     facts = Plane("/host:metadata")
     facts.describe("jit_f(7)", (5, facts.stat("Hlo Proto", proto)))
@@ -173,12 +141,7 @@ def test_kernels_have_their_instructions(tmp_path: Path) -> None:
     assert modules is not None
     assert modules.protos == {"jit_f(7)": b"module"}
     found = [modules.instructions[place] for place in modules.places]
-    assert found == [
-        ("jit_f(7)", "fusion.1"),
-        ("jit_f(7)", "dot.2"),
-        ("jit_f(8)", "fusion.1"),
-        ("jit_f(7)", "fusion.1"),
-    ]
+    assert found == [(f"jit_f({program})", name) for name, program in ops]
     assert list(modules.events) == [0, 1, 2, 3]
 
 
@@ -196,7 +159,7 @@ def test_kernels_have_the_work_of_their_instructions(tmp_path: Path) -> None:
 
 def test_notes_are_in_the_words_of_jax(tmp_path: Path) -> None:
     gpu = _gpu()
-    gpu.line(14, "Stream #14(Compute)", [gpu.event("gemm", 0, 500_000, kernel_details=kernel_details((1,), (2,)))])
+    gpu.line(14, "Stream #14(Compute)", [gpu.event("gemm", 0, 500_000, kernel_details=SMALL)])
     trace = fs.load_trace(_written(tmp_path, space(gpu)))
     assert "the recording lacks the HLO" in trace.hints.shapes
     assert "jax.profiler.StepTraceAnnotation" in " ".join(trace.advice().notes)
@@ -255,19 +218,15 @@ def test_ops_of_a_tpu_are_its_innermost_ones(tmp_path: Path) -> None:
     assert trace.devices == {1: "TPU v4"}
 
 
-def test_a_stream_without_events_is_noted(tmp_path: Path) -> None:
-    gpu, cpu = _gpu(), Plane("/host:CPU")
+def test_streams_without_events_and_errors_of_the_profiler_are_noted(tmp_path: Path) -> None:
+    gpu, cpu = _gpu(), _host()
     gpu.line(14, "Stream #14(Compute)", [])
-    cpu.line(1, "python", [cpu.event("work", 0, 1000)])
-    with pytest.warns(UserWarning, match="/device:GPU:0 has 1 stream without events"):
-        fs.load_trace(_written(tmp_path, space(gpu, cpu)))
-
-
-def test_errors_of_the_profiler_are_noted(tmp_path: Path) -> None:
-    cpu = Plane("/host:CPU")
-    cpu.line(1, "python", [cpu.event("work", 0, 1000)])
-    with pytest.warns(UserWarning, match="the profiler reported: CUPTI could not be loaded"):
-        fs.load_trace(_written(tmp_path, space(cpu, errors=["CUPTI could not be loaded"])))
+    for content, said in (
+        (space(gpu, cpu), "/device:GPU:0 has 1 stream without events"),
+        (space(cpu, errors=["CUPTI could not be loaded"]), "the profiler reported: CUPTI could not be loaded"),
+    ):
+        with pytest.warns(UserWarning, match=said):
+            fs.load_trace(_written(tmp_path, content))
 
 
 def test_names_of_scattered_ids_are_found(tmp_path: Path) -> None:
@@ -280,35 +239,26 @@ def test_names_of_scattered_ids_are_found(tmp_path: Path) -> None:
     assert sorted(event.name for event in trace.events()) == ["far", "near"]
 
 
-@pytest.mark.parametrize("cut", [1, 9, 40, 200, 900])
-def test_a_damaged_file_is_an_error_with_the_byte(tmp_path: Path, cut: int) -> None:
-    content = _step()[:-cut]
+DAMAGED = {
+    **{f"cut by {cut}": lambda cut=cut: _step()[:-cut] for cut in (1, 9, 40, 200, 900)},
+    "endless number": lambda: space(_host(after=b"\xff" * 11)),
+    "unknown type": lambda: space(_host(after=b"\x0f")),
+    "longer than what holds it": lambda: space(_host(after=field(3, b"")[:1] + b"\x7f")),
+    "groups": lambda: space(_host(after=b"\x0b" * 100)),
+    "end of a group": lambda: space(_host(after=b"\x0c")),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_file_is_an_error_with_the_byte(tmp_path: Path, case: str) -> None:
     with pytest.raises(ValueError, match=r"vm\.xplane\.pb: byte \d+: "):
-        fs.load_trace(_written(tmp_path, content))
+        fs.load_trace(_written(tmp_path, DAMAGED[case]()))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        b"\xff" * 11,  # a number that does not end
-        b"\x0f",  # an unknown type
-        field(3, b"")[:1] + b"\x7f",  # longer than what holds it
-        b"\x0b" * 100,  # groups
-        b"\x0c",  # the end of a group
-    ],
-)
-def test_damage_within_a_line_is_an_error(tmp_path: Path, damage: bytes) -> None:
-    cpu = Plane("/host:CPU")
-    cpu.line(1, "python", [cpu.event("work", 0, 1000) + damage])
-    with pytest.raises(ValueError, match=r"byte \d+: "):
-        fs.load_trace(_written(tmp_path, space(cpu)))
-
-
-def test_groups_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
-    cpu = Plane("/host:CPU")
+def test_groups_and_unknown_fields_are_skipped() -> None:
     group = b"\x7b\x08\x05\x83\x01\x84\x01\x7c"  # field 15, with a number and field 16, an empty group
-    cpu.line(1, "python", [message((99, 1.5), (98, b"x")) + group + cpu.event("work", 0, 1000)])
-    assert [event.name for event in fs.load_trace(_written(tmp_path, space(cpu))).events()] == ["work"]
+    cpu = _host(message((99, 1.5), (98, b"x")) + group)
+    assert [event.name for event in fs.load_trace(space(cpu)).events()] == ["work"]
 
 
 @pytest.mark.parametrize(
