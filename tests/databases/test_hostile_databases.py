@@ -114,30 +114,6 @@ def test_a_database_whose_tables_are_all_in_its_log_says_so(tmp_path: Path) -> N
 # Contents -------------------------------------------------------------------------------------------------------------
 
 
-def test_values_of_wrong_types_are_unknown(reader: str, tmp_path: Path) -> None:
-    made = program()
-    wrong: list[Any] = ["text", None, 1.5, b"blob", -1, 1 << 62, -(1 << 63), "", float("inf")]
-    for column in ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "gridX", "demangledName"):
-        for value in wrong:
-            made.kernel("wrong", 5000, 5010, 99)
-            made.tables[KERNEL][-1][column] = value
-    for column in ("start", "end", "globalTid", "correlationId", "nameId"):
-        for value in wrong:
-            made.call("wrongCall", 5000, 5010, 99)
-            made.tables[RUNTIME][-1][column] = value
-    for column in ("start", "end", "globalTid", "text", "textId", "domainId", "eventType", "endGlobalTid"):
-        for value in wrong:
-            made.nvtx("wrong range", 5000, 5010)
-            made.tables["NVTX_EVENTS"][-1][column] = value
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    found = device_rows(prof)
-    assert found[SGEMM] == (2, 100)
-    assert found["wrong"][0] > 50
-    assert prof.dropped > 0
-
-
 def test_negative_times_and_huge_counts(reader: str, tmp_path: Path) -> None:
     made = Nsys()
     made.kernel(ADD, -500, -400)

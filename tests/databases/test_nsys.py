@@ -362,15 +362,6 @@ def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, 
     assert device_rows(fs.load_trace(path)) == {f"kernel_{index}": (count, 5 * count) for index, count in counts}
 
 
-def test_a_table_without_rowids_is_read(reader: str, tmp_path: Path) -> None:
-    path = program().write(tmp_path / "x.sqlite")
-    listed = "start, end, deviceId, streamId, correlationId, globalPid, demangledName"
-    made = f"CREATE TABLE k ({listed}, PRIMARY KEY (start, deviceId)) WITHOUT ROWID"
-    renamed = f"DROP TABLE {KERNEL}; ALTER TABLE k RENAME TO {KERNEL}"
-    change(path, f"{made}; INSERT INTO k SELECT {listed} FROM {KERNEL}; {renamed}")
-    assert device_rows(fs.load_trace(path))[SGEMM] == (2, 100)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     st.text(max_size=60)

@@ -131,20 +131,6 @@ def test_random_rows_are_kept_or_counted(library: str, k: Any, c: Any, r: Any, n
             assert event.launcher.kind in ("op", "range")
 
 
-@pytest.mark.parametrize("dropped", ["deviceId", "streamId", "correlationId", "globalPid", "gridX", "contextId"])
-def test_a_column_may_be_missing(dropped: str, tmp_path: Path) -> None:
-    made = program()
-    for cells in made.tables[KERNEL]:
-        cells.pop(dropped)
-    path = made.write(tmp_path / "x.sqlite")
-    expected = query(
-        path,
-        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
-        "group by 1",
-    )
-    assert {name: (count, ns) for name, count, ns in expected}.items() <= device_rows(fs.load_trace(path)).items()
-
-
 def test_equal_correlations_of_processes_devices_and_contexts(tmp_path: Path) -> None:
     """Each of three processes launches the same correlations on its own two devices."""
     made = Nsys()

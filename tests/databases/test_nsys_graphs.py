@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from helpers.captures import KERNEL, RTX3080, Nsys
 from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, rows
 
 import flopscope as fs
-from flopscope.read import counters, gpu_metrics
+from flopscope.read import gpu_metrics
 from flopscope.read.database import Database, Reading
 
 # Graphs ---------------------------------------------------------------------------------------------------------------
@@ -186,17 +185,3 @@ def test_without_a_bandwidth_there_are_no_bytes(tmp_path: Path) -> None:
     for time in range(4):
         made.add("GPU_METRICS", timestamp=time, typeId=0, metricId=1, value=50.5)
     assert fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]["samples"] == {}
-
-
-def test_samples_go_to_a_store_that_takes_them() -> None:
-    class Taking:
-        def __init__(self) -> None:
-            self.taken: list[tuple[int, str, int]] = []
-
-        def add_samples(self, device: int, metric: str, start: Any, end: Any, value: Any) -> None:
-            self.taken.append((device, metric, len(start) + len(end) + len(value)))
-
-    store, numbers = Taking(), np.arange(3)
-    samples = [counters.Samples(1, "sm_active", numbers, numbers, numbers.astype(float))]
-    assert counters.add_samples(store, samples) == {"cuda:1 sm_active": 3}  # type: ignore[arg-type]
-    assert store.taken == [(1, "sm_active", 9)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.captures import Nsys, query
+from helpers.captures import query
 from helpers.nsys_programs import MOCK, program
 
 import flopscope as fs
@@ -103,13 +103,3 @@ def test_ranges(path: Path) -> None:
             lasted[name] += round(1000 * event.time_range.elapsed_us())
     for name, times in expected.items():
         assert lasted[name] == sum(times), name
-
-
-def test_imported_ranges_count(tmp_path: Path) -> None:
-    made = Nsys()
-    made.nvtx("imported", 5, 25, eventType=70)
-    made.nvtx("elsewhere", 30, 40, eventType=71, endGlobalTid=7)
-    made.nvtx("category", 1, None, eventType=33)
-    trace = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    assert {event.name for event in trace.events()} == {"imported", "elsewhere"}
-    assert trace.metadata["nsys"]["marks"] == 1

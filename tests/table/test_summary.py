@@ -116,20 +116,6 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
 
 
-def test_launches_are_derived_from_api_calls() -> None:
-    core = _core.Store()
-    for i in range(4):  # the stream is idle at each call: kernels of 1 us every 100 us
-        _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
-        kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
-    kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # the call of this kernel was not recorded
-    (row,) = frames.launch_summary(core).to_dict("records")
-    assert row == {
-        **{"device": 0, "kernels": 4, "launches": 4, "negative_delays": 0, "call_time_median": 4, "queue_mean": 0},
-        **dict.fromkeys(("delay_min", "delay_median", "delay_p95", "delay_max"), 6),
-        **{"queue_max": 0, "launch_bound_pct": 100, "idle_lost": 3 * 99},
-    }
-
-
 def test_launches_of_several_streams_and_graphs() -> None:
     core = _core.Store()
     # The last call is the driver's inside the runtime's.

@@ -175,16 +175,6 @@ def test_an_event_has_the_memory_of_all_threads_while_it_ran() -> None:
     assert rows["[memory]"].self_device_memory_usage == 7 and rows["[memory]"].count == 1
 
 
-def test_overhead_belongs_to_the_shortest_event_around_it() -> None:
-    text = text_of(
-        op("long", 0, 100),
-        op("short", 10, 30, tid=2),
-        event("overhead", "Activity Buffer Request", 15, 10, 0, -1),
-    )
-    rows = rows_of(fs.load_trace(text))
-    assert rows["short"].self_cpu_time_total == 20 and rows["long"].self_cpu_time_total == 100
-
-
 def test_annotations_of_collectives_have_no_children() -> None:
     around = event("user_annotation", "nccl:all_reduce", 0, 100)
     rows = rows_of(fs.load_trace(text_of(around, op("aten::add", 10, 20), op("aten::add", 90, 30))))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,19 +98,6 @@ def test_a_trace_without_a_rank_has_none() -> None:
 
 
 # Recordings of one process -------------------------------------------------------------------------------------------
-
-
-def test_cycles_of_a_schedule_are_not_ranks(tmp_path: Path) -> None:
-    x = fs.ones((8,), device="cpu")
-    plan = fs.schedule(wait=0, warmup=1, active=1, repeat=2)
-    with fs.profile(schedule=plan, on_trace_ready=fs.trace_handler(tmp_path)) as prof:
-        for _ in range(4):
-            fs.sin(x)
-            prof.step()
-    first, second = (fs.load_trace(path) for path in sorted(tmp_path.iterdir()))
-    assert first.process == second.process == os.getpid()
-    with pytest.raises(ValueError, match=rf"two of the traces are of process {os.getpid()}: .* of one process"):
-        fs.stragglers({0: first, 1: second})
 
 
 def test_concurrent_processes_with_one_id_are_ranks() -> None:

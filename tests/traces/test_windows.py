@@ -168,26 +168,3 @@ def test_a_store_is_extended_only_by_another_one() -> None:
     one.extend(two, 2**63 - 1)
     one.extend(two, -(2**63))
     assert one.event_count == 3
-
-
-def test_the_cycles_of_torchs_schedule_are_joined(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from torch.profiler import ProfilerActivity, profile, schedule, tensorboard_trace_handler
-
-    counts: dict[str, int] = {}
-    to_file = tensorboard_trace_handler(str(tmp_path), "host_1")
-
-    def keep(prof: Any) -> None:
-        to_file(prof)
-        for row in prof.key_averages():
-            counts[row.key] = counts.get(row.key, 0) + row.count
-
-    plan = schedule(wait=1, warmup=1, active=2, repeat=2)
-    with profile(activities=[ProfilerActivity.CPU], schedule=plan, on_trace_ready=keep) as prof:
-        for _ in range(8):
-            torch.ones(64, 64) @ torch.ones(64, 64)
-            prof.step()
-    (process,) = join_windows(fs.load_traces(tmp_path))
-    assert len(process.windows) == 2
-    found = {row.key: row.count for row in process.trace.key_averages(peaks="none")}
-    assert found["aten::mm"] == 4 and all(counts[key] == count for key, count in found.items() if key in counts)
