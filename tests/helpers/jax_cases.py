@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import flopscope as fs
+from helpers.hand_traces import Json, event, kernel, text_of
 
 D2D, TO_HOST, TO_DEVICE = "Memcpy DtoD (Device -> Device)", "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pageable)"
 ARRAY = "f32[16384,4096]{1,0}"
@@ -34,7 +34,7 @@ class JaxProgram:
 
     def trace(self) -> bytes:
         """Return the recording: all work of a step is launched before its first work runs, unless it comes late."""
-        events: list[dict[str, Any]] = []
+        events: list[Json] = []
         time, correlation = 1000.0, 0
         for step in range(self.steps):
             begin = launch = time
@@ -42,27 +42,19 @@ class JaxProgram:
                 correlation += 1
                 launch = max(launch + 5, time + idle - 5) if idle else launch + 5
                 time = max(time + idle, launch + 5)
-                events += [_call(launch, correlation), _work(name, time, length, correlation)]
+                events.append(event("cuda_driver", "cuLaunchKernel", launch, 3.0, correlation=correlation))
+                events.append(_work(name, time, length, correlation))
                 time += length
-            events.append(_host("user_annotation", f"ProfilerStep#{step}", begin, time - begin, {}))
+            events.append(event("user_annotation", f"ProfilerStep#{step}", begin, time - begin))
         device = {"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9, "computeMinor": 0}
-        return json.dumps({"schemaVersion": 1, "deviceProperties": [device], "traceEvents": events}).encode()
+        return text_of(*events, schemaVersion=1, deviceProperties=[device])
 
 
-def _host(kind: str, name: str, start: float, length: float, args: dict[str, Any]) -> dict[str, Any]:
-    return {"ph": "X", "cat": kind, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": length, "args": args}
-
-
-def _call(start: float, correlation: int) -> dict[str, Any]:
-    return _host("cuda_driver", "cuLaunchKernel", start, 3.0, {"correlation": correlation})
-
-
-def _work(name: str, start: float, length: float, correlation: int) -> dict[str, Any]:
+def _work(name: str, start: float, length: float, correlation: int) -> Json:
     copies = name.startswith("Memcpy")
-    args = {"device": 0, "context": 1, "stream": 7, "correlation": correlation}
-    args |= {"bytes": 1 << 28} if copies else {"grid": [4096, 1, 1], "block": [128, 1, 1]}
-    place = {"pid": 0, "tid": 7, "ts": start, "dur": length, "args": args}
-    return {"ph": "X", "cat": "gpu_memcpy" if copies else "kernel", "name": name, **place}
+    sizes = {"bytes": 1 << 28} if copies else {"grid": [4096, 1, 1], "block": [128, 1, 1]}
+    work = kernel(name, start, length, context=1, correlation=correlation, **sizes)
+    return {**work, "cat": "gpu_memcpy" if copies else "kernel"}
 
 
 def undonated(faulty: bool, reads: str = "") -> JaxProgram:
@@ -167,14 +159,11 @@ ENTRY main {{
 def precise(faulty: bool) -> JaxProgram:
     """Return a program with a product of 4,096 × 4,096 float32 factors."""
     precision = "HIGHEST" if faulty else "DEFAULT"
-    dimensions = (
-        '{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],'
-        '"rhs_batch_dimensions":[]}'
-    )
-    config = (
-        f'{{"gemm_backend_config":{{"beta":0,"dot_dimension_numbers":{dimensions},"precision_config":'
-        f'{{"operand_precision":["{precision}","{precision}"],"algorithm":"ALG_UNSET"}},"epilogue":"DEFAULT"}}}}'
-    )
+    sides = {"lhs_contracting_dimensions": ["1"], "rhs_contracting_dimensions": ["0"]}
+    dimensions = {**sides, "lhs_batch_dimensions": [], "rhs_batch_dimensions": []}
+    operands = {"operand_precision": [precision, precision], "algorithm": "ALG_UNSET"}
+    gemm = {"beta": 0, "dot_dimension_numbers": dimensions, "precision_config": operands, "epilogue": "DEFAULT"}
+    config = json.dumps({"gemm_backend_config": gemm}, separators=(",", ":"))
     matrix, call = "f32[4096,4096]{1,0}", 'custom-call(x, x), custom_call_target="__cublas$lt$matmul"'
     hlo = f"""HloModule jit_step, is_scheduled=true
 

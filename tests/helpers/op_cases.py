@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import flopscope as fs
-from helpers.ops_reference import (
-    BINARY,
-    FLOATS,
-    POSITIVE,
-    REDUCTIONS,
-    UNARY,
-    Lab,
-    exact,
-    layer_norm,
-    log_softmax,
-    rms_norm,
-    softmax,
-)
+from helpers.ops_reference import BINARY, FLOATS, POSITIVE, REDUCTIONS, UNARY, Lab, exact
+
+from helpers.ops_reference import layer_norm, log_softmax, rms_norm, softmax  # isort: skip
 
 SHAPES = [(), (1,), (7,), (0, 5), (33, 65), (2, 3, 129), (4099,)]
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 BROADCAST = [
-    ((33, 65), (33, 65)),
-    ((33, 65), (65,)),
-    ((33, 1), (1, 65)),
-    ((), (5,)),
-    ((2, 1, 7), (3, 1)),
-    ((0, 3), (3,)),
+    *(((33, 65), (33, 65)), ((33, 65), (65,)), ((33, 1), (1, 65))),
+    *(((), (5,)), ((2, 1, 7), (3, 1)), ((0, 3), (3,))),
 ]
 PRODUCTS = [
     ((1, 1), (1, 1)), ((33, 65), (65, 17)), ((128, 64), (64, 256)), ((3, 33, 65), (3, 65, 17)),
     ((4, 1, 5, 6), (3, 6, 7)), ((2, 5, 6), (6, 7)), ((5, 0), (0, 3)), ((0, 4), (4, 3)), ((2, 3, 1, 4, 5), (3, 2, 5, 1)),
 ]  # fmt: skip
 ALL = [*FLOATS, "int64", "int32", "int8", "uint8", "bool"]
+NEAR = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}  # of what sums elements
+
+
+def near_product(got: fs.Tensor, want: Any, dtype: str, atol: float = 2e-2, rtol: float = 1e-2) -> None:
+    assert got.dtype == dtype and got.shape == want.shape
+    np.testing.assert_allclose(exact(got), want, rtol=rtol if "16" in dtype else 1e-5, atol=atol)
 
 
 class OpCases:
@@ -75,19 +69,9 @@ class OpCases:
 
     def test_operators(self, lab: Lab) -> None:
         (a, va), (b, vb) = (lab.uniform((5, 5), "float64", 0.5, 2) for _ in range(2))
-        for got, want in [
-            (a + b, va + vb),
-            (a - 1, va - 1),
-            (2 - a, 2 - va),
-            (a * b, va * vb),
-            (1 / a, 1 / va),
-            (a**b, va**vb),
-            (2**a, 2**va),
-            (-a, -va),
-            (abs(-a), va),
-            (a @ b, va @ vb),
-            (np.float64(2) * a, 2 * va),
-        ]:
+        results = [a + b, a - 1, 2 - a, a * b, 1 / a, a**b, 2**a, -a, abs(-a), a @ b, np.float64(2) * a]
+        wanted = [va + vb, va - 1, 2 - va, va * vb, 1 / va, va**vb, 2**va, -va, va, va @ vb, 2 * va]
+        for got, want in zip(results, wanted, strict=True):
             lab.check(got, want, "float64", 8)
         original = a
         a += b
@@ -108,10 +92,8 @@ class OpCases:
                     want = want.astype(dtype).astype(np.float64)
                     if name == "silu":
                         want[np.isneginf(inputs)] = nan  # the reference evaluates -inf / (1 + inf)
-                    got = exact(getattr(fs, name)(x))
-                    np.testing.assert_allclose(
-                        got, want, rtol=1e-6 if dtype == "float32" else 1e-13, atol=1e-44, err_msg=f"{name} {dtype}"
-                    )
+                    near = {"rtol": 1e-6 if dtype == "float32" else 1e-13, "atol": 1e-44}
+                    np.testing.assert_allclose(exact(getattr(fs, name)(x)), want, **near, err_msg=f"{name} {dtype}")
         for name in ("maximum", "minimum"):
             got = exact(getattr(fs, name)(*(lab.tensor(v, "float32")[0] for v in ([1.0, nan, 3.0], [nan, 2.0, 4.0]))))
             assert np.isnan(got[:2]).all() and got[2] == (4 if name == "maximum" else 3)
@@ -164,8 +146,7 @@ class OpCases:
         x, values = lab.uniform(shape, dtype)
         weight, vw = lab.uniform(shape[-1:], dtype, 0.5, 1.5)
         bias, vb = lab.uniform(shape[-1:], dtype)
-        rtol = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-3, "bfloat16": 1.6e-2}[dtype]
-        atol = {"float64": 1e-12, "float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]
+        near = {"rtol": NEAR[dtype], "atol": 2e-2 if dtype == "bfloat16" else NEAR[dtype]}
         if 0 in shape:
             assert fs.softmax(x).shape == shape
             return
@@ -179,9 +160,8 @@ class OpCases:
             (fs.rms_norm(x, weight, 0.01), rms_norm(values, vw, 0.01)),
         ]:
             assert got.dtype == dtype and got.shape == shape
-            np.testing.assert_allclose(exact(got), want, rtol=rtol, atol=atol)
-        in_place = fs.softmax(x, out=x)
-        np.testing.assert_allclose(exact(in_place), softmax(values), rtol=rtol, atol=atol)
+            np.testing.assert_allclose(exact(got), want, **near)
+        np.testing.assert_allclose(exact(fs.softmax(x, out=x)), softmax(values), **near)
 
     def test_softmax_of_large_values(self, lab: Lab) -> None:
         x = lab.tensor([[1000.0, 1000.0], [-1e30, 0.0]], "float32")[0]
@@ -191,32 +171,21 @@ class OpCases:
     def test_matmul(self, lab: Lab, dtype: str) -> None:
         for shapes in PRODUCTS:
             (a, va), (b, vb) = (lab.uniform(shape, dtype, -1, 1) for shape in shapes)
-            want, got = va @ vb, fs.matmul(a, b)
             atol = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3, "bfloat16": 1e-2}[dtype]
-            atol *= max(1, shapes[0][-1] ** 0.5)
-            assert got.dtype == dtype and got.shape == want.shape
-            np.testing.assert_allclose(exact(got), want, rtol=1e-2 if "16" in dtype else 1e-5, atol=atol)
-
-    @every_dtype
-    def test_matmul_of_transposed_views(self, lab: Lab, dtype: str) -> None:
+            near_product(fs.matmul(a, b), va @ vb, dtype, atol * max(1, shapes[0][-1] ** 0.5))
         (a, va), (b, vb) = (lab.uniform(shape, dtype, -1, 1) for shape in ((65, 33), (17, 65)))
-        for got, want in [
-            (fs.matmul(a.T, b.T), va.T @ vb.T),
-            (fs.matmul(b, a), vb @ va),
-            (fs.matmul(a.T, a), va.T @ va),
-        ]:
-            np.testing.assert_allclose(exact(got), want, rtol=1e-2 if "16" in dtype else 1e-5, atol=2e-2)
+        near_product(fs.matmul(a.T, b.T), va.T @ vb.T, dtype)
+        near_product(fs.matmul(b, a), vb @ va, dtype)
+        near_product(fs.matmul(a.T, a), va.T @ va, dtype)
         square, values = lab.uniform((40, 40), dtype, -1, 1)
-        fs.matmul(square, square, out=square)
-        np.testing.assert_allclose(exact(square), values @ values, rtol=1e-2 if "16" in dtype else 1e-5, atol=2e-2)
+        near_product(fs.matmul(square, square, out=square), values @ values, dtype)
 
     @every_dtype
     def test_addmm(self, lab: Lab, dtype: str) -> None:
         (a, va), (b, vb) = (lab.uniform(shape, dtype, -1, 1) for shape in ((33, 65), (65, 17)))
         for shape in ((17,), (33, 17), (33, 1), ()):
             bias, values = lab.uniform(shape, dtype)
-            got = fs.addmm(bias, a, b)
-            np.testing.assert_allclose(exact(got), values + va @ vb, rtol=2e-2 if "16" in dtype else 1e-5, atol=4e-2)
+            near_product(fs.addmm(bias, a, b), values + va @ vb, dtype, 4e-2, 2e-2)
 
     @pytest.mark.parametrize("source", ALL)
     def test_casts(self, lab: Lab, source: str) -> None:
@@ -235,14 +204,9 @@ class OpCases:
             assert (exact(fs.cast(x.T, target)) == got.T).all()
 
     def test_rounding_to_half_is_to_nearest_even(self, lab: Lab) -> None:
-        values = np.concatenate(
-            [
-                lab.random.uniform(-70000, 70000, 5000),
-                lab.random.uniform(-1e-7, 1e-7, 3000),
-                [65519.9, 65520.0, 1e10],
-                [2049.0, 2051.0, 6.1e-5, 5.9e-8, 2.98e-8, 2.9803e-8, 0.0, -0.0, np.inf, -np.inf],
-            ]
-        ).astype(np.float32)
+        spread = [lab.random.uniform(-70000, 70000, 5000), lab.random.uniform(-1e-7, 1e-7, 3000)]
+        edges = [65519.9, 65520.0, 1e10, 2049.0, 2051.0, 6.1e-5, 5.9e-8, 2.98e-8, 2.9803e-8]
+        values = np.concatenate([*spread, edges, [0.0, -0.0, np.inf, -np.inf]]).astype(np.float32)
         x = fs.from_numpy(values, device=lab.device)
         with np.errstate(over="ignore"):
             want = values.astype(np.float16)

@@ -73,20 +73,14 @@ STATED = {
 
 @pytest.mark.parametrize("kernel", GENERIC)
 @pytest.mark.parametrize("dims", [{}, shapes([[[1 << 20]], [], []], ["TensorList", "", "Scalar"])], ids=["", "shapes"])
-def test_a_kernel_has_the_arguments_of_its_op(kernel: str, dims: dict[str, Any]) -> None:
+@pytest.mark.parametrize("launcher", [None, 1], ids=["", "the op around it launches"])
+def test_a_kernel_has_the_arguments_of_its_op(kernel: str, dims: dict[str, Any], launcher: int | None) -> None:
     op = ("record_param_comms", {**STATED, **dims})
-    row = only(trace_of([(kernel, [("c10d::allreduce_", {}), op])]))
+    row = only(trace_of([(kernel, [("c10d::allreduce_", {}), op])], launcher=launcher))
     assert row["collective"] == row["name"] == "allreduce" and (row["group"], row["ranks"]) == ("7", "[0, 1, 2, 3]")
     assert (row["dtype"], row["group_size"], row["sequence"], row["kernel"]) == ("BFloat16", 4, 41, kernel)
     assert row["message_bytes"] == 2 << 20
     assert row["bus_gbytes_per_s"] == pytest.approx((2 << 20) / 500e3 * 2 * 3 / 4)  # B/ns; nccl-tests' factor
-
-
-def test_arguments_of_ops_inside_the_launcher_are_used() -> None:
-    """The kernel carries the id of the op around record_param_comms, which contains its API call."""
-    around = [("c10d::allreduce_", {}), ("record_param_comms", STATED)]
-    row = only(trace_of([(GENERIC[0], around)], launcher=1))
-    assert (row["name"], row["group"], row["message_bytes"]) == ("allreduce", "7", 2 << 20)
 
 
 def test_arguments_of_a_collective_do_not_change_its_input_shapes() -> None:
@@ -191,18 +185,16 @@ def test_a_kernel_of_known_kind_keeps_it() -> None:
     assert row["collective"] == "broadcast" and row["name"] is None and math.isnan(row["message_bytes"])
     row = only(trace_of([("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", [("c10d::barrier", {})])]))
     assert row["collective"] == "barrier"
-
-
-def test_several_annotations_are_ambiguous_and_ignored() -> None:
+    # Several annotations are ambiguous.
     around = [("record_param_comms", {}), ("nccl:all_reduce", {}), ("nccl:broadcast", {})]
     row = only(trace_of([(GENERIC[0], around)]))
     assert row["collective"] == "other" and row["name"] is None
 
 
-@pytest.mark.parametrize("dims", [[[2**62, 8]], [[-1, 5]], [[[2**62], [2**62], [2**62]]]])
-def test_impossible_sizes_are_missing(dims: list[Any]) -> None:
-    row = only(trace_of([(GENERIC[0], [("c10d::allreduce_", shapes(dims, ["float"])), ("nccl:x", {})])]))
-    assert row["collective"] == "allreduce" and math.isnan(row["message_bytes"])
+def test_impossible_sizes_are_missing() -> None:
+    for dims in ([[2**62, 8]], [[-1, 5]], [[[2**62], [2**62], [2**62]]]):
+        row = only(trace_of([(GENERIC[0], [("c10d::allreduce_", shapes(dims, ["float"])), ("nccl:x", {})])]))
+        assert row["collective"] == "allreduce" and math.isnan(row["message_bytes"])
 
 
 # Across ranks ---------------------------------------------------------------------------------------------------------

@@ -47,14 +47,11 @@ def test_a_file_that_expands_too_far_is_refused_with_its_limit(bomb: bytes, sour
     assert LIMIT <= limit <= LIMIT + load.EXPANSION * len(bomb)
 
 
-def test_max_bytes_raises_the_limit(bomb: bytes) -> None:
+def test_max_bytes_raises_the_limit_and_limits_any_source(bomb: bytes, tmp_path: Path) -> None:
     text = gzip.decompress(bomb)
     assert fs.load_trace(bomb, max_bytes=len(text)).report["events"] == 40_000
     with pytest.raises(ValueError, match=f"more than {len(text) - 1:,} bytes of text, the limit set by max_bytes"):
         fs.load_trace(bomb, max_bytes=len(text) - 1)
-
-
-def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
     text = text_of([op("a", 1, 1)])
     path = tmp_path / "trace.json"
     path.write_bytes(text)

@@ -86,7 +86,7 @@ def overlapping() -> fs.Trace:
     return program.load()
 
 
-def test_moved_slices_name_their_thread_and_stream(tmp_path: Path) -> None:
+def test_moved_slices_name_their_thread_and_stream_and_read_back_the_same(tmp_path: Path) -> None:
     trace = overlapping()
     out = exported(trace, tmp_path / "a.json")
     kernels = {event["name"]: event for event in slices(out, "kernel")}
@@ -100,17 +100,12 @@ def test_moved_slices_name_their_thread_and_stream(tmp_path: Path) -> None:
     assert len({tid for _, tid in tids}) >= 6, "no further row has the id of another"
     (annotation,) = slices(out, "gpu_user_annotation")
     assert (annotation["args"].get("stream", annotation["tid"]), annotation["pid"]) == (7, 0)
-
-
-def test_overlapping_slices_read_back_the_same(tmp_path: Path) -> None:
-    trace = overlapping()
-    first = exported(trace, tmp_path / "a.json")
     with pytest.warns(UserWarning, match="overlap another one on their thread without being nested"):
         again = fs.load_trace(tmp_path / "a.json")
     assert stored(again._core) == stored(trace._core)
     second = exported(again, tmp_path / "b.json")
     for category in ("kernel", "cpu_op", "user_annotation", "gpu_user_annotation"):
-        assert rows_of(first, category) == rows_of(second, category)
+        assert rows_of(out, category) == rows_of(second, category)
 
 
 def test_many_overlaps_take_little_time() -> None:
@@ -186,6 +181,11 @@ def test_device_work_has_its_share_by_duration(tmp_path: Path) -> None:
     assert float(args["sgemm10"]["% roofline"]) == pytest.approx(100 * least / 40e-6, rel=1e-3)
     assert args["sgemm10"]["bound"] == "compute"
     assert not WORK & args["mystery"].keys(), "unknown is not 0"
+    start, one, both = int(slices(out, "kernel")[0]["ts"] * 1000), flops / 40 / 1e6, 2 * flops / 40 / 1e6
+    expected = [(0, one), (30_000, both), (40_000, one), (70_000, 0)]
+    found = counter(out, "TFLOP/s")[1:]
+    assert found == [(start + ns, float(f"{value:.4g}")) for ns, value in expected], "the sum of the running works"
+    check_counter(counter(out, "GB/s"), achieved(out, "bytes read", "bytes written"), 1)
 
 
 def test_work_is_optional_and_is_not_read_back(tmp_path: Path) -> None:
@@ -236,21 +236,6 @@ def check_counter(values: list[tuple[int, float]], works: list[tuple[int, int, f
         shown = values[np.searchsorted(times, begin, side="right") - 1][1]
         expected = rates[(begins <= begin) & (ends >= end)].sum() * scale
         assert shown == pytest.approx(expected, rel=1e-3, abs=1e-8), (begin, end)
-
-
-def test_counters_are_the_sum_of_the_running_works_rates(tmp_path: Path) -> None:
-    _, out = two_products(tmp_path)
-    flops = 2 * 1024**3
-    one, two = (float(f"{flops / us / 1e6:.4g}") for us in (40, 40))
-    start = int(slices(out, "kernel")[0]["ts"] * 1000)
-    both = float(f"{2 * flops / 40 / 1e6:.4g}")
-    assert counter(out, "TFLOP/s")[1:] == [
-        (start, one),
-        (start + 30_000, both),
-        (start + 40_000, two),
-        (start + 70_000, 0),
-    ]
-    check_counter(counter(out, "GB/s"), achieved(out, "bytes read", "bytes written"), 1)
 
 
 def test_counters_have_a_bounded_number_of_values(tmp_path: Path) -> None:
