@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from helpers.captures import (
     query,
     write_tables,
 )  # fmt: skip
-from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, program, rows
+from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, fake_nsys, program, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -283,15 +282,10 @@ def test_a_report_is_exported_by_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(ValueError, match=r"nsys, which reads it, is not installed here; .* nsys export --type sqlite"):
         fs.load_trace(report)
     export = program().write(tmp_path / "made.sqlite")
-    nsys = tmp_path / "nsys"
-    nsys.write_text(
-        f"#!{sys.executable}\nimport shutil, sys\n"
-        f"assert sys.argv[1:4] == ['export', '--type', 'sqlite'] and sys.argv[-1] == {str(report)!r}\n"
-        f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])\n"
-    )
-    nsys.chmod(0o755)
+    checks = f"assert sys.argv[1:4] == ['export', '--type', 'sqlite'] and sys.argv[-1] == {str(report)!r}"
+    fake_nsys(tmp_path, checks, export)
     assert device_rows(fs.load_trace(report)) == device_rows(fs.load_trace(export))
-    nsys.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('the report is newer than nsys')\n")
+    fake_nsys(tmp_path, "sys.exit('the report is newer than nsys')")
     with pytest.raises(ValueError, match=r"nsys export .* failed: the report is newer than nsys"):
         fs.load_trace(report)
 
@@ -310,15 +304,6 @@ def test_summaries_work(reader: str, tmp_path: Path) -> None:
     assert "RTX 3080" in prof.summary().html or "cuda:0" in str(prof.summary())
     assert len(prof.collectives()) == 0
     assert "RTX 3080" in prof.key_averages().table()
-
-
-def test_a_capture_is_compared_with_a_trace(tmp_path: Path) -> None:
-    trace = TRACES / "tutorial_naive.json.gz"
-    table = fs.compare(fs.load_trace(trace), fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite")))
-    frame = table.to_pandas()
-    assert len(frame) > 10
-    assert (frame.time_a.round(3) == frame.time_b.round(3)).all()
-    assert (frame.count_a == frame.count_b).all()
 
 
 def test_an_export_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:

@@ -35,14 +35,8 @@ def row(**cells: Any) -> st.SearchStrategy[dict[str, Any]]:
 processes = st.sampled_from([41, 42, (1 << 24) - 1])
 devices = st.one_of(st.integers(0, 3), st.sampled_from([-1, 127, 128, 1 << 40]))
 work = {
-    **{
-        "start": times,
-        "end": times,
-        "deviceId": devices,
-        "contextId": st.integers(1, 3),
-        "streamId": st.integers(0, 9),
-    },
-    **{"correlationId": ids, "globalPid": processes.map(global_pid)},
+    **{"start": times, "end": times, "deviceId": devices, "contextId": st.integers(1, 3)},
+    **{"streamId": st.integers(0, 9), "correlationId": ids, "globalPid": processes.map(global_pid)},
 }
 kernels = row(**work, demangledName=st.one_of(st.sampled_from([1, 2, 3, 77]), odd), gridX=times, blockX=times)
 copies = row(**work, bytes=times, copyKind=st.one_of(st.integers(0, 14), odd), srcKind=odd, dstKind=odd)
@@ -98,12 +92,7 @@ def put(folder: Path, tables: dict[str, list[dict[str, Any]]]) -> Path:
 
 @pytest.mark.parametrize("library", ["core", "python"])
 @settings(max_examples=25, deadline=None)
-@given(
-    st.lists(kernels, max_size=12),
-    st.lists(copies, max_size=5),
-    st.lists(calls, max_size=8),
-    st.lists(ranges, max_size=8),
-)
+@given(*(st.lists(rows, max_size=most) for rows, most in ((kernels, 12), (copies, 5), (calls, 8), (ranges, 8))))
 def test_random_rows_are_kept_or_counted(library: str, k: Any, c: Any, r: Any, n: Any) -> None:
     database._found = None if library == "core" else False
     try:
@@ -226,12 +215,9 @@ def test_a_file_that_a_program_has_locked_or_left_is_read_as_it_is(tmp_path: Pat
 
 
 LIBRARIES = [
-    *("void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_f16_256x128_32x3_nn_align8>(T1::Params)",),
-    *("ampere_sgemm_128x64_nn", "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"),
-    *(
-        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
-        "void gemmSN_NN_kernel<float>()",
-    ),
+    *("ampere_sgemm_128x64_nn", "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT", "void gemmSN_NN_kernel<float>()"),
+    "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_f16_256x128_32x3_nn_align8>(T1::Params)",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
     *("void cublasLt::splitKreduce_kernel<32, 16, int, float>(x)", "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16"),
 ]
 

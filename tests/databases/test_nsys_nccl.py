@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.captures import DOMAIN, Nsys
+from helpers.nsys_programs import fake_nsys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -234,14 +234,9 @@ def test_a_report_is_exported_with_payloads_if_nsys_can(
     program = Program()
     program.call("AllReduce", 64, 0, kernels=1)
     export = program.made.write(tmp_path / "made.sqlite")
-    report, nsys = tmp_path / "x.nsys-rep", tmp_path / "nsys"
+    report = tmp_path / "x.nsys-rep"
     report.write_bytes(b"NVIDIA Tegra Profiler Report 1.\n")
-    nsys.write_text(
-        f"#!{sys.executable}\nimport shutil, sys\n"
-        f"given = '--include-blobs' in sys.argv\nif given > {knows}: sys.exit('unrecognised option')\n"
-        f"assert given == {knows}\n"
-        f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])\n"
-    )
-    nsys.chmod(0o755)
+    given = f"given = '--include-blobs' in sys.argv\nif given > {knows}: sys.exit('unrecognised option')"
+    fake_nsys(tmp_path, f"{given}\nassert given == {knows}", export)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert fs.load_trace(report).collectives().message_bytes.tolist() == [64]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from helpers import DATA
@@ -10,6 +12,13 @@ from helpers.captures import Nsys
 MOCK = DATA / "captures" / "rtx3080.sqlite.gz"
 SGEMM = "ampere_sgemm_128x64_nn"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+def fake_nsys(folder: Path, checks: str, export: Path | None = None) -> None:
+    """Put a program nsys there, which makes these checks of sys.argv and copies the export to where it is asked for."""
+    copied = f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])" if export else ""
+    (folder / "nsys").write_text(f"#!{sys.executable}\nimport shutil, sys\n{checks}\n{copied}\n")
+    (folder / "nsys").chmod(0o755)
 
 
 def rows(prof: Any, device_type: str | None = None) -> dict[str, Any]:

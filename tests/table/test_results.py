@@ -9,7 +9,7 @@ import pytest
 from helpers.tables import make_table
 
 import flopscope as fs
-from flopscope.results.categories import by_category, category_of
+from flopscope.results.categories import by_category
 from flopscope.results.ranks import join_ranks
 from flopscope.results.results import Results
 
@@ -82,25 +82,6 @@ def test_one_rank_without_gpu_activity_is_reported() -> None:
 
 
 # Categories -----------------------------------------------------------------------------------------------------------
-
-
-CATEGORIES = {
-    "matrix product": ["aten::addmm", "aten::_scaled_mm", "flopscope::matmul", "addmm"],
-    "convolution": ["aten::cudnn_convolution", "aten::convolution_backward"],
-    "attention": ["aten::_scaled_dot_product_flash_attention_backward"],
-    "normalisation": ["aten::native_layer_norm_backward", "aten::_log_softmax"],
-    "pointwise": ["aten::add_", "aten::_foreach_addcdiv_", "triton_poi_fused_cat_relu_5"],
-    "reduction": ["aten::sum", "aten::max_pool2d_with_indices", "triton_red_fused_native_layer_norm_0"],
-    "copies": ["aten::_to_copy", "aten::embedding_dense_backward"],
-    "communication": ["nccl:all_reduce"],
-    "other": ["my own range", "MyConvolution"],
-}
-
-
-def test_ops_have_categories() -> None:
-    assert {name: list(map(category_of, ops)) for name, ops in CATEGORIES.items()} == {
-        name: [name] * len(ops) for name, ops in CATEGORIES.items()
-    }
 
 
 def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
