@@ -68,6 +68,11 @@ def names(stack: list[str]) -> list[str]:
     return [text.split(": ")[1] for text in stack if text.startswith(f"{HERE}(")]
 
 
+def functions(core: Any, key: str) -> list[list[str]]:
+    """Return the functions of this file in the stacks of an op."""
+    return [names(stack) for stack, _ in stacks(core.store, f"flopscope::{key}")]
+
+
 # Frames -------------------------------------------------------------------------------------------------------------
 
 
@@ -107,7 +112,7 @@ def test_each_call_is_a_frame_until_it_returns_or_raises(x: fs.Tensor) -> None:
             fs.sin(x)
     this = "test_each_call_is_a_frame_until_it_returns_or_raises"
     assert [(names(stack)[0], count) for stack, count in stacks(core.store, "flopscope::sin")] == [(this, 3)]
-    depths = sorted(names(stack).count("fails") for stack, _ in stacks(core.store, "flopscope::cos"))
+    depths = sorted(stack.count("fails") for stack in functions(core, "cos"))
     assert depths == list(range(1, 201))
 
 
@@ -134,8 +139,8 @@ def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
     assert sorted((names(stack)[:3], count) for stack, count in stacks(core.store, "flopscope::sin")) == [
         (["numbers", "relay", this], 3), (["numbers", this], 2),
     ]  # fmt: skip
-    assert [names(stack) for stack, _ in stacks(core.store, "flopscope::cos")] == [[this]]
-    assert [names(stack) for stack, _ in stacks(core.store, "flopscope::exp")] == [[this]]
+    assert functions(core, "cos") == [[this]]
+    assert functions(core, "exp") == [[this]]
 
 
 def test_decorators_are_frames_except_those_of_flopscope(x: fs.Tensor) -> None:
@@ -163,13 +168,12 @@ def test_decorators_are_frames_except_those_of_flopscope(x: fs.Tensor) -> None:
 
 
 def test_threads_have_separate_stacks(x: fs.Tensor) -> None:
-    begun, go, stop = threading.Event(), threading.Event(), threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def early() -> None:
         begun.set()
         go.wait(60)
         fs.sin(x)
-        stop.wait(60)
 
     def late() -> None:
         fs.cos(x)
@@ -182,7 +186,6 @@ def test_threads_have_separate_stacks(x: fs.Tensor) -> None:
         new.start()
         new.join()
         go.set()
-        stop.set()
         old.join()
     for key, fn in (("flopscope::sin", early), ("flopscope::cos", late)):
         ((stack, _),) = stacks(core.store, key)
@@ -208,9 +211,8 @@ def test_calls_in_progress_at_start_and_stop_are_frames(x: fs.Tensor) -> None:
     starts()
     stops()
     after()
-    assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "starts"
-    cosine = names(stacks(core.store, "flopscope::cos")[0][0])
-    assert cosine == ["stops", "test_calls_in_progress_at_start_and_stop_are_frames"]
+    assert functions(core, "sin")[0][0] == "starts"
+    assert functions(core, "cos") == [["stops", "test_calls_in_progress_at_start_and_stop_are_frames"]]
     columns, meta = core.store.table(False, 0, {})
     assert meta["open_events"] == 0 and "flopscope::exp" not in columns["key"]
 
@@ -257,9 +259,7 @@ def test_ops_in_a_range_of_a_suspended_generator_lack_its_frame(x: fs.Tensor) ->
         fs.sin(x)
     core.stop()
     this = "test_ops_in_a_range_of_a_suspended_generator_lack_its_frame"
-    assert names(stacks(core.store, "flopscope::sin")[0][0]) == [this]
-    for inside in ("flopscope::exp", "keep_open"):
-        assert names(stacks(core.store, inside)[0][0]) == ["keep_open", this]
+    assert functions(core, "sin") == [[this]] and functions(core, "exp") == [["keep_open", this]]
 
 
 # The profile function -----------------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ def test_a_profile_within_a_profile_is_rejected_and_a_restarted_one_has_stacks(x
         assert core.store.event_count > 0
         core.restart()
         fs.sin(x)
-    assert names(stacks(core.store, "flopscope::sin")[0][0])[0].startswith("test_a_profile_within")
+    assert functions(core, "sin")[0][0].startswith("test_a_profile_within")
     assert stacks(core.store, "flopscope::cos") == []
 
 
@@ -416,6 +416,9 @@ def test_stacks_precede_the_columns_of_flopscope_and_are_optional() -> None:
     assert make_table(*ROWS)[0].stack == [] and make_table(*ROWS).stacks is None
     assert "Source Location" not in make_table(*ROWS).table()
     assert "Source Location" not in make_table(*ROWS, stacks=[[], [], []]).table()
+    parsed = Tags(make_table(*ROWS, stacks=[["<script>.py(1): f", "b.py(2): g"], [], []])._repr_html_())
+    assert "script" not in parsed.tags and "<script>.py(1): f\nb.py(2): g" in parsed.texts
+    assert 'class="stack"' not in make_table(*ROWS)._repr_html_()
 
 
 def test_records_have_a_stack_only_if_grouped_by_stack(tmp_path: Path) -> None:
@@ -428,12 +431,6 @@ def test_records_have_a_stack_only_if_grouped_by_stack(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     assert list(table.to_pandas().columns) == [*columns, "stack"] and list(table.to_pandas()["stack"]) == STACKS
     assert list(make_table(*ROWS).to_pandas().columns) == columns
-
-
-def test_html_shows_stacks_escaped() -> None:
-    parsed = Tags(make_table(*ROWS, stacks=[["<script>.py(1): f", "b.py(2): g"], [], []])._repr_html_())
-    assert "script" not in parsed.tags and "<script>.py(1): f\nb.py(2): g" in parsed.texts
-    assert 'class="stack"' not in make_table(*ROWS)._repr_html_()
 
 
 # Folded stacks ------------------------------------------------------------------------------------------------------
