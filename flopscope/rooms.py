@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from flopscope.measuring.measurement import Measurement
     from flopscope.measuring.paired import TimesCompared
     from flopscope.measuring.sweep import Sweep
-    from flopscope.measuring.trying.result import Tried
     from flopscope.results.comparison import Comparison
     from flopscope.results.modules import ModuleTable
     from flopscope.results.results import Results
@@ -192,19 +191,3 @@ def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
     from flopscope.show.page.page import write
 
     write(path, sweep_page(sweep, title))
-
-
-# Changes that were tried ----------------------------------------------------------------------------------------------
-
-
-def tried_text(tried: Tried) -> str:
-    from flopscope.measuring.trying.text import text_of
-
-    return text_of(tried)
-
-
-def write_tried(tried: Tried, path: Path, title: str | None) -> None:
-    from flopscope.show.page.page import write
-    from flopscope.show.page.tried import tried_page
-
-    write(path, tried_page(tried, title))

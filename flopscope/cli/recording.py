@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import MemoryLimit, recording_limit
-from flopscope.measuring.trying.gate import GATE, recorded_at, wait_at
 from flopscope.record.arguments import record_arguments
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile
@@ -96,7 +95,6 @@ class Recording:
         self._disarm: Callable[[], object] = bool
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
-        self._gate = os.environ.pop(GATE, "")  # of flopscope try, which stops its other runs while this one is recorded
         self._began = time.monotonic()
         self._waited = seconds_waited()
         self._lasted = 0.0
@@ -229,8 +227,6 @@ class Recording:
         """Start to record, at the beginning of the window."""
         if self._state != "waiting":
             return
-        if self._gate:
-            wait_at(self._gate)
         if self._window.unit and self._stacks is not None:
             self._stacks.start()
         if self._torch is None:
@@ -332,8 +328,6 @@ class Recording:
             self.why_nothing = _UNUSED
         self._state = "ended"
         end_background()
-        if self._gate:
-            recorded_at(self._gate).touch()
 
     def _leave_step(self) -> None:
         """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flopscope.support.files import replacing, require_writable, write_json
+from flopscope.support.files import require_writable, write_json
 from flopscope.support.suggest import did_you_mean
 
 EXAMPLES = """\
@@ -48,19 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--margin", type=_positive, default=2.0, metavar="PERCENT", help=text)
     text = "compare what this module of the model returns, as layers.3, instead of losses"
     parser.add_argument("--compare", metavar="MODULE", default="", help=text)
-    parser.add_argument("--no-combination", action="store_true", help="do not try the faster ones together")
     text = "run each process in a temporary copy of DIR as its current folder, so that DIR stays as it is"
     parser.add_argument("--workdir", metavar="DIR", help=text)
     text = 'command that starts the processes of the program, as "torchrun --nproc-per-node 8"; rank 0 is timed'
     parser.add_argument("--launcher", metavar="COMMAND", help=text)
-    text = "runs that get ready side by side; one at a time is timed, with the others stopped (default: %(default)s)"
-    parser.add_argument("--jobs", type=_count, default=1, metavar="N", help=text)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page, which opens from disk")
     parser.add_argument("--json", metavar="FILE", help="write all numbers")
-    text = "append a line of JSON for each change to FILE: predicted and measured saving, and no name of the program"
-    parser.add_argument("--keep", metavar="FILE", help=text)
-    text = "add such rows, with the name of the program, to the table of FILE between <!-- tried --> and <!-- end -->"
-    parser.add_argument("--report", metavar="FILE", help=text)
     parser.add_argument("--job", dest="owns_process", action="store_true", help=argparse.SUPPRESS)
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module"), ("-c", "code")):
@@ -94,12 +84,6 @@ def _positive(text: str) -> float:
     return number
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return int(text)
-
-
 def _run(options: argparse.Namespace) -> Any:
     if options.owns_process:
         from flopscope.measuring.trying.inside import run_job
@@ -121,7 +105,7 @@ def _list() -> None:
 
 def _try(options: argparse.Namespace) -> int:
     from flopscope.measuring.trying.processes import Program, launcher_words
-    from flopscope.measuring.trying.text import text_of
+    from flopscope.measuring.trying.result import text_of
     from flopscope.measuring.trying.trial import Options, Trial
     from flopscope.show.fitted import terminal_width
     from flopscope.support.launchers import rank_in
@@ -129,25 +113,18 @@ def _try(options: argparse.Namespace) -> int:
 
     if (rank_in(os.environ) or {}).get("world_size", 1) > 1:
         raise ValueError("this process is one rank of several: run flopscope try by itself, with --launcher COMMAND")
-    if options.launcher and options.jobs > 1:
-        raise ValueError("--jobs stops runs while another is timed, which processes of a --launcher may not survive")
     if options.script == "-":
         raise ValueError("a program from standard input cannot be run several times; save it to a file")
     if not options.kind:
         with open(options.script, "rb"):
             pass
-    for path in (options.output, options.json, options.keep, options.report):
-        if path:
-            require_writable(path)
-    if options.report:
-        _add_rows(options.report, "", [])  # an error comes before the runs
+    if options.json:
+        require_writable(options.json)
     launcher = launcher_words(options.launcher)
     program = Program(
         options.script, tuple(options.arguments), options.kind, launcher, options.workdir, options.compare
     )
-    settings = Options(
-        options.changes, options.all, options.max_time, options.margin / 100, not options.no_combination, options.jobs
-    )
+    settings = Options(options.changes, options.all, options.max_time, options.margin / 100)
     workdir = ", or keep it in a copy by --workdir" if options.workdir is None else f"; {options.workdir} is copied"
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time), workdir=workdir), file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -159,29 +136,7 @@ def _try(options: argparse.Namespace) -> int:
     print(text_of(tried, terminal_width()), end="")
     if options.json:
         write_json(options.json, tried.to_dict())
-    if options.keep:
-        with open(options.keep, "a", encoding="utf-8") as file:
-            file.writelines(f"{json.dumps(row)}\n" for row in tried.predictions())
-    if options.report:
-        _add_rows(options.report, tried.title, tried.predictions())
-    if options.output:
-        tried.write_report(options.output)
     return 0
-
-
-def _add_rows(path: str, title: str, predictions: Sequence[Mapping[str, Any]]) -> None:
-    """Add rows to the table of a file. Raise ValueError if it has none."""
-    from flopscope.measuring.trying.rows import with_rows
-
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    try:
-        text = with_rows(text, title, predictions)
-    except ValueError as problem:
-        raise ValueError(f"--report {path}: {problem}") from None
-    if predictions:
-        with replacing(path, encoding="utf-8") as file:
-            file.write(text)
 
 
 def _end(number: int, frame: object) -> None:

@@ -64,12 +64,7 @@ def after_cuda(torch: Any, act: Callable[[], object]) -> None:
             done.set()
             act()
 
-    _around_init(torch, bool, once)
-
-
-def before_cuda(torch: Any, act: Callable[[], object]) -> None:
-    """Call ``act`` each time before torch initializes CUDA, or finds that it is."""
-    _around_init(torch, act, bool)
+    _after_init(torch, once)
 
 
 def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
@@ -79,7 +74,7 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
         act()
 
     handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    give_up_init = _around_init(torch, bool, act)
+    give_up_init = _after_init(torch, act)
 
     def give_up() -> None:
         handle.remove()
@@ -88,15 +83,14 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
     return give_up
 
 
-def _around_init(torch: Any, before: Callable[[], object], after: Callable[[], object]) -> Callable[[], None]:
-    """Call functions before and after each initialization of CUDA. Return a function that ends this."""
+def _after_init(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
+    """Call a function after each initialization of CUDA. Return a function that ends this."""
     initialize = torch.cuda._lazy_init
 
     @functools.wraps(initialize)
     def _lazy_init() -> None:
-        before()
         initialize()
-        after()
+        act()
 
     def give_up() -> None:
         if torch.cuda._lazy_init is _lazy_init:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flopscope.support.package import VERSION
 
-FORMAT = 1
+FORMAT = 2
 """Version of all documents. A field that is removed, renamed or changes meaning increases it; a new one does not."""
 WHY = "not recorded, or not applicable"
 SIGNS = {"$": "text", "#": "integer", "?": "flag", "*": "integers", "@": "texts"}

@@ -21,9 +21,6 @@ from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement, Shares
-from flopscope.measuring.trying.losses import Parity
-from flopscope.measuring.trying.pairs import Ratio
-from flopscope.measuring.trying.result import Change, Edit, Tried
 from flopscope.ranks.report import report_of_ranks
 from flopscope.show.page.measurement import measurement_page
 from flopscope.show.page.page import write
@@ -326,22 +323,6 @@ def _sweep(path: Path) -> None:
     fs.sweep("add", [1 << 8, 1 << 12, 1 << 16], ["float32", "float64"], **options).write_report(path)
 
 
-def _tried(path: Path) -> None:
-    """Write the page of changes of every verdict, with texts that try to leave their place."""
-    ratio, parity = Ratio(0.5, 0.45, 0.55, 4), Parity("losses", 8, 2e-4, 0.0, 1e-4)
-    changes = [
-        Change("threads", "a thread for each CPU", 40.0, ratio, 2e4, 1e4, (1e9, 2e9), hits=1, effect="another order"),
-        Change("autocast", "bfloat16 by autocast", ratio=ratio, hits=1, parity=parity, effect=NASTY[0]),
-        Change("compile", "torch.compile", hits=1, problem=f"RuntimeError: {NASTY[0]} {'x' * 200}"),
-        Change("zero_grad", "gradients dropped instead of filled with 0", hits=0),
-    ]
-    tried = Tried("train.py", "step", 2e4, changes, [changes[0]], ["threads", "affinity"], ratio, device="a CPU")
-    tried.edits = [Edit("Pad the vocabulary from 50257 to 50264", 28.0, f"train.py(7): {NASTY[0]}")]
-    tried.lines = ["torch.set_num_threads(4)", "OMP_PROC_BIND=close OMP_PLACES=cores  # in the environment " + "x" * 80]
-    tried.notes, tried.runs, tried.seconds = ["jax_precision does not apply"], 21, 80.0
-    tried.write_report(path)
-
-
 MEASUREMENTS: dict[str, Callable[[Path], Any]] = {"measurement": _measurement, "times": _times, "sweep": _sweep}
 PROFILES: dict[str, Callable[[Path], Any]] = {
     "training": _recorded("programs/vocab_before"),
@@ -352,6 +333,5 @@ PROFILES: dict[str, Callable[[Path], Any]] = {
     "empty": _empty,
     "huge": lambda path: _load(huge()).write_report(path),
     "compare": _compare,
-    "tried": _tried,
     "hostile": lambda path: _load(hostile()).write_report(path),
 }

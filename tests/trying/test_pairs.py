@@ -111,7 +111,7 @@ def verdicts(effect: float, noise: float, times: int) -> list[str]:
 
 def test_repeated_checks_rarely_find_a_difference_where_there_is_none() -> None:
     found = verdicts(1.0, 0.03, 400)
-    assert found.count("faster") + found.count("slower") <= 0.01 * 400 + 3
+    assert found.count("faster") + found.count("slower") <= 0.05 * 400 + 5
 
 
 def test_steps_that_vary_by_one_percent_are_told_to_be_alike() -> None:

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from flopscope.answers.rules import RULES
-from flopscope.measuring.trying.inside import applied
-from flopscope.measuring.trying.means import Variables
-from flopscope.measuring.trying.reach import QUIET, Reach, watch_modules
-from flopscope.measuring.trying.seen import Seen
-from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.look import Seen
+from flopscope.measuring.trying.means import QUIET, Reach
+from flopscope.measuring.trying.switches import SWITCHES, apply
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +24,8 @@ torch = pytest.importorskip("torch")
 def switched(*names: str, comparing: bool = False, **seen: Any) -> Iterator[Reach]:
     """Apply switches to the torch of this process, and undo them."""
     reach = Reach(torch, Seen(torch="2", **seen), comparing)
-    leave = watch_modules(torch, applied(list(names), reach))
+    apply(names, reach)
+    leave = reach.watch()
     try:
         yield reach
     finally:
@@ -51,19 +50,19 @@ def test_each_row_names_rules_that_exist_its_effect_its_lines_and_a_source() -> 
 
 
 def test_no_switch_applies_to_a_program_that_uses_neither_torch_nor_jax() -> None:
-    assert [name for name, one in SWITCHES.items() if not one.needs(Seen())] == []
+    assert [name for name, one in SWITCHES.items() if not one.why_not(Seen())] == []
 
 
 def test_what_needs_a_gpu_is_refused_on_a_cpu_and_the_reverse() -> None:
     seen = Seen(torch="2", modules=1, convolutions=True, float32=True, threads=1, cpus=8, compiler=True, bf16_cpu=True)
-    on_cpu = {name for name, one in SWITCHES.items() if not one.needs(seen)}
+    on_cpu = {name for name, one in SWITCHES.items() if not one.why_not(seen)}
     assert {"threads", "affinity", "compile", "autocast", "inference_mode"} == on_cpu
     seen.cuda, seen.capability = True, 90
-    on_gpu = {name for name, one in SWITCHES.items() if not one.needs(seen)}
+    on_gpu = {name for name, one in SWITCHES.items() if not one.why_not(seen)}
     assert not on_gpu & {"threads", "affinity"}
     assert {"tf32_products", "tf32_convolutions", "cudnn_benchmark", "compile_graphs", "expandable_segments"} <= on_gpu
     seen.capability = 75
-    assert not {name for name, one in SWITCHES.items() if not one.needs(seen)} & {"tf32_products", "autocast"}
+    assert not {name for name, one in SWITCHES.items() if not one.why_not(seen)} & {"tf32_products", "autocast"}
 
 
 # Settings: how each is read, what it is before, and what the switch makes of it.
@@ -329,8 +328,8 @@ def test_copies_and_pickles_of_a_module_are_without_the_switch() -> None:
 
 def test_larger_buckets_are_the_arguments_of_the_parallel_module() -> None:
     given: dict[str, Any] = {"module": None, "bucket_cap_mb": None, "gradient_as_bucket_view": False}
-    means: Any = SWITCHES["ddp_buckets"].means
-    assert means.owners(torch) == [torch.nn.parallel.DistributedDataParallel]
+    means: Any = SWITCHES["ddp_buckets"].means[0]
+    assert means.owners == ("nn.parallel.DistributedDataParallel",)
     assert means.change(Seen(), given) is True
     assert given == {"module": None, "bucket_cap_mb": 100, "gradient_as_bucket_view": True}
 
@@ -339,7 +338,7 @@ def test_larger_buckets_are_the_arguments_of_the_parallel_module() -> None:
 
 
 def variables(name: str, before: dict[str, str]) -> dict[str, str]:
-    return SWITCHES[name].means.environment(Seen(cpus=3), before)
+    return SWITCHES[name].environment(Seen(cpus=3), before)
 
 
 def test_variables_are_added_to_those_that_are_set() -> None:
@@ -355,7 +354,6 @@ def test_variables_are_added_to_those_that_are_set() -> None:
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name.startswith("jax_")])
 def test_jax_knows_the_variables(name: str) -> None:
     pytest.importorskip("jax")
-    assert isinstance(SWITCHES[name].means, Variables)
     code = "import jax; print(float(jax.numpy.ones(3).sum()))"
     environment = {**os.environ, **variables(name, {}), "JAX_PLATFORMS": "cpu"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)

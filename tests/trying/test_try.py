@@ -39,7 +39,7 @@ def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> 
     pytest.importorskip("torch")
     path = script(tmp_path, FILLING)
     before = path.read_bytes()
-    files = ["--json", "all.json", "--keep", "kept.jsonl", "-o", "page.html"]
+    files = ["--json", "all.json"]
     words = ["-m", "flopscope", "try", "--changes", "nondeterministic", "--max-time", "300", *files, "program.py"]
     with start(tmp_path, words) as process:
         out, err = process.communicate(timeout=400)
@@ -52,11 +52,9 @@ def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> 
     assert change["verdict"] == "faster" and change["ratio"]["high"] < 1 / 1.01, result.stdout
     assert change["ratio"]["value"] < 0.5, result.stdout  # the time of the steps, which are mostly filling
     assert change["parity"]["of"] == "losses" and change["parity"]["difference"] == 0
-    assert content["kept"] == ["nondeterministic"] and content["total"] == change["ratio"]
+    assert content["kept"] == ["nondeterministic"]
     assert "torch.use_deterministic_algorithms(False)" in result.stdout and "faster" in result.stdout
-    assert content["runs"] >= 2 + 1 + 1 + 6
-    assert (tmp_path / "kept.jsonl").read_text() == ""  # the advice has no rule for it, so there is no prediction
-    assert "torch.use_deterministic_algorithms(False)" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert content["runs"] >= 2 + 6
     assert path.read_bytes() == before
 
 
@@ -87,9 +85,6 @@ WRONG = {
     ("--changes", ",", "x.py"): "no change is named; see --list",
     ("--max-time", "0", "x.py"): "'0' is not a positive number",
     ("--launcher", "no-such-launcher -n 2", "program.py"): "there is no command 'no-such-launcher'",
-    ("--jobs", "0", "program.py"): "'0' is not a positive whole number",
-    ("--jobs", "2", "--launcher", "env A=1", "program.py"): "--jobs stops runs while another is timed",
-    ("--report", "program.py", "program.py"): "--report program.py: there is no line <!-- tried -->",
     (): "the following arguments are required: SCRIPT",
 }
 
@@ -106,7 +101,6 @@ def test_a_missing_program_or_folder_is_an_error(tmp_path: Path) -> None:
     script(tmp_path, "")
     assert "missing: No such file" in tries(tmp_path, "--workdir", "missing", "program.py").stderr
     assert "nowhere" in tries(tmp_path, "--json", "nowhere/x.json", "program.py").stderr
-    assert "none.md: No such file" in tries(tmp_path, "--report", "none.md", "program.py").stderr
 
 
 def test_a_rank_of_several_is_told_to_use_the_launcher(tmp_path: Path) -> None:

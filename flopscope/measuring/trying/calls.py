@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import sys
@@ -10,14 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from flopscope.measuring.measuring import require_numbers
-from flopscope.measuring.paired import TimesCompared, compare_times
+from flopscope.measuring.paired import compare_times
 from flopscope.measuring.stage import name_of, require_callable
-from flopscope.measuring.trying.looking import Looking
+from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.losses import Parity, Recorder
+from flopscope.measuring.trying.means import Around, Call, Reach, Settings
 from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
-from flopscope.measuring.trying.reach import Call, Reach, watch_modules
 from flopscope.measuring.trying.result import Change, Tried
-from flopscope.measuring.trying.seen import Seen
 from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.support.device import find_device
 from flopscope.support.lock import alone
@@ -54,50 +54,60 @@ def try_changes(
     if torch is None:
         raise ImportError("try_changes() switches settings of torch; import torch first")
     begin = time.monotonic()
-    chosen = _chosen(changes)
-    reach = Reach(torch, _look(torch, fn))
-    tried = Tried(name_of(fn), "call", math.nan, [], device=reach.seen.device)
-    for one in chosen:
-        call = one.means.around(reach, fn)
-        why_not = one.needs(reach.seen) or ("" if call is not None else "it cannot be switched for one callable")
-        if why_not or call is None:
-            tried.notes += [f"{one.name} does not apply: {why_not}."] if changes is not None else []
-            continue
-        tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
-    known = [one.before for one in tried.changes if not math.isnan(one.before)]
-    tried.before = known[0] if known else math.nan
-    tried.seconds = time.monotonic() - begin
-    faster = sorted((one for one in tried.changes if one.verdict == "faster"), key=lambda one: one.ratio.value)
-    if faster:
-        tried.kept, tried.total, tried.lines = [faster[0].name], faster[0].ratio, faster[0].lines.split("\n")
-    return tried
-
-
-def _chosen(changes: str | Sequence[str] | None) -> list[Switch]:
     names = [changes] if isinstance(changes, str) else SWITCHES if changes is None else changes
     for name in names:
         if name not in SWITCHES:
             raise ValueError(f"there is no change {name!r}{did_you_mean(str(name), SWITCHES)}")
-    return [SWITCHES[name] for name in names]
+    reach = Reach(torch, _look(torch, fn))
+    tried = Tried(name_of(fn), "call", math.nan, [], device=reach.seen.device)
+    for one in map(SWITCHES.__getitem__, names):
+        call = _switched(one, reach, fn)
+        why_not = one.why_not(reach.seen) or ("" if call is not None else "it cannot be switched for one callable")
+        if why_not or call is None:
+            tried.notes += [f"{one.name} does not apply: {why_not}."] if changes is not None else []
+            continue
+        tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
+    tried.before = next((one.before for one in tried.changes if not math.isnan(one.before)), math.nan)
+    tried.seconds = time.monotonic() - begin
+    tried.keep_faster(lambda name: "one")  # they were measured one by one
+    return tried
 
 
 def _look(torch: Any, fn: Callable[[], Any]) -> Seen:
     """Call fn once, and return what it was seen to use."""
-    seen = Seen(cpus=len(os.sched_getaffinity(0)), device=find_device("cpu").name)
-    reach = Reach(torch, seen)
+    reach = Reach(torch, Seen(cpus=len(os.sched_getaffinity(0)), device=find_device("cpu").name))
     recorder, looking = Recorder(reach), Looking(reach)
-    leave = watch_modules(torch, [looking])
+    leave = reach.watch()
     try:
         fn()
     finally:
         leave()
         reach.undo()
-    looking.finish(recorder.backward > 0)
-    seen.modules = max(seen.modules, 1)  # the callable takes the place of a module
-    return seen
+    looking.finish(recorder.backward)
+    reach.seen.modules = max(reach.seen.modules, 1)  # the callable takes the place of a module
+    return reach.seen
 
 
-def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_time: float, margin: float) -> Change:
+def _switched(switch: Switch, reach: Reach, fn: Call) -> Call | None:
+    """Return a callable that calls fn with the switch; None if a callable alone cannot be switched."""
+    (means,) = switch.means if len(switch.means) == 1 else (None,)
+    if isinstance(means, Around):
+        return means.wrap(reach, None, fn)
+    if not isinstance(means, Settings):
+        return None
+
+    @functools.wraps(fn)
+    def switched() -> Any:
+        means.apply(switch.name, reach)
+        try:
+            return fn()
+        finally:
+            reach.undo()
+
+    return switched
+
+
+def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, margin: float) -> Change:
     change = Change(switch.name, switch.what, effect=switch.effect, source=switch.source, margin=margin, hits=1)
     change.lines = switch.lines_for(reach.seen)
     plain = [_results(reach.torch, fn) for _ in range(2)]
@@ -111,13 +121,12 @@ def _tried(switch: Switch, reach: Reach, fn: Callable[[], Any], call: Call, max_
     except Exception as problem:  # of fn, which the change may not suit
         change.problem = f"{type(problem).__name__}: {problem}"
         return change
-    change.ratio, change.before, change.after = _ratio(times), times.g_median, times.f_median
-    change.notes = list(times.notes)
+    change.ratio = Ratio(times.ratio, *times.ci, max(times.rounds, FEWEST))
+    change.before, change.after, change.notes = times.g_median, times.f_median, list(times.notes)
     return change
 
 
-def _ratio(times: TimesCompared) -> Ratio:
-    return Ratio(times.ratio, *times.ci, max(times.rounds, FEWEST))
+# Results --------------------------------------------------------------------------------------------------------------
 
 
 def _results(torch: Any, call: Call) -> list[Any]:
@@ -144,9 +153,7 @@ def _parity(plain: Sequence[Sequence[Any]], changed: Sequence[Any], tolerance: f
     """Compare results by the norm of their difference over their norm."""
     if not changed or any(len(one) != len(changed) for one in plain):
         return Parity("", 0, math.nan, math.nan, tolerance)
-    first, second = plain
-    difference = max(_distance(a, b) for a, b in zip(first, changed, strict=True))
-    own = max(_distance(a, b) for a, b in zip(first, second, strict=True))
+    difference, own = (max(map(_distance, plain[0], other)) for other in (changed, plain[1]))
     return Parity("returned values", len(changed), difference, own, tolerance)
 
 

@@ -1,122 +1,110 @@
-"""What switches do and need: the functions that the rows of flopscope.measuring.trying.switches name."""
+"""What switches do and need: the functions and premises that the rows of flopscope.measuring.trying.switches name."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from flopscope.measuring.trying.means import within
-from flopscope.measuring.trying.reach import Call, Reach, Setting
-from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.look import Seen, attention_flags
+from flopscope.measuring.trying.means import Call, Reach, Setting, attribute, within
 
 # Premises -------------------------------------------------------------------------------------------------------------
 
 
-def unless(condition: bool, why_not: str) -> str:
-    return "" if condition else why_not
+class Need(NamedTuple):
+    """A premise of a switch."""
+
+    holds: Callable[[Seen], bool]
+    why_not: str
+    """Why the switch does not apply where it does not hold."""
 
 
-def uses_torch(seen: Seen) -> str:
-    return unless(bool(seen.torch), "the program does not use torch")
+def loads(seen: Seen, holds: Callable[[Mapping[str, Any]], bool]) -> bool:
+    return any(holds(one) for one in seen.loaders)
 
 
-def uses_cuda(seen: Seen) -> str:
-    return uses_torch(seen) or unless(seen.cuda, "the program uses no GPU by torch")
-
-
-def has_modules(seen: Seen) -> str:
-    return uses_torch(seen) or unless(seen.modules > 0, "the program calls no module with parameters")
-
-
-def has_convolutions(seen: Seen) -> str:
-    return unless(seen.convolutions, "its modules have no convolutions")
-
-
-def has_flat_images(seen: Seen) -> str:
-    return unless(seen.images, "its convolutions get no 4-d tensors, or such in channels_last already")
-
-
-def has_refused_attention(seen: Seen) -> str:
-    return uses_torch(seen) or unless(not seen.fused_attention, "every back end is allowed already")
-
-
-def is_deterministic(seen: Seen) -> str:
-    return uses_torch(seen) or unless(seen.deterministic, "deterministic algorithms are off")
-
-
-def on_nvidia(seen: Seen, capability: int, what: str) -> str:
-    return uses_cuda(seen) or unless(not seen.hip and seen.capability >= capability, f"the GPU has no {what}")
-
-
-def uses_cpu(seen: Seen) -> str:
-    return uses_torch(seen) or unless(not seen.cuda, "the program computes on a GPU")
-
-
-def has_idle_cpus(seen: Seen) -> str:
-    return uses_cpu(seen) or unless(seen.threads < seen.cpus, "torch uses every CPU already")
-
-
-def infers(seen: Seen) -> str:
-    why = has_modules(seen) or unless(not seen.trains, "the program trains")
-    return why or unless(not seen.inference, "it uses inference mode already")
-
-
-def uses_jax(seen: Seen) -> str:
-    return unless(seen.jax, "the program does not use JAX") or unless(seen.jax_gpu, "JAX computes on no GPU here")
-
-
-def has_unfused(seen: Seen) -> str:
-    named = any(one["name"] in FUSED and not one["fused"] for one in seen.optimizers)
-    return unless(named, "there is no unfused Adam, AdamW or SGD of torch.optim")
-
-
-def has_single(seen: Seen) -> str:
-    """Refuse programs whose optimizers do not loop over their parameters. That is torch's default on CPUs alone."""
-    single = [
+def loops_over_parameters(seen: Seen) -> bool:
+    """Return whether an optimizer loops over its parameters, which is torch's default on CPUs alone."""
+    return any(
         not one["fused"] and (one["foreach"] is False if seen.cuda else not one["foreach"]) for one in seen.optimizers
-    ]
-    return unless(any(single), "there is no optimizer that loops over its parameters")
+    )
 
 
-def fills_gradients(seen: Seen) -> str:
-    return unless(seen.zeroed, "the program does not call zero_grad(set_to_none=False)")
+FUSED = ("Adam", "AdamW", "SGD")
+"""Optimizers with a fused step on GPUs and on CPUs."""
+FOREACH = (*FUSED, "Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop")
+"""Optimizers with a step over lists of parameters."""
+LOADERS = ("utils.data.DataLoader",)
 
+TORCH = (Need(lambda seen: bool(seen.torch), "the program does not use torch"),)
+CUDA = (*TORCH, Need(lambda seen: seen.cuda, "the program uses no GPU by torch"))
+TF32_CORES = (*CUDA, Need(lambda seen: not seen.hip and seen.capability >= 80, "the GPU has no TF32"))
+CPU = (*TORCH, Need(lambda seen: not seen.cuda, "the program computes on a GPU"))
+IDLE_CPUS = (*CPU, Need(lambda seen: seen.threads < seen.cpus, "torch uses every CPU already"))
+MODULES = (*TORCH, Need(lambda seen: seen.modules > 0, "the program calls no module with parameters"))
+CONVOLUTIONS = Need(lambda seen: seen.convolutions, "its modules have no convolutions")
+FLAT_IMAGES = Need(lambda seen: seen.images, "its convolutions get no 4-d tensors, or such in channels_last already")
+REFUSED_ATTENTION = Need(lambda seen: not seen.fused_attention, "every back end is allowed already")
+DETERMINISTIC = Need(lambda seen: seen.deterministic, "deterministic algorithms are off")
+FLOAT32 = Need(lambda seen: seen.float32, "its modules have no float32 parameters")
+NO_AUTOCAST = Need(lambda seen: not seen.autocast, "it uses autocast already")
+BF16_CPU = Need(lambda seen: seen.cuda or seen.bf16_cpu, "this CPU has no instructions for bfloat16")
+BF16_GPU = Need(
+    lambda seen: not seen.cuda or seen.hip or seen.capability >= 80, "the GPU has no tensor cores for bfloat16"
+)
+NOT_COMPILED = Need(lambda seen: not seen.compiled, "it uses torch.compile already")
+COMPILER = Need(lambda seen: seen.compiler, "torch.compile needs Triton on a GPU, and a C++ compiler (g++) on a CPU")
+NO_TRAINING = Need(lambda seen: not seen.trains, "the program trains")
+NO_INFERENCE_MODE = Need(lambda seen: not seen.inference, "it uses inference mode already")
+UNFUSED = Need(
+    lambda seen: any(one["name"] in FUSED and not one["fused"] for one in seen.optimizers),
+    "there is no unfused Adam, AdamW or SGD of torch.optim",
+)
+SINGLE = Need(loops_over_parameters, "there is no optimizer that loops over its parameters")
+ZEROED = Need(lambda seen: seen.zeroed, "the program does not call zero_grad(set_to_none=False)")
+LOADER = Need(lambda seen: bool(seen.loaders), "the program has no DataLoader")
+LOADS_IN_MAIN = Need(
+    lambda seen: loads(seen, lambda one: not one["num_workers"] and not one["iterable"]),
+    "no DataLoader of a dataset with indices loads in the program itself",
+)
+WORKERS = Need(lambda seen: loads(seen, lambda one: bool(one["num_workers"])), "no DataLoader has worker processes")
+PAGEABLE = Need(lambda seen: loads(seen, lambda one: not one["pin_memory"]), "its batches are in pinned memory already")
+PARALLEL = Need(lambda seen: seen.parallel, "the program does not use DistributedDataParallel")
+JAX = (
+    Need(lambda seen: seen.jax, "the program does not use JAX"),
+    Need(lambda seen: seen.jax_gpu, "JAX computes on no GPU here"),
+)
 
-def has_loader(seen: Seen) -> str:
-    return unless(bool(seen.loaders), "the program has no DataLoader")
-
-
-def loads_in_main(seen: Seen) -> str:
-    named = any(not one["num_workers"] and not one["iterable"] for one in seen.loaders)
-    return has_loader(seen) or unless(named, "no DataLoader of a dataset with indices loads in the program itself")
-
-
-def has_workers(seen: Seen) -> str:
-    return unless(any(one["num_workers"] for one in seen.loaders), "no DataLoader has worker processes")
-
-
-def has_pageable(seen: Seen) -> str:
-    pageable = any(not one["pin_memory"] for one in seen.loaders)
-    return uses_cuda(seen) or has_loader(seen) or unless(pageable, "its batches are in pinned memory already")
-
-
-def is_parallel(seen: Seen) -> str:
-    return unless(seen.parallel, "the program does not use DistributedDataParallel")
-
-
-# Precision ------------------------------------------------------------------------------------------------------------
+# Settings -------------------------------------------------------------------------------------------------------------
 
 
 def tf32_products(torch: Any, seen: Seen) -> Sequence[Setting]:
-    return [
-        Setting(lambda t: t.get_float32_matmul_precision(), lambda t, to: t.set_float32_matmul_precision(to), "high")
-    ]
+    return [Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high")]
 
 
-def attribute(owner: Callable[[Any], Any], name: str, value: Any) -> Setting:
-    return Setting(lambda t: getattr(owner(t), name), lambda t, to: setattr(owner(t), name, to), value)
+def cudnn(name: str, value: bool) -> Callable[[Any, Seen], Sequence[Setting]]:
+    return lambda torch, seen: [attribute(torch.backends.cudnn, name, value)]
+
+
+def fused_attention(torch: Any, seen: Seen) -> Sequence[Setting]:
+    flags = attention_flags(torch)
+    writes = [getattr(torch.backends.cuda, f"enable_{read.__name__.removesuffix('_enabled')}") for read in flags]
+    return [Setting(read, write, True) for read, write in zip(flags, writes, strict=True)]
+
+
+def nondeterministic(torch: Any, seen: Seen) -> Sequence[Setting]:
+    def write(value: bool) -> None:
+        torch.use_deterministic_algorithms(value, warn_only=torch.is_deterministic_algorithms_warn_only_enabled())
+
+    everywhere = Setting(torch.are_deterministic_algorithms_enabled, write, False)
+    return [everywhere, attribute(torch.backends.cudnn, "deterministic", False)]
+
+
+def all_threads(torch: Any, seen: Seen) -> Sequence[Setting]:
+    return [Setting(torch.get_num_threads, torch.set_num_threads, seen.cpus)]
+
+
+# Calls of modules -----------------------------------------------------------------------------------------------------
 
 
 def autocast(reach: Reach, module: Any, call: Call) -> Call:
@@ -135,17 +123,6 @@ def widened(torch: Any, result: Any) -> Any:
     return result
 
 
-def can_autocast(seen: Seen) -> str:
-    why = has_modules(seen) or unless(seen.float32, "its modules have no float32 parameters")
-    why = why or unless(not seen.autocast, "it uses autocast already")
-    if not why and not seen.cuda:
-        return unless(seen.bf16_cpu, "this CPU has no instructions for bfloat16")
-    return why or unless(seen.hip or seen.capability >= 80, "the GPU has no tensor cores for bfloat16")
-
-
-# Kernels --------------------------------------------------------------------------------------------------------------
-
-
 def channels_last(reach: Reach, module: Any, call: Call) -> Call | None:
     torch = reach.torch
     if module is None or not any(isinstance(one, torch.nn.Conv2d) for one in module.modules()):
@@ -153,70 +130,38 @@ def channels_last(reach: Reach, module: Any, call: Call) -> Call | None:
     module.to(memory_format=torch.channels_last)
     reach.later(lambda: module.to(memory_format=torch.contiguous_format))
 
+    def image(one: Any) -> Any:
+        is_image = isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()
+        return one.contiguous(memory_format=torch.channels_last) if is_image else one
+
     def laid_out(*args: Any, **named: Any) -> Any:
-        images = [image(torch, one) for one in args]
-        return call(*images, **{name: image(torch, one) for name, one in named.items()})
+        return call(*map(image, args), **{name: image(one) for name, one in named.items()})
 
     return laid_out
 
 
-def image(torch: Any, one: Any) -> Any:
-    is_image = isinstance(one, torch.Tensor) and one.dim() == 4 and one.is_floating_point()
-    return one.contiguous(memory_format=torch.channels_last) if is_image else one
-
-
 def compiled(mode: str) -> Callable[[Reach, Any, Call], Call]:
     def wrap(reach: Reach, module: Any, call: Call) -> Call:
-        if not reach.comparing:
-            done: Call = reach.torch.compile(call, mode=mode)
-            return done
-        from torch import _inductor  # the same random numbers as without it
+        how: dict[str, Any] = {"mode": mode}
+        if reach.comparing:
+            from torch import _inductor  # the same random numbers as without it
 
-        done = reach.torch.compile(call, options={**_inductor.list_mode_options(mode), "fallback_random": True})
+            how = {"options": {**_inductor.list_mode_options(mode), "fallback_random": True}}
+        done: Call = reach.torch.compile(call, **how)
         return done
 
     return wrap
 
 
-def can_compile(seen: Seen) -> str:
-    why = has_modules(seen) or unless(not seen.compiled, "it uses torch.compile already")
-    return why or unless(seen.compiler, "torch.compile needs Triton on a GPU, and a C++ compiler (g++) on a CPU")
-
-
-def attention_flags(torch: Any) -> list[Any]:
-    """Return the functions that say whether a fused back end of scaled_dot_product_attention is allowed."""
-    cuda = torch.backends.cuda
-    names = ("flash_sdp_enabled", "mem_efficient_sdp_enabled", "cudnn_sdp_enabled")
-    return [getattr(cuda, name) for name in names if hasattr(cuda, name)]
-
-
-def _without_torch(function: Call, torch: Any, *args: Any) -> Any:
-    return function(*args)
-
-
-def fused_attention(torch: Any, seen: Seen) -> Sequence[Setting]:
-    cuda = torch.backends.cuda
-    settings: list[Setting] = []
-    for read in attention_flags(torch):
-        write = getattr(cuda, f"enable_{read.__name__.removesuffix('_enabled')}")
-        settings.append(
-            Setting(functools.partial(_without_torch, read), functools.partial(_without_torch, write), True)
-        )
-    return settings
-
-
-def nondeterministic(torch: Any, seen: Seen) -> Sequence[Setting]:
-    def write(t: Any, value: bool) -> None:
-        t.use_deterministic_algorithms(value, warn_only=t.is_deterministic_algorithms_warn_only_enabled())
-
-    everywhere = Setting(lambda t: t.are_deterministic_algorithms_enabled(), write, False)
-    return [everywhere, attribute(lambda t: t.backends.cudnn, "deterministic", False)]
+def in_inference_mode(reach: Reach, module: Any, call: Call) -> Call:
+    return within(reach.torch.inference_mode, call)
 
 
 # Optimizers -----------------------------------------------------------------------------------------------------------
 
-FUSED = ("Adam", "AdamW", "SGD")
-"""Optimizers with a fused step on GPUs and on CPUs."""
+
+def optimizers(*names: str) -> tuple[str, ...]:
+    return tuple(f"optim.{name}" for name in names)
 
 
 def fuse(seen: Seen, given: dict[str, Any]) -> bool:
@@ -233,24 +178,7 @@ def by_lists(seen: Seen, given: dict[str, Any]) -> bool:
     return True
 
 
-def foreach_optimizers(torch: Any) -> list[Any]:
-    kinds = [one for one in vars(torch.optim).values() if isinstance(one, type)]
-    return [
-        one
-        for one in kinds
-        if issubclass(one, torch.optim.Optimizer) and "foreach" in inspect.signature(one).parameters
-    ]
-
-
-def fused_optimizers(torch: Any) -> list[Any]:
-    return [getattr(torch.optim, name) for name in FUSED]
-
-
-def zero_grads(torch: Any) -> list[tuple[Any, str]]:
-    return [(torch.optim.Optimizer, "zero_grad"), (torch.nn.Module, "zero_grad")]
-
-
-def dropping(torch: Any, original: Call, hit: Callable[[], object]) -> Call:
+def dropping(original: Call, hit: Callable[[], object]) -> Call:
     def zero_grad(owner: Any, set_to_none: bool = True) -> None:
         if not set_to_none:
             hit()
@@ -267,10 +195,6 @@ MOST_WORKERS = 8
 def workers(seen: Seen) -> int:
     """Return the worker processes to give a DataLoader: one per CPU but the program's own, at least one."""
     return max(1, min(MOST_WORKERS, seen.cpus - 1))
-
-
-def loaders(torch: Any) -> list[Any]:
-    return [torch.utils.data.DataLoader]
 
 
 def reached_by_workers(seen: Seen, saving: float) -> float:
@@ -302,11 +226,7 @@ def prefetch(seen: Seen, given: dict[str, Any]) -> bool:
     return True
 
 
-def copies(torch: Any) -> list[tuple[Any, str]]:
-    return [(torch.Tensor, "to"), (torch.Tensor, "cuda")]
-
-
-def in_background(torch: Any, original: Call, hit: Callable[[], object]) -> Call:
+def in_background(original: Call, hit: Callable[[], object]) -> Call:
     def copy(tensor: Any, *args: Any, **named: Any) -> Any:
         stated = "non_blocking" in named or any(isinstance(one, bool) for one in args)
         if not stated and tensor.device.type == "cpu" and tensor.is_pinned():
@@ -317,7 +237,16 @@ def in_background(torch: Any, original: Call, hit: Callable[[], object]) -> Call
     return copy
 
 
-# Memory, processes, CPUs ----------------------------------------------------------------------------------------------
+# Processes and the environment ----------------------------------------------------------------------------------------
+
+
+def larger_buckets(seen: Seen, given: dict[str, Any]) -> bool:
+    given.update(bucket_cap_mb=100, gradient_as_bucket_view=True)
+    return True
+
+
+def fixed(**variables: str) -> Callable[[Seen, Mapping[str, str]], Mapping[str, str]]:
+    return lambda seen, before: variables
 
 
 def expandable_segments(seen: Seen, before: Mapping[str, str]) -> Mapping[str, str]:
@@ -326,25 +255,9 @@ def expandable_segments(seen: Seen, before: Mapping[str, str]) -> Mapping[str, s
     return {name: ",".join([*known, "expandable_segments:True"])}
 
 
-def larger_buckets(seen: Seen, given: dict[str, Any]) -> bool:
-    given.update(bucket_cap_mb=100, gradient_as_bucket_view=True)
-    return True
-
-
-def all_threads(torch: Any, seen: Seen) -> Sequence[Setting]:
-    return [Setting(lambda t: t.get_num_threads(), lambda t, to: t.set_num_threads(to), seen.cpus)]
-
-
 def thread_variables(seen: Seen, before: Mapping[str, str]) -> Mapping[str, str]:
     return {"OMP_NUM_THREADS": str(seen.cpus)}
 
 
-def in_inference_mode(reach: Reach, module: Any, call: Call) -> Call:
-    return within(reach.torch.inference_mode, call)
-
-
-def xla_flags(*flags: str) -> Callable[[Seen, Mapping[str, str]], Mapping[str, str]]:
-    def variables(seen: Seen, before: Mapping[str, str]) -> Mapping[str, str]:
-        return {"XLA_FLAGS": " ".join([*before.get("XLA_FLAGS", "").split(), *flags])}
-
-    return variables
+def xla_flag(flag: str) -> Callable[[Seen, Mapping[str, str]], Mapping[str, str]]:
+    return lambda seen, before: {"XLA_FLAGS": " ".join([*before.get("XLA_FLAGS", "").split(), flag])}

@@ -15,15 +15,11 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-from flopscope.measuring.trying.gate import wait_at
-from flopscope.measuring.trying.looking import Looking
+from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.losses import FIRST, Recorder, draw_by_batch
-from flopscope.measuring.trying.means import Around
-from flopscope.measuring.trying.reach import Reach, Watcher, watch_modules
-from flopscope.measuring.trying.seen import Seen
-from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.means import Reach
+from flopscope.measuring.trying.switches import SWITCHES, apply
 from flopscope.record.steps import StepCounter
-from flopscope.record.torch_hooks import before_cuda
 from flopscope.support import own_path
 from flopscope.support.cpu_wait import seconds_waited
 from flopscope.support.device import find_device
@@ -35,10 +31,8 @@ from flopscope.support.safe import error_text
 
 MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
-FEWEST_LOOKED_AT = 12
-LOOK_SECONDS = 0.5
-COVERED = 0.95
-"""Of the measured time, which blocks must add up to: the events of a stream without the work of a step do not."""
+LOOKED_AT = ((12, 0.5), (6, 5.0))
+"""Steps and seconds after which it has seen enough: fewer steps if they are slow."""
 LEAST_TIMED = 0.2
 """Seconds of measured steps, of which there are more until then: with a change they may be far shorter."""
 BLOCKS, BLOCK = 5, 10
@@ -60,18 +54,13 @@ class Job:
     record: str
     """File to write the record to."""
     kind: Kind = "look"
-    """look: see what the program uses, and how long its steps take. compare: record its first results. time: time
-    ``steps`` steps after ``warm`` ones; the whole program if ``steps`` is 0."""
+    """look: see what the program uses, and how long its steps take. time: time ``steps`` steps after ``warm`` ones; the
+    whole program if ``steps`` is 0. compare: record its first results only, with random numbers that do not depend on
+    the change. The others record them, too."""
     switches: list[str] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=dict)
     warm: int = 0
     steps: int = 0
-    gate: str = ""
-    """File at whose lock the run waits for its turn to be timed; "": it does not wait."""
-    door: str = ""
-    """File at whose lock the run waits before it initializes CUDA; "": it does not wait."""
-    passed: str = ""
-    """File to touch before."""
     compare: str = ""
     """Name of the module whose results are compared; "": losses, or what the program's modules return."""
 
@@ -89,13 +78,11 @@ class Record:
     marks: list[float] = field(default_factory=list)
     """When they ended, from the start of the program on; of a look."""
     start: float | None = None
-    """From the start of the program to the end of its warm-up; of runs that get ready alone."""
+    """From the start of the program to the end of its warm-up."""
     whole: float | None = None
     """Of the program, if it ended by itself."""
     peak: float | None = None
     """Peak memory in bytes: of the GPU as torch allocated it, else of the process."""
-    clock: float | None = None
-    """SM clock in MHz at the end of the measured steps."""
     waited: float | None = None
     """Share of the measured time for which the main thread waited for a CPU."""
     recompiled: bool = False
@@ -136,26 +123,25 @@ class Inside:
         self._pid = os.getpid()
         self._leave_modules: Any = None
         self._steps = StepCounter(self._ended, bool)
-        self._began = self._window = time.perf_counter()
+        self._began = 0.0
         self._waited: float | None = None
         self._opened = 0  # the step before the measured ones
         self._block = 0  # steps of a block
-        self._last = math.inf  # the last measured step
-        self._times: list[Any] = []  # between the blocks
+        self._last = 0  # the last measured step
+        self._times: list[float] = []  # between the blocks
         self._queued = 0  # batches that workers of a DataLoader have ready
         self._compiled = 0
 
     def run(self) -> Any:
         for name in self._job.switches:
-            if SWITCHES[name].means.environment(self._seen, os.environ):
+            if SWITCHES[name].environment(self._seen, os.environ):
                 self._record.hits[name] = 1  # the variables are those of this process
         random.seed(0)
         after_import("numpy", lambda numpy: numpy.random.seed(0))
         after_import("torch", self._turn_to_torch)
         self._steps.listen()
-        if self._job.gate and not self._job.steps:
-            wait_at(self._job.gate)
-        self._began = self._window = time.perf_counter()
+        self._began = time.perf_counter()
+        self._times = [self._began]
         self._waited = seconds_waited()
         problem = self._program.run()
         if problem is None:
@@ -165,28 +151,31 @@ class Inside:
             return status
         failed = problem is not None and not (isinstance(problem, SystemExit) and not status)
         self._record.problem = error_text(problem) if failed and problem is not None else ""
-        self._finish_whole()
+        self._wait()
+        self._record.whole = time.perf_counter() - self._began
+        if self._job.kind == "time" and not self._job.steps:
+            self._record.seconds = self._record.whole
+        self._write()
         return status
 
     def _turn_to_torch(self, torch: Any) -> None:
         torch.manual_seed(0)
-        self._reach = reach = Reach(torch, self._seen, comparing=self._job.kind == "compare")
+        kind, named = self._job.kind, self._job.compare
+        self._reach = reach = Reach(torch, self._seen, comparing=kind == "compare")
         reach.hits.update(self._record.hits)
-        self._recorder = Recorder(reach, "" if self._job.kind == "time" else self._job.compare)
-        if self._job.kind != "time":
+        if kind != "time" or not named:  # the hook of a named module would take time
+            self._recorder = Recorder(reach, named)
+        if kind == "compare":
             draw_by_batch(reach)
-        watchers: list[Watcher] = [self._recorder]
-        if self._job.kind == "look":
+        if kind == "look":
             self._looking = Looking(reach)
-            watchers.append(self._looking)
-        watchers += applied(self._job.switches, reach)
+        apply(self._job.switches, reach)
         self._steps.count_optimizers(torch)
-        before_cuda(torch, self._pass_door)
         self._note_queues(torch.utils.data.DataLoader)
-        self._leave_modules = watch_modules(torch, watchers)
+        self._leave_modules = reach.watch()
 
     def _note_queues(self, owner: Any) -> None:
-        """Note how many batches workers get ready, which they do while the run waits."""
+        """Note how many batches workers get ready, which they do before the measured steps."""
         init = owner.__init__
 
         @functools.wraps(init)
@@ -196,27 +185,20 @@ class Inside:
 
         owner.__init__ = __init__
 
-    def _pass_door(self) -> None:
-        """Begin to use the GPU, which is another run's while that is timed."""
-        if self._job.door and os.getpid() == self._pid:
-            door, self._job.door = self._job.door, ""
-            wait_at(door, self._job.passed)
-
     # Steps ------------------------------------------------------------------------------------------------------------
 
     def _ended(self, count: int) -> None:
         if os.getpid() != self._pid:
             return
-        job, record = self._job, self._record
-        record.steps = count
-        if job.kind == "look":
+        self._record.steps = count
+        if self._job.kind == "look":
             self._look(count)
-        elif job.kind == "compare":
-            self._hold()
-            if count >= max(FIRST, job.warm):
-                self._finish()
-        elif job.kind == "time" and job.steps:
+        elif self._job.kind == "time" and self._job.steps:
             self._time(count)
+        elif self._job.kind == "compare":
+            self._hold()
+            if count >= FIRST:
+                self._finish()
 
     _ended._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out
 
@@ -227,15 +209,12 @@ class Inside:
 
     def _look(self, count: int) -> None:
         self._wait()
+        marks = self._record.marks
         if count == 1:
-            self._record.marks.clear()
-        self._record.marks.append(time.perf_counter() - self._began)
-        if count == 1 and self._job.gate:
-            ready = time.perf_counter()
-            wait_at(self._job.gate)
-            self._began += time.perf_counter() - ready  # as if it had not waited
-        long = self._record.marks[-1] - self._record.marks[0] > LOOK_SECONDS
-        if count >= MOST_LOOKED_AT or (count >= FEWEST_LOOKED_AT and long):
+            marks.clear()
+        marks.append(time.perf_counter() - self._began)
+        enough = any(count >= steps and marks[-1] - marks[0] > seconds for steps, seconds in LOOKED_AT)
+        if enough or count >= MOST_LOOKED_AT:
             self._finish()
 
     def _time(self, count: int) -> None:
@@ -244,8 +223,6 @@ class Inside:
             self._opened = 0
         if count <= job.warm:
             self._hold()
-            if job.gate:
-                self._await_turn(count)
         if count >= job.warm and not self._opened:
             record.warm = job.warm + self._queued
             if count >= record.warm:
@@ -255,40 +232,14 @@ class Inside:
                 self._opened, self._last = count, count + job.steps // self._block * self._block
                 self._open()
         elif self._opened and (count - self._opened) % self._block == 0:
-            self._times.append(self._time_now())
+            self._wait()
+            self._times.append(time.perf_counter())
             if count == self._last:
-                self._wait()
-                lasted = time.perf_counter() - self._window
-                record.seconds = self._block_seconds(lasted) / self._block
-                if lasted >= LEAST_TIMED or not self._is_single:  # all ranks end with the same step
+                record.seconds = median(after - before for before, after in pairwise(self._times)) / self._block
+                # All ranks end with the same step.
+                if self._times[-1] - self._times[0] >= LEAST_TIMED or not self._is_single:
                     self._finish()
                 self._last += count - self._opened
-
-    def _time_now(self) -> Any:
-        """Return the time at which the device has done what was given to it, once it is known."""
-        torch = sys.modules.get("torch")
-        if torch is None or not torch.cuda.is_initialized():
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def _block_seconds(self, lasted: float) -> float:
-        """Return the median time of a block; the mean of few, and of JAX, whose device has no such times."""
-        times, mean = self._times, lasted / (len(self._times) - 1)
-        if len(times) < 3 or "jax" in sys.modules:
-            return mean
-        with suppress(RuntimeError, TypeError):  # of events of several devices, or of a device first used after them
-            blocks = [float(apart(before, after)) for before, after in pairwise(times)]
-            return median(blocks) if sum(blocks) > COVERED * lasted else mean
-        return mean
-
-    def _await_turn(self, count: int) -> None:
-        """Wait for the turn to be timed before the last warm step. Leave the device little work to end by then."""
-        self._pass_door()
-        self._wait()
-        if count == max(1, self._job.warm - 1) and self._rank == 0:
-            wait_at(self._job.gate)
 
     def _open(self) -> None:
         """Begin the measured steps."""
@@ -297,10 +248,8 @@ class Inside:
         self._compiled = compiled_frames()
         self._wait()
         self._waited = seconds_waited()
-        self._times = [self._time_now()]
-        self._window = time.perf_counter()
-        if not self._job.gate:
-            self._record.start = self._window - self._began
+        self._times = [time.perf_counter()]
+        self._record.start = self._times[0] - self._began
 
     def _wait(self) -> None:
         """Wait for the device."""
@@ -314,14 +263,6 @@ class Inside:
 
     # The end ----------------------------------------------------------------------------------------------------------
 
-    def _finish_whole(self) -> None:
-        """Write the record at the end of the program."""
-        self._wait()
-        self._record.whole = time.perf_counter() - self._began
-        if self._job.kind == "time" and not self._job.steps:
-            self._record.seconds = self._record.whole
-        self._write()
-
     def _finish(self) -> None:
         """Write the record and end the process at once: nothing that the program does at its end may run."""
         self._write()
@@ -331,13 +272,14 @@ class Inside:
         record, ended = self._record, time.perf_counter()
         waited = seconds_waited()
         if waited is not None and self._waited is not None:
-            record.waited = (waited - self._waited) / max(ended - self._window, 1e-9)
+            record.waited = (waited - self._waited) / max(ended - self._times[0], 1e-9)
         record.recompiled = self._opened > 0 and compiled_frames() > self._compiled
         self._steps.leave()
-        record.peak, record.clock = peak_bytes(), clock_mhz()
-        if self._recorder is not None and self._reach is not None:
+        record.peak = peak_bytes()
+        if self._recorder is not None:
             record.of, values = self._recorder.values()
             record.values = list(values)
+        if self._reach is not None:
             record.hits = dict(self._reach.hits)
         if self._job.kind == "look":
             self._look_back()
@@ -351,21 +293,8 @@ class Inside:
         with suppress(Exception):  # of a JAX that is half imported
             seen.jax_gpu = seen.jax and sys.modules["jax"].default_backend() == "gpu"
         if self._looking is not None and self._recorder is not None:
-            self._looking.finish(self._recorder.backward > 0)
+            self._looking.finish(self._recorder.backward)
         self._record.seen = asdict(seen)
-
-
-def applied(names: list[str], reach: Reach) -> list[Watcher]:
-    """Apply switches, and return what must be told of the program's modules: what wraps calls from within first."""
-    switches = [SWITCHES[name] for name in names]
-    switches.sort(key=lambda one: one.means.level if isinstance(one.means, Around) else -1)
-    found = [one.means.apply(one.name, reach) for one in switches]
-    return [one for one in found if one is not None]
-
-
-def apart(before: Any, after: Any) -> Any:
-    """Return the seconds between two times, of the host or of CUDA events."""
-    return after - before if isinstance(before, float) else before.elapsed_time(after) / 1000
 
 
 def compiled_frames() -> int:
@@ -381,17 +310,3 @@ def peak_bytes() -> float:
         return float(torch.cuda.max_memory_allocated())
     with open("/proc/self/status", encoding="ascii", errors="replace") as file:
         return next((1024.0 * int(line.split()[1]) for line in file if line.startswith("VmHWM:")), math.nan)
-
-
-def clock_mhz() -> float | None:
-    """Return the SM clock of the GPU that torch uses; None without one."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return None
-    from flopscope.support.nvml import SmClock
-
-    with suppress(Exception):  # a torch without the uuid, a GPU that NVML does not list
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        mhz = SmClock(f"GPU-{properties.uuid}").mhz()
-        return mhz if mhz == mhz else None
-    return None

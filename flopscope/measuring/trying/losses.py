@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from flopscope.measuring.trying.reach import Reach, Watcher
+from flopscope.measuring.trying.means import Reach
 
 FIRST = 8
 """Values that are compared."""
@@ -25,58 +25,56 @@ USELESS = 0.1
 """Relative spread of unchanged runs from which a comparison says nothing."""
 
 
-class Recorder(Watcher):
+class Recorder:
     """Records the first losses of the program without waiting for the device.
 
     named: a module by its name within those that the program calls; then what it returns is recorded instead.
     """
 
     def __init__(self, reach: Reach, named: str = "") -> None:
-        self._torch, self._reach, self._named = reach.torch, reach, named
-        self.losses: list[Any] = []
-        self.outputs: list[Any] = []
-        self.backward = 0
+        self._reach, self._named = reach, named
+        self._losses: list[Any] = []
+        self._outputs: list[Any] = []
+        self.backward = False
+        """Whether a backward pass ran."""
         backward = reach.torch.autograd.backward
 
         @functools.wraps(backward)
-        def recorded(tensors: Any, *args: Any, **named: Any) -> None:
-            self.backward += 1
+        def recorded(tensors: Any, *args: Any, **given: Any) -> None:
+            self.backward = True
             roots = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-            for root in roots if not self._named else ():
-                if len(self.losses) < FIRST and isinstance(root, self._torch.Tensor) and root.numel() == 1:
-                    self.losses.append(root.detach().clone())
-            backward(tensors, *args, **named)
+            for root in roots if not named else ():
+                if len(self._losses) < FIRST and isinstance(root, reach.torch.Tensor) and root.numel() == 1:
+                    self._losses.append(root.detach().clone())
+            backward(tensors, *args, **given)
 
         reach.replace(reach.torch.autograd, "backward", recorded)
+        if named:
+            reach.first.append(self._hook)
+        else:
+            reach.after.append(self._note)
 
-    def first(self, module: Any, args: Sequence[Any]) -> None:
-        """Record what the named module within this one returns, if it has one."""
-        if self._named:
-            with suppress(AttributeError):
-                inner = module.get_submodule(self._named)
-                handle = inner.register_forward_hook(lambda module, args, result: self._note(result))
-                self._reach.later(handle.remove)
-
-    def after(self, result: Any) -> None:
-        """Record what a module returned."""
-        if not self._named:
-            self._note(result)
+    def _hook(self, module: Any, args: Sequence[Any]) -> None:
+        with suppress(AttributeError):  # it has no module of this name
+            inner = module.get_submodule(self._named)
+            handle = inner.register_forward_hook(lambda module, args, result: self._note(result))
+            self._reach.later(handle.remove)
 
     def _note(self, result: Any) -> None:
-        if len(self.outputs) < FIRST and not self.losses:
-            found = magnitudes(self._torch, result)
+        if len(self._outputs) < FIRST and not self._losses:
+            found = magnitude(self._reach.torch, result)
             if found is not None:
-                self.outputs.append(found)
+                self._outputs.append(found)
 
     def values(self) -> tuple[str, list[float]]:
         """Return what was recorded, "losses", "outputs" or "", and its values. Waits for the device."""
-        for name, known in (("losses", self.losses), ("outputs", self.outputs)):
+        for name, known in (("losses", self._losses), ("outputs", self._outputs)):
             if known:
                 return name, [float(one) for one in known]
         return "", []
 
 
-def magnitudes(torch: Any, result: Any) -> Any:
+def magnitude(torch: Any, result: Any) -> Any:
     """Return the mean magnitude of the first floating-point tensor of a result, a tensor; None without one."""
     if isinstance(result, torch.Tensor):
         if not result.is_floating_point() or not result.numel() or result.layout != torch.strided:
@@ -84,7 +82,7 @@ def magnitudes(torch: Any, result: Any) -> Any:
         wide = torch.promote_types(result.dtype, torch.float32)
         return torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
     inner = result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
-    return next((found for one in inner if (found := magnitudes(torch, one)) is not None), None)
+    return next((found for one in inner if (found := magnitude(torch, one)) is not None), None)
 
 
 # Random numbers -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 Word = Literal["faster", "no difference", "slower", "unclear"]
 
-CONFIDENCE = 0.99
+CONFIDENCE = 0.95
 """Of a verdict, all of its checks together."""
 CHECKS = (3, 4, 6, 9, 13, 19, 28, 42)
 """Numbers of pairs after which there may be a verdict."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -13,17 +12,15 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flopscope.measuring.trying.gate import GATE, Gate
 from flopscope.measuring.trying.inside import TRY, Job, Kind, Record
-from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.switches import SWITCHES
-from flopscope.measuring.trying.turns import Turns
 from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.safe import printable
@@ -59,58 +56,37 @@ class Program:
         return "python -c" if self.option == "-c" else os.path.basename(self.target)
 
     def words(self) -> list[str]:
-        """Return what follows the options of a command of flopscope."""
+        """Return the program and its arguments."""
         target = os.path.abspath(self.target) if self.workdir and not self.option else self.target
-        return [*([self.option] if self.option else []), target, *self.arguments]
+        return [target, *self.arguments]
 
 
 class Processes:
-    """Runs of a program. Their files are in ``folder``, which is temporary. turns: shared with other trials."""
+    """Runs of a program, one after the other. Their files are in ``folder``, which is temporary."""
 
-    def __init__(self, program: Program, folder: Path, turns: Turns | None = None) -> None:
+    def __init__(self, program: Program, folder: Path) -> None:
         self._program, self._folder = program, folder
-        self._turns = turns or Turns()
-        self._numbers = itertools.count()
         self.count = 0
         """Processes that were started, launches of several ranks counted once."""
         if program.workdir is not None:
             require_small(program.workdir)
 
     def run(
-        self,
-        kind: Kind,
-        switches: Sequence[str],
-        seen: Seen,
-        warm: int,
-        steps: int,
-        limit: float,
-        latest: float = math.inf,
+        self, kind: Kind, switches: Sequence[str], seen: Seen, warm: int = 0, steps: int = 0, limit: float = 600.0
     ) -> Record:
-        """Run the program once. The record says what failed, if something did.
-
-        limit: in seconds. Raises Late if it cannot start before ``latest``, a time.monotonic().
-        """
-        number = next(self._numbers)
-        path = self._folder / f"record-{number}.json"
-        option = self._program.option
-        target, *arguments = self._program.words()[bool(option) :]
+        """Run the program once. The record says what failed, if something did. limit: in seconds."""
+        path = self._folder / f"record-{self.count}.json"
+        option, (target, *arguments) = self._program.option, self._program.words()
         job = Job(target, arguments, option, str(path), kind, list(switches), asdict(seen), warm, steps)
         job.compare = self._program.compare
-        gate = Gate(self._folder / f"gate-{number}") if kind != "compare" and self._turns.jobs > 1 else None
-        job.gate = str(gate.path) if gate is not None else ""
-        passed = self._folder / f"passed-{number}" if self._turns.jobs > 1 and spare_of(seen) else None
-        if passed is not None:
-            job.door, job.passed = self._turns.door, str(passed)
-        written = self._folder / f"job-{number}.json"
+        written = self._folder / f"job-{self.count}.json"
         write_json(written, asdict(job))
-        words = ["try", "--job", str(written)]
-        ended, log, lasted = self._run(
-            number, words, self._environment(switches, seen), limit, path, gate, passed, spare_of(seen), latest
-        )
+        begin = time.monotonic()
+        status, log = self._run(["try", "--job", str(written)], self._environment(switches, seen), limit, path)
         if not path.exists():
-            return Record(problem=explained(ended, limit, log))
+            return Record(problem=explained(status, limit, log), lasted=time.monotonic() - begin)
         record = Record(**json.loads(path.read_text(encoding="utf-8")))
-        record.lasted = lasted
+        record.lasted = time.monotonic() - begin
         return record
 
     def trace(self, steps: tuple[int, int] | None, limit: float, seen: Seen) -> tuple[Path | None, str]:
@@ -118,13 +94,10 @@ class Processes:
         path = self._folder / "trace.json"
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
-        words += self._program.words()
-        number = next(self._numbers)
-        gate = Gate(self._folder / f"gate-{number}") if self._turns.jobs > 1 else None
-        environment = self._environment((), seen) | ({GATE: str(gate.path)} if gate is not None else {})
-        ended, log, _ = self._run(number, words, environment, limit, None, gate, None, spare_of(seen))
+        words += [word for word in (self._program.option, *self._program.words()) if word]
+        status, log = self._run(words, self._environment((), seen), limit, None)
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
-        return (found[0], "") if found else (None, explained(ended, limit, log))
+        return (found[0], "") if found else (None, explained(status, limit, log))
 
     def _environment(self, switches: Sequence[str], seen: Seen) -> dict[str, str]:
         environment = {**os.environ, TRY: "1"}
@@ -134,64 +107,34 @@ class Processes:
             known = environment.get("PYTHONPATH")
             environment["PYTHONPATH"] = root if not known else f"{known}{os.pathsep}{root}"
         for name in switches:
-            environment.update(SWITCHES[name].means.environment(seen, environment))
+            environment.update(SWITCHES[name].environment(seen, environment))
         return environment
 
     def _run(
-        self,
-        number: int,
-        words: Sequence[str],
-        environment: Mapping[str, str],
-        limit: float,
-        record: Path | None,
-        gate: Gate | None,
-        passed: Path | None,
-        spare: int,
-        latest: float = math.inf,
-    ) -> tuple[int | None, Path, float]:
-        """Run a command of flopscope; return its status, None if it was ended at the limit, its output, seconds."""
+        self, words: Sequence[str], environment: Mapping[str, str], limit: float, record: Path | None
+    ) -> tuple[int | None, Path]:
+        """Run a command of flopscope; return its status, None if it was ended at the limit, and its output."""
         launcher = list(self._program.launcher)
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
         command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
-        log = self._folder / f"log-{number}.txt"
-        with self._copied(number) as folder, open(log, "wb") as output:
-
-            def start() -> subprocess.Popen[Any]:
-                self.count += 1
-                return subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                    env=dict(environment), cwd=folder, start_new_session=True,
-                )  # fmt: skip
-
-            with self._turns.run(start, latest, passed) as process:
-                begin = time.monotonic()
-                try:
-                    return self._waited(process, limit, record, gate, spare), log, time.monotonic() - begin
-                finally:
-                    end(process, gently=bool(launcher))
-
-    def _waited(
-        self, process: subprocess.Popen[Any], limit: float, record: Path | None, gate: Gate | None, spare: int
-    ) -> int | None:
-        """Wait for a process to end, and for its turn to be timed before; return its status, None at the limit."""
-        clock = self._turns.clock
-        if gate is not None:
-            status = waited(process, gate.ready, limit, clock, 0.0)
-            if status is None or not gate.ready.exists():
-                return status
-            with self._turns.timed(process, spare):
-                gate.open()
-                status = waited(process, record or gate.recorded, limit, time.monotonic, 0.0)
-            if status is None:
-                return None
-        return waited(process, record, limit, clock)
+        log = self._folder / f"log-{self.count}.txt"
+        with self._copied() as folder, open(log, "wb") as output:
+            self.count += 1
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=dict(environment), cwd=folder, start_new_session=True,
+            )  # fmt: skip
+            try:
+                return waited(process, record, limit), log
+            finally:
+                end(process, gently=bool(launcher))
 
     @contextmanager
-    def _copied(self, number: int) -> Iterator[str | None]:
+    def _copied(self) -> Iterator[str | None]:
         if self._program.workdir is None:
             yield None
             return
-        copy = self._folder / f"workdir-{number}"
+        copy = self._folder / "workdir"
         shutil.copytree(self._program.workdir, copy, symlinks=True)
         try:
             yield str(copy)
@@ -199,29 +142,17 @@ class Processes:
             shutil.rmtree(copy, ignore_errors=True)
 
 
-def spare_of(seen: Seen) -> int:
-    """Return how many runs may go on that do not use the GPU yet, while one of a program is timed.
-
-    Without a GPU, measured steps use all CPUs. With one, half of them are left to the program and its workers.
-    """
-    return max(len(os.sched_getaffinity(0)) // 2 - 1, 0) if seen.cuda and not seen.jax else 0
-
-
-def waited(
-    process: subprocess.Popen[Any], sign: Path | None, limit: float, clock: Callable[[], float], grace: float = GRACE
-) -> int | None:
-    """Wait for a process to end, but not longer than ``grace`` after a file of it is there.
-
-    Return its status, 0 if it goes on, None at the limit.
-    """
-    begin, written = clock(), math.inf
+def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
+    """Wait for a process to end, for GRACE after its record is there. Return its status, 0 if it goes on, None at the
+    limit."""
+    begin, written = time.monotonic(), math.inf
     while True:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(POLL)
-        now = clock()
-        if sign is not None and sign.exists():
+        now = time.monotonic()
+        if record is not None and record.exists():
             written = min(written, now)
-        if now - written >= grace:
+        if now - written >= GRACE:
             return 0
         if now - begin > limit:
             return None

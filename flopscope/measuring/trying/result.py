@@ -1,19 +1,20 @@
-"""What was tried: a row for each change, their combination, and what needs an edit."""
+"""What was tried: a row for each change, what needs an edit, and the text of it: a table, why, what to write."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from os import PathLike
 from typing import Any, Literal
 
-from flopscope.measuring.trying.losses import Parity
-from flopscope.measuring.trying.pairs import MARGIN, Ratio, word_of
-from flopscope.support import upward
+from flopscope.measuring.trying.losses import USELESS, Parity
+from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio, word_of
+from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
-from flopscope.support.files import finite
+from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
+from flopscope.support.units import MISSING, bytes_text, percent_text, plural, short_time_text
 
 Verdict = Literal["faster", "no difference", "slower", "unclear", "changes results", "failed", "not applied"]
 
@@ -31,7 +32,6 @@ _CHANGE = (
         Field(name, "numbers", unit, "without and with it", _NOT_RUN)
         for name, unit in (("memory", "bytes"), ("start", "s"))
     ),
-    Field("clocks", "numbers", "MHz", "without and with it", "unknown on CPUs, and if it was not run"),
     record("parity", columns("of$ values# difference own tolerance", why="there is nothing to compare")),
     *columns("hits#", why="it was not run", hits="how often it changed something in the program"),
     *columns("margin:share", margin="up to which times count as the same"),
@@ -43,9 +43,7 @@ TRIED = Document(
         *columns("title$ per$ device$ runs# seconds:s", per='what times are of: "step", "program" or "call"'),
         *columns("before", "µs", "it was not measured", before="median time without a change"),
         rows("changes", _CHANGE, "the most promising first"),
-        rows("combined", _CHANGE, "each on top of those before it"),
-        *columns("kept@ lines@ notes@", kept="the switches of the best combination"),
-        record("total", _RATIO, "the best combination"),
+        *columns("kept@ lines@ notes@", kept="the changes that are faster, the best first", lines="for those"),
         rows("edits", columns("action$ saving:% where$"), "advice that needs an edit of the program"),
     ),
 )
@@ -56,7 +54,7 @@ class Change:
     """A change that was tried: what was predicted, what was measured. Times are in µs per step, or of the program."""
 
     name: str
-    """Name of the switch, or of several joined by " + "."""
+    """Name of the switch."""
     what: str
     """What it changes, in a few words."""
     predicted: float = math.nan
@@ -70,8 +68,6 @@ class Change:
     """Peak memory in bytes without and with it."""
     start: tuple[float, float] = (math.nan, math.nan)
     """Seconds until the first measured step without and with it: torch.compile compiles by then."""
-    clocks: tuple[float, float] = (math.nan, math.nan)
-    """SM clock in MHz without and with it; NaN on CPUs."""
     parity: Parity = NO_PARITY
     hits: int | None = None
     """How often it changed something in the program; None: it was not run."""
@@ -127,12 +123,8 @@ class Tried:
     """Median time without a change, in µs."""
     changes: list[Change]
     """Changes, the most promising first."""
-    combined: list[Change] = field(default_factory=list)
-    """Each further change on top of those before it, beside those without it; the first is not among them."""
     kept: list[str] = field(default_factory=list)
-    """The switches of the best combination."""
-    total: Ratio = NO_RATIO
-    """Time with the best combination over time without a change."""
+    """The changes that are faster, the best first; of those that exclude each other, the best."""
     edits: list[Edit] = field(default_factory=list)
     """Advice that was not tried."""
     notes: list[str] = field(default_factory=list)
@@ -144,54 +136,153 @@ class Tried:
     device: str = ""
     """Name of the GPU or the CPU."""
     lines: list[str] = field(default_factory=list)
-    """What to write into the program for the best combination."""
+    """What to write into the program for the kept changes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as a document for JSON: see docs/json.md."""
         names = ("title", "per", "before", "device", "kept", "lines", "notes", "runs", "seconds")
-        changes = {name: [one.content() for one in getattr(self, name)] for name in ("changes", "combined")}
-        edits = [asdict(one) for one in self.edits]
         own = {name: getattr(self, name) for name in names}
-        return TRIED.of({**own, **changes, "total": self.total._asdict(), "edits": edits})
+        changes, edits = [one.content() for one in self.changes], [asdict(one) for one in self.edits]
+        return TRIED.of({**own, "changes": changes, "edits": edits})
 
-    def predictions(self) -> list[dict[str, Any]]:
-        """Return a row for each change of which the advice had an estimate: predicted and measured saving in percent.
-
-        It names neither the program nor its files.
-        """
-        return [
-            finite(
-                {
-                    "change": one.name,
-                    "predicted": one.predicted,
-                    "measured": one.ratio.gain,
-                    "low": 100 * (1 - one.ratio.high),
-                    "high": 100 * (1 - one.ratio.low),
-                    "pairs": one.ratio.pairs,
-                    "verdict": one.verdict,
-                    "device": self.device,
-                }
-            )
-            for one in self.changes
-            if not math.isnan(one.predicted) and one.ratio.pairs
-        ]
-
-    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write one HTML page that opens from disk.
-
-        title: of the page; by default the name of the program. An existing file is replaced only by a complete page.
-        Raises OSError if the file cannot be written.
-        """
-        upward.rooms.write_tried(self, path, title)
+    def keep_faster(self, group_of: Callable[[str], str]) -> None:
+        """Keep the changes that are faster, the best of each group; ``group_of`` names that of a change, if any."""
+        groups = set()
+        faster = [one for one in self.changes if one.verdict == "faster"]
+        for one in sorted(faster, key=lambda one: one.ratio.value):
+            group = group_of(one.name)
+            if not group or group not in groups:
+                self.kept.append(one.name)
+                self.lines += one.lines.split("\n")
+                groups.add(group)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""
         printer.text(str(self))
 
     def __str__(self) -> str:
-        return str(upward.rooms.tried_text(self))
+        return text_of(self)
 
 
-def joined(names: Sequence[str]) -> str:
-    """Return the name of several switches at once."""
-    return " + ".join(names)
+# Text -----------------------------------------------------------------------------------------------------------------
+
+HEADER = ("change", "predicted", "measured", "interval", "memory", "parity", "verdict")
+WIDTH = 100
+TOO_WIDE = 200.0
+"""Percent between the ends of an interval above which they are not shown."""
+SAME_MEMORY = 0.01
+LATER = 1.0, 1.2
+"""Seconds, and times the start without a change, from which a longer start is worth a line."""
+
+
+def text_of(tried: Tried, width: int = WIDTH) -> str:
+    """Return the text of what was tried, of lines of at most ``width`` characters where words allow it."""
+    lines = [_heading(tried)]
+    rows = [[HEADER[0], *HEADER[1:]], *(row_of(one) for one in tried.changes)]
+    if not tried.changes:
+        lines += ["", *_wrapped(NOTHING, width)]
+    else:
+        lines += ["", *Rows(rows).lines(width), "", *_wrapped(EXPLAINED.format(per=tried.per), width)]
+    for one in tried.changes:
+        for reason in reasons_of(one):
+            lines += _wrapped(f"{one.name}: {reason}", width)
+    if tried.lines:
+        lines += ["", "Write into the program:", *(f"    {line}" for line in tried.lines)]
+    if len(tried.kept) > 1:
+        lines += _wrapped(ALONE, width)
+    if tried.edits:
+        lines += ["", "Advice that needs an edit, with its estimate:"]
+        for edit in tried.edits:
+            at = f", at {printable(edit.where)}" if edit.where else ""
+            lines += _wrapped(f"  {printable(edit.action)}: {percent_text(edit.saving)}{at}", width)
+    lines += [""] if tried.notes else []
+    lines += [line for note in tried.notes for line in _wrapped(printable(note), width)]
+    return "\n".join(lines) + "\n"
+
+
+NOTHING = (
+    "Nothing was tried: no change that can be switched on is shown by the advice or the program. --all tries all that "
+    "apply, --list names them."
+)
+EXPLAINED = (
+    "predicted and measured: percent of the {per}'s time that the change saves; the interval is of the measured one. "
+    "parity: largest relative difference of the first results, beside that among unchanged runs."
+)
+
+
+ALONE = "Each was measured alone. Together they may gain less than the sum: try them one on top of the other."
+
+
+def _heading(tried: Tried) -> str:
+    time = f"{short_time_text(tried.before)} a {tried.per}" if not math.isnan(tried.before) else "not timed"
+    spent = f"{plural(tried.runs, 'run')} in {tried.seconds:.0f} s" if tried.runs else "in this process"
+    device = f", on {printable(tried.device)}" if tried.device else ""
+    return f"{printable(tried.title)}: {time} without changes; {spent}{device}"
+
+
+def row_of(one: Change) -> list[str]:
+    """Return the cells of a change."""
+    measured = gain_text(one.ratio), interval_text(one.ratio), memory_text(one.memory)
+    return [one.name, percent_text(one.predicted), *measured, parity_text(one), one.verdict]
+
+
+def gain_text(ratio: Ratio) -> str:
+    """Return the saving in percent, with its sign."""
+    return MISSING if math.isnan(ratio.value) else f"{ratio.gain:+.1f}%"
+
+
+def interval_text(ratio: Ratio) -> str:
+    """Return the interval of the saving in percent, unless it is so wide that it says nothing."""
+    low, high = 100 * (1 - ratio.high), 100 * (1 - ratio.low)
+    return f"{low:.1f} to {high:.1f}" if ratio.pairs >= FEWEST and high - low <= TOO_WIDE else MISSING
+
+
+def memory_text(memory: tuple[float, float]) -> str:
+    """Return the peak memory with a change beside that without; once if they are alike."""
+    before, after = memory
+    if math.isnan(before) or math.isnan(after):
+        return MISSING
+    if abs(after - before) <= SAME_MEMORY * before:
+        return bytes_text(after)
+    number, unit = bytes_text(before).split()
+    other = bytes_text(after)
+    return f"{number if other.endswith(unit) else bytes_text(before)} -> {other}"
+
+
+def parity_text(one: Change) -> str:
+    """Return the difference of results, beside that of unchanged runs."""
+    parity = one.parity
+    if not parity.values:
+        return "not compared"
+    own = MISSING if math.isnan(parity.own) else f"{parity.own:.0e}" if parity.own else "0"
+    return f"{parity.difference:.0e} ({own})" if parity.difference else f"0 ({own})"
+
+
+def reasons_of(one: Change) -> Iterator[str]:
+    """Yield what a reader must know besides the numbers."""
+    verdict = one.verdict
+    if verdict == "failed":
+        yield printable(one.problem)
+    if verdict == "not applied":
+        yield "it found nothing to change in the program"
+    if verdict == "changes results":
+        yield (
+            f"the first {plural(one.parity.values, one.parity.of.removesuffix('s'))} differ by "
+            f"{one.parity.difference:.2g} of their size, and {one.parity.tolerance:g} is allowed. It may change: "
+            f"{one.effect}"
+        )
+    if one.parity.values and one.parity.own > USELESS:
+        yield (
+            f"results cannot be compared: those of unchanged runs differ by {one.parity.own:.2g} of their size, though "
+            "random generators begin alike"
+        )
+    if verdict == "faster" and one.effect:
+        yield f"it may change: {one.effect}"
+    soon, late = one.start
+    if late > max(soon + LATER[0], LATER[1] * soon):
+        yield f"the first measured step begins {late - soon:.1f} s later"
+    yield from one.notes
+
+
+def _wrapped(text: str, width: int) -> Sequence[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)

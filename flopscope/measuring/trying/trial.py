@@ -1,14 +1,11 @@
-"""Trying changes on a program: which, in how many runs, alone and together, until a verdict or the end of the time."""
+"""Trying changes on a program: it is looked at, then timed in pairs of runs without and with each change in turn."""
 
 from __future__ import annotations
 
-import functools
 import math
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,18 +13,14 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from flopscope.measuring.trying.inside import BLOCK, BLOCKS, Kind, Record
+from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.losses import parity_of
-from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, Ratio, checked, word_of
+from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, checked
 from flopscope.measuring.trying.processes import Processes, Program
-from flopscope.measuring.trying.result import Change, Edit, Tried, joined
-from flopscope.measuring.trying.seen import Seen
+from flopscope.measuring.trying.result import Change, Edit, Tried
 from flopscope.measuring.trying.switches import SWITCHES, Switch
-from flopscope.measuring.trying.turns import Ended, Late, Turns
 from flopscope.support.cpu_wait import WORTH
-from flopscope.support.lock import alone
 
-SINGLE_SHARE = 0.7
-"""Of the time, until which changes are measured alone if there may be several to combine."""
 FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
@@ -39,6 +32,8 @@ SLOWER_THAN_LOOK = 5.0
 LEAST_LIMIT = 120.0
 """A process is ended after this many seconds, or after SLOWER_THAN_LOOK times the first run if that is longer. The end
 of the time never ends one, so that a change does not seem to fail."""
+OURS = "flopscope.step()"
+NO_STEPS = f"it has no steps, which end with step() of a torch optimizer, or {OURS}"
 
 
 @dataclass(frozen=True)
@@ -52,11 +47,6 @@ class Options:
     max_time: float = 600.0
     """Seconds."""
     margin: float = MARGIN
-    combine: bool = True
-    jobs: int = 1
-    """Runs that get ready side by side."""
-    most: int | None = None
-    """Changes to try, the most promising first; None: all."""
 
 
 class Plan(NamedTuple):
@@ -68,7 +58,7 @@ class Plan(NamedTuple):
     note: str
 
 
-def plan_of(record: Record, jobs: int = 1) -> Plan:
+def plan_of(record: Record) -> Plan:
     """Return the plan for a program, by a look at its first steps."""
     marks = record.marks
     times = [after - before for before, after in pairwise(marks)]
@@ -79,7 +69,7 @@ def plan_of(record: Record, jobs: int = 1) -> Plan:
     warm = 5 if usual < 1 else 3 if usual < 5 else 2
     if record.whole is not None:  # it ended by itself
         warm = min(warm, max(1, len(marks) // 4))
-    window = min(max(marks[0] / 2 / jobs, LEAST_WINDOW), MOST_WINDOW)  # half as long as a process is waited for
+    window = min(max(marks[0] / 2, LEAST_WINDOW), MOST_WINDOW)  # half as long as a process is waited for
     steps = min(max(math.ceil(window / max(usual, 1e-6)), 5 if usual < 1 else 3), MOST_STEPS)
     if BLOCKS * BLOCK * usual < FOR_BLOCKS:
         steps = max(steps, BLOCKS * BLOCK)
@@ -88,44 +78,36 @@ def plan_of(record: Record, jobs: int = 1) -> Plan:
     return Plan(warm, steps, "")
 
 
-OURS = "flopscope.step()"
-NO_STEPS = f"it has no steps, which end with step() of a torch optimizer, or {OURS}"
-
-
 class Candidate:
-    """A change, or several together, beside the program without it."""
+    """A change beside the program without it."""
 
-    def __init__(self, base: Sequence[str], added: Sequence[str], change: Change) -> None:
-        self.base, self.switches, self.change = tuple(base), (*base, *added), change
+    def __init__(self, change: Change) -> None:
+        self.change = change
         self.pairs: list[tuple[float, float]] = []
-        self.records: tuple[list[Record], list[Record]] = ([], [])
-
-    @property
-    def next_pairs(self) -> tuple[int, int]:
-        """The pairs up to the next check: the number of the first, and that after the last."""
-        done = len(self.pairs)
-        return done, next((one for one in CHECKS if one > done), done)
+        self.compared: Record | None = None
+        """The run with the change whose results are compared."""
+        self.is_strict = False
+        """Whether random numbers of that run do not depend on the change."""
+        self._records: tuple[list[Record], list[Record]] = ([], [])
 
     @property
     def is_open(self) -> bool:
         """Whether more pairs may bring a verdict."""
         if self.change.verdict == "unclear":
             return len(self.pairs) < MOST
-        measured = self.change.verdict in ("faster", "slower", "no difference")
-        return measured and len(self.pairs) not in CHECKS
+        return self.change.verdict in ("faster", "slower", "no difference") and len(self.pairs) not in CHECKS
 
     def add(self, plain: Record, changed: Record) -> None:
         """Add a pair of runs."""
         assert plain.seconds is not None and changed.seconds is not None
         self.pairs.append((1e6 * plain.seconds, 1e6 * changed.seconds))
-        for known, one in zip(self.records, (plain, changed), strict=True):
+        for known, one in zip(self._records, (plain, changed), strict=True):
             known.append(one)
-        change, (before, after) = self.change, self.records
+        change, (before, after) = self.change, self._records
         change.ratio = checked(self.pairs)
         change.before, change.after = (median(times) for times in zip(*self.pairs, strict=True))
         change.memory = _middle(before, "peak"), _middle(after, "peak")
         change.start = _middle(before, "start"), _middle(after, "start")
-        change.clocks = _middle(before, "clock"), _middle(after, "clock")
         again = "torch.compile compiled again during the measured steps"
         if any(one.recompiled for one in after) and again not in change.notes:
             change.notes.append(again)
@@ -137,125 +119,62 @@ def _middle(records: Iterable[Record], name: str) -> float:
 
 
 class Trial:
-    """One trial of a program. ``tell`` prints a line; ``advance`` is called after each run.
-
-    turns: those of other trials that run at the same time.
-    """
+    """One trial of a program. ``tell`` prints a line; ``advance`` is called after each run."""
 
     def __init__(
-        self,
-        program: Program,
-        options: Options,
-        tell: Callable[[str], object],
-        advance: Callable[[], object],
-        turns: Turns | None = None,
+        self, program: Program, options: Options, tell: Callable[[str], object], advance: Callable[[], object]
     ) -> None:
         self._program, self._options = program, options
         self._tell, self._advance = tell, advance
-        self._turns = turns or Turns(options.jobs, tell)
-        self._adding = threading.Lock()
         self._begin = time.monotonic()
         self._deadline = self._begin + options.max_time
-        self.seen = Seen()
-        """What the program was seen to use."""
-        self.plan = Plan(0, 0, "")
+        self._seen = Seen()
+        self._plan = Plan(0, 0, "")
         self._limit = options.max_time / 2
-        self._lasted = 0.0  # the longest run that was timed
-        self.plain: list[Record] = []
-        """Runs without a change."""
-        self.candidates: list[Candidate] = []
-        """What is tried."""
+        self._lasted = 0.0  # the longest pair so far
+        self._looked = Record()
+        self._plain: list[Record] = []  # that were timed, without a change
+        self._strict: list[Record] = []  # that were compared, without a change
         self._notes: list[str] = []
 
     def run(self) -> Tried:
         """Try the changes. Raise RuntimeError if the program does not run as it is."""
         with tempfile.TemporaryDirectory(prefix="flopscope-try-") as folder:
-            self._processes = Processes(self._program, Path(folder), self._turns)
-            return self._run()
-
-    def against_itself(self) -> Change:
-        """Compare the program with itself, as if there were a change. Raise RuntimeError if it does not run."""
-        with tempfile.TemporaryDirectory(prefix="flopscope-try-") as folder:
-            self._processes = Processes(self._program, Path(folder), self._turns)
+            self._processes = Processes(self._program, Path(folder))
             self._look()
-            one = Candidate((), (), Change("nothing", "", hits=1, margin=self._options.margin))
-            self.candidates = [one]
-            with suppress(Ended):
-                self._measure([one], self._deadline)
-            return one.change
-
-    def _run(self) -> Tried:
-        look = self._look()
-        tried = Tried(self._program.title, "step" if self.plan.steps else "program", math.nan, [])
-        tried.device = self.seen.device
-        advice = self._advice()
-        chosen = choose(self._options, self.seen, advice, self._notes)[: self._options.most]
-        tried.edits = edits_of(advice, chosen)
-        self._tell(
-            f"{self._program.title} {self._described(look)}; "
-            f"{len(chosen)} to try: {', '.join(one.name for one in chosen) or 'nothing'}"
-        )
-        candidates = self.candidates = [
-            self._candidate((), (one,), predicted_of(one, self.seen, advice)) for one in chosen
-        ]
-        tried.changes = [one.change for one in candidates]
-        share = SINGLE_SHARE if self._options.combine and len(candidates) > 1 else 1.0
-        interrupted = False
-        try:
-            if candidates:
-                self._compare_plain()
-            deadline = self._begin + share * self._options.max_time
-            first = functools.partial(self._first, deadline=deadline)
-            self._turns.side_by_side([functools.partial(first, one) for one in candidates])
-            self._measure(candidates, deadline)
-            if self._options.combine:
-                self._combine(tried, candidates)
-        except (KeyboardInterrupt, Ended):
-            interrupted = True
-        tried.before = 1e6 * _middle(self.plain, "seconds")
-        if interrupted:
-            self._notes.append("It was interrupted: what was not measured by then is unclear.")
-        waited = _middle(self.plain, "waited")
+            tried = Tried(self._program.title, "step" if self._plan.steps else "program", math.nan, [])
+            try:
+                self._try_all(tried)
+            except KeyboardInterrupt:
+                self._notes.append("It was interrupted: what was not measured by then is unclear.")
+        tried.device = self._seen.device
+        tried.before = 1e6 * _middle(self._plain, "seconds")
+        waited = _middle(self._plain, "waited")
         if waited > WORTH:
             part = f"{100 * waited:.0f} % of the time"
             self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {part}.")
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
-        tried.lines = [line for name in tried.kept for line in SWITCHES[name].lines_for(self.seen).split("\n")]
+        tried.keep_faster(lambda name: SWITCHES[name].group)
         return tried
 
     # The program as it is ---------------------------------------------------------------------------------------------
 
-    def _look(self) -> Record:
-        begin = time.monotonic()
-        record = self._timed("look", ())
+    def _look(self) -> None:
+        self._looked = record = self._timed("look", ())
         if record.problem:
             raise RuntimeError(f"{self._program.title} does not run by itself: {hint(record.problem)}")
-        lasted = time.monotonic() - begin
-        self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * lasted)
-        self.seen = Seen(**record.seen)
-        self.plan = plan_of(record, self._turns.jobs)
-        self._keep_plain(record)
-        if self.plan.note:
-            self._notes.append(self.plan.note)
-        return record
-
-    def _described(self, look: Record) -> str:
-        plan, left = self.plan, max(self._deadline - time.monotonic(), 0.0)
-        if not plan.steps:
-            most = int(left / max(look.whole or 1.0, 0.1))
-            return f"runs whole each time ({look.whole or math.nan:.3g} s), at most about {most:,} times more"
-        step = (look.marks[-1] - look.marks[0]) / max(len(look.marks) - 1, 1)
-        run = look.marks[0] + step * (plan.warm + plan.steps)
-        most = int(left / max(run, 0.1))
-        return f"runs {plan.warm} + {plan.steps} steps each time ({run:.3g} s), at most about {most:,} times more"
+        self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * record.lasted)
+        self._lasted = 2 * record.lasted
+        self._seen = Seen(**record.seen)
+        self._plan = plan_of(record)
+        self._notes += [self._plan.note] if self._plan.note else []
 
     def _advice(self) -> Sequence[Any]:
         """Return the advice on a recording of some steps."""
-        plan = self.plan
-        last = plan.warm + min(RECORDED, plan.steps)
-        window = (plan.warm, last) if plan.steps else None
-        path, why = self._processes.trace(window, self._limit, self.seen)
+        plan = self._plan
+        window = (plan.warm, plan.warm + min(RECORDED, plan.steps)) if plan.steps else None
+        path, why = self._processes.trace(window, self._limit, self._seen)
         self._advance()
         if path is None:
             self._notes.append(f"There is no advice, as nothing was recorded: {why}.")
@@ -268,151 +187,122 @@ class Trial:
             self._notes.append(f"There is no advice: {problem}")
             return ()
 
-    def _compare_plain(self) -> None:
-        """Let the program's own spread of results be known."""
-        self._keep_plain(self._timed("compare", ()))
-
-    def _keep_plain(self, record: Record) -> None:
-        if not record.problem:
-            self.plain.append(record)
-
-    def _first(self, one: Candidate, deadline: float) -> None:
-        """Compare the results of a change, and make its first pairs."""
-        self._compare(one)
-        self._measure([one], deadline, FEWEST)
+    def _described(self) -> str:
+        look, plan = self._looked, self._plan
+        if plan.steps:
+            step = (look.marks[-1] - look.marks[0]) / max(len(look.marks) - 1, 1)
+            run, what = look.marks[0] + step * (plan.warm + plan.steps), f"{plan.warm} + {plan.steps} steps"
+        else:
+            run, what = look.whole or math.nan, "whole"
+        most = int(max(self._deadline - time.monotonic(), 0.0) / max(run, 0.1))
+        return f"runs {what} each time ({run:.3g} s), at most about {most:,} times more"
 
     # Changes ----------------------------------------------------------------------------------------------------------
 
-    def _candidate(self, base: Sequence[str], added: Sequence[Switch], predicted: float) -> Candidate:
-        first = added[0]
-        change = Change(
-            joined([one.name for one in added]),
-            first.what,
+    def _try_all(self, tried: Tried) -> None:
+        """Try one change after the other. Each has an equal part of the time that is left, at least for a verdict."""
+        advice = self._advice()
+        chosen = choose(self._options, self._seen, advice, self._notes)
+        tried.edits = edits_of(advice, chosen)
+        names = ", ".join(one.name for one in chosen) or "nothing"
+        self._tell(f"{self._program.title} {self._described()}; {len(chosen)} to try: {names}")
+        tried.changes = [self._change(one, predicted_of(one, self._seen, advice)) for one in chosen]
+        for number, change in enumerate(tried.changes):
+            left = self._deadline - time.monotonic()
+            self._try(Candidate(change), left / (len(chosen) - number))
+            found = f" ({change.problem})" if change.problem else ""
+            if change.ratio.pairs:
+                found = f", {change.ratio.pairs} pairs, {change.ratio.gain:+.1f} %{found}"
+            self._tell(f"{change.name}: {change.verdict}{found}")
+
+    def _change(self, one: Switch, predicted: float) -> Change:
+        return Change(
+            one.name,
+            one.what,
             predicted,
-            effect=first.effect,
-            lines=first.lines_for(self.seen),
-            source=first.source,
+            effect=one.effect,
+            lines=one.lines_for(self._seen),
+            source=one.source,
             margin=self._options.margin,
         )
-        return Candidate(base, [one.name for one in added], change)
 
-    def _compare(self, one: Candidate) -> None:
-        """Run a change once: whether it works, whether it changes anything, and whether the results are kept."""
-        try:
-            record = self._timed("compare", one.switches, self._deadline)
-        except Late:
-            return one.change.notes.append("the time was over before it was tried")
-        change, added = one.change, [name for name in one.switches if name not in one.base]
-        change.problem = record.problem
-        change.hits = min(record.hits.get(name, 0) for name in added)
-        plain = [known.values for known in self.plain if known.values and known.of == record.of]
-        tolerance = max(SWITCHES[name].tolerance_in(self.seen) for name in one.switches)
-        change.parity = parity_of(record.of, _numbers(plain), _numbers([record.values])[0], tolerance)
-        if change.verdict in ("failed", "not applied", "changes results"):
-            self._tell(f"{change.name}: {change.verdict}{f' ({change.problem})' if change.problem else ''}")
+    def _try(self, one: Candidate, share: float) -> None:
+        """Run pairs of a change until it has a verdict, its share of the time or all the time is over."""
+        begin, number = time.monotonic(), 0
+        while one.is_open:
+            end = time.monotonic() + self._lasted
+            if end > self._deadline or (len(one.pairs) >= FEWEST and end > begin + share):
+                break
+            self._pair(one, number)
+            number += 1
+        if one.compared is None and not one.change.problem:
+            one.change.notes.append("the time was over before it was measured")
 
-    def _measure(self, candidates: Sequence[Candidate], deadline: float, most: int = MOST) -> None:
-        """Run pairs of each candidate until all have a verdict, or so many pairs, or the time is over."""
-        end = min(deadline, self._deadline)
-        while left := [one for one in candidates if one.is_open and one.change.hits and len(one.pairs) < most]:
-            if not self._in_time(end):
-                return
-            pairs = [functools.partial(self._pair, one, at, end) for one in left for at in range(*one.next_pairs)]
-            self._turns.side_by_side(pairs)
-            for one in left:
-                if not one.is_open:
-                    change, ratio = one.change, one.change.ratio
-                    found = f" ({change.problem})" if change.problem else f", {ratio.pairs} pairs, {ratio.gain:+.1f} %"
-                    self._tell(f"{change.name}: {change.verdict}{found}")
-
-    def _in_time(self, end: float) -> bool:
-        """Return whether another pair would end in time."""
-        return time.monotonic() + 2 * self._lasted <= end
-
-    def _pair(self, one: Candidate, number: int, end: float) -> None:
+    def _pair(self, one: Candidate, number: int) -> None:
         """Run the program without and with a change, the first of them in turns."""
-        if one.change.problem or not self._in_time(end):
-            return
+        change = one.change
         records: dict[bool, Record] = {}
-
-        def run(changed: bool) -> None:
-            if one.change.problem:
-                return
-            try:
-                record = self._timed("time", one.switches if changed else one.base, end - self._lasted)
-            except Late:
-                return
-            self._lasted = max(self._lasted, record.lasted)
+        for changed in (True, False) if number % 2 == 0 else (False, True):
+            record = records[changed] = self._timed("time", (change.name,) if changed else ())
             if not record.problem and record.seconds is None:
                 if self._shorten(record):
                     return  # the pair is made again
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
-            records[changed] = record
             if record.problem:
-                one.change.problem = record.problem if changed else f"without it, {record.problem}"
-            elif not changed and not one.base:
-                self._keep_plain(record)
-
-        order = (False, True) if number % 2 == 0 else (True, False)
-        with alone(self._tell) if self._turns.jobs == 1 else nullcontext():  # else each run takes the lock
-            self._turns.side_by_side([functools.partial(run, changed) for changed in order])
-        if not one.change.problem and len(records) == 2:
-            with self._adding:
-                one.add(records[False], records[True])
+                change.problem = record.problem if changed else f"without it, {record.problem}"
+                return
+            if not changed:
+                self._plain.append(record)
+            elif one.compared is None:
+                one.compared, change.hits = record, record.hits.get(change.name, 0)
+                self._compare(one)
+                if not one.is_open:
+                    return
+        self._lasted = sum(record.lasted for record in records.values())
+        one.add(records[False], records[True])
+        self._compare_again(one)
 
     def _shorten(self, record: Record) -> bool:
         """Let runs end with the program, which has ended too soon; return whether it has enough steps."""
-        left = record.steps - max(record.warm, self.plan.warm)
+        left = record.steps - max(record.warm, self._plan.warm)
         if left >= FEWEST_STEPS:
-            self.plan = self.plan._replace(steps=min(self.plan.steps, left))
+            self._plan = self._plan._replace(steps=min(self._plan.steps, left))
         return left >= FEWEST_STEPS
 
-    def _timed(self, kind: Kind, switches: Sequence[str], latest: float = math.inf) -> Record:
-        plan = self.plan
-        record = self._processes.run(kind, switches, self.seen, plan.warm, plan.steps, self._limit, latest)
-        if kind == "time":
-            record.values = []  # its datasets draw other random numbers than those of runs that are compared
-        with self._adding:
-            self._advance()
+    def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
+        plan = self._plan
+        record = self._processes.run(kind, switches, self._seen, plan.warm, plan.steps, self._limit)
+        self._advance()
         return record
 
-    # Together ---------------------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
-    def _combine(self, tried: Tried, candidates: Sequence[Candidate]) -> None:
-        """Add to the best change the next best, as long as one gains."""
-        faster = sorted(
-            (one for one in candidates if one.change.verdict == "faster"), key=lambda one: one.change.ratio.value
-        )
-        if not faster:
-            return
-        tried.kept, tried.total = list(faster[0].switches), faster[0].change.ratio
-        for one in faster[1:]:
-            switch = SWITCHES[one.switches[0]]
-            if switch.group and any(SWITCHES[name].group == switch.group for name in tried.kept):
-                continue
-            more = self._candidate(tried.kept, (switch,), math.nan)
-            tried.combined.append(more.change)
-            self._compare(more)
-            self._measure([more], self._deadline)
-            if more.change.verdict == "faster":
-                tried.kept.append(switch.name)
-        if len(tried.kept) > 1:
-            self._total(tried)
+    def _compare(self, one: Candidate) -> None:
+        """Compare the results of a change with those without, which the runs record that are timed.
 
-    def _total(self, tried: Tried) -> None:
-        """Measure the whole combination beside the program as it is."""
-        whole = self._candidate((), [SWITCHES[name] for name in tried.kept], math.nan)
-        whole.change.hits = 1
-        self._measure([whole], self._deadline)
-        if whole.change.ratio.pairs >= FEWEST and word_of(whole.change.ratio, self._options.margin) != "unclear":
-            tried.total = whole.change.ratio
-        else:
-            self._notes.append("The time was over before all of them together had been measured; the total is unclear.")
-            tried.total = Ratio(math.nan, math.nan, math.nan, whole.change.ratio.pairs)
+        If they differ, runs decide in which random numbers do not depend on the change. So do they for a named module,
+        of which a run that is timed records nothing.
+        """
+        self._compare_again(one)
+        if one.change.parity.kept is False or self._program.compare:
+            while len(self._strict) < 2:
+                self._strict.append(self._timed("compare", ()))
+            one.compared = self._timed("compare", (one.change.name,))
+            one.change.problem, one.is_strict = one.compared.problem, True
+            self._compare_again(one)
+
+    def _compare_again(self, one: Candidate) -> None:
+        """Compare the results of a change with those of all runs without it so far."""
+        changed = one.compared
+        assert changed is not None
+        plain = self._strict if one.is_strict else [self._looked, *self._plain]
+        runs = [_numbers(run) for run in plain if run.values and run.of == changed.of]
+        tolerance = SWITCHES[one.change.name].tolerance_in(self._seen)
+        one.change.parity = parity_of(changed.of, runs, _numbers(changed), tolerance)
 
 
-def _numbers(rows: Sequence[Sequence[float | None]]) -> list[list[float]]:
-    return [[math.nan if one is None else one for one in row] for row in rows]
+def _numbers(record: Record) -> list[float]:
+    return [math.nan if one is None else one for one in record.values]
 
 
 def hint(problem: str) -> str:
@@ -430,18 +320,14 @@ def hint(problem: str) -> str:
 def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]) -> list[Switch]:
     """Return the switches to try, the largest prediction first. Note those that were asked for and do not apply."""
     wanted = options.changes
-    known = [SWITCHES[name] for name in (SWITCHES if wanted is None else wanted)]
     chosen = []
-    for one in known:
-        why_not = one.needs(seen)
-        if why_not:
-            if wanted is not None:
-                notes.append(f"{one.name} does not apply: {why_not}.")
-            continue
-        if wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
+    for one in [SWITCHES[name] for name in (SWITCHES if wanted is None else wanted)]:
+        if why_not := one.why_not(seen):
+            notes += [f"{one.name} does not apply: {why_not}."] if wanted is not None else []
+        elif wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
             chosen.append(one)
-    key: Mapping[str, float] = {one.name: predicted_of(one, seen, advice) for one in chosen}
-    return sorted(chosen, key=lambda one: -key[one.name] if key[one.name] == key[one.name] else 0.0)
+    predicted = {one.name: predicted_of(one, seen, advice) for one in chosen}
+    return sorted(chosen, key=lambda one: 0.0 if math.isnan(predicted[one.name]) else -predicted[one.name])
 
 
 def predicted_of(switch: Switch, seen: Seen, advice: Sequence[Any]) -> float:

@@ -30,7 +30,6 @@ SECTIONS = (
     "communication",
     "launches",
     "compare",
-    "tried",
     "measurement",
 )
 """The order of the sections in a page."""
@@ -56,7 +55,6 @@ SCRIPTS = (
     "rank_tables.js",
     "ranks.js",
     "compare.js",
-    "tried.js",
     "measurement.js",
     "colors.js",
     "roofline_names.js",

@@ -1,4 +1,4 @@
-"""Looking at a program with torch while it runs."""
+"""What a program uses, seen in its first run: it tells the changes that can apply."""
 
 from __future__ import annotations
 
@@ -8,44 +8,101 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from flopscope.measuring.trying.effects import attention_flags
-from flopscope.measuring.trying.reach import Reach, Watcher
+
+@dataclass
+class Seen:
+    """What was seen in a run of the program, as values that JSON can hold. Empty where torch was not imported."""
+
+    torch: str = ""
+    """Version of torch; "" if it was not imported."""
+    jax: bool = False
+    jax_gpu: bool = False
+    """JAX computes on a GPU."""
+    cuda: bool = False
+    """The program used a GPU by torch."""
+    capability: int = 0
+    """Its compute capability, as 90 for 9.0."""
+    hip: bool = False
+    device: str = ""
+    """Name of the GPU that torch uses, else of the CPU."""
+    cpus: int = 1
+    """CPUs that the process may use."""
+    threads: int = 0
+    """Threads of torch's ops."""
+    bf16_cpu: bool = False
+    """The CPU has instructions for products in bfloat16."""
+    compiler: bool = False
+    """torch.compile can compile: there is a C++ compiler, or a GPU with Triton."""
+    modules: int = 0
+    """Modules with parameters that the program called itself."""
+    float32: bool = False
+    """Some of them have float32 parameters."""
+    half: bool = False
+    """Some of them have parameters of 16 bits, or were called in autocast."""
+    tf32: bool = False
+    """Products, or the convolutions of its modules, may use TF32."""
+    images: bool = False
+    """One of them was given a 4-d float tensor that is not channels_last, and has 2-d convolutions."""
+    trains: bool = False
+    """backward() was called."""
+    gradients: bool = False
+    """A module was called with gradients enabled."""
+    inference: bool = False
+    """A module was called in inference mode."""
+    compiled: bool = False
+    """torch.compile was used."""
+    autocast: bool = False
+    optimizers: list[dict[str, Any]] = field(default_factory=list)
+    """For each kind: ``name``, and the arguments ``fused`` and ``foreach``."""
+    loaders: list[dict[str, Any]] = field(default_factory=list)
+    """For each DataLoader: ``num_workers``, ``pin_memory``, ``prefetch_factor``, and ``iterable`` for its dataset."""
+    zeroed: bool = False
+    """zero_grad(set_to_none=False) was called."""
+    parallel: bool = False
+    """DistributedDataParallel was used."""
+    deterministic: bool = False
+    tuned: bool = False
+    """cudnn.benchmark was on."""
+    fused_attention: bool = True
+    """Every back end of scaled_dot_product_attention was allowed."""
+    convolutions: bool = False
 
 
-class Looking(Watcher):
+class Looking:
     """Looks at a program with torch while it runs, and at its objects when that ends."""
 
-    def __init__(self, reach: Reach) -> None:
-        self.seen = reach.seen
-        self._torch = reach.torch
-        zero_grad = reach.torch.optim.Optimizer.zero_grad
+    def __init__(self, reach: Any) -> None:
+        self.seen: Seen = reach.seen
+        self._torch = torch = reach.torch
+        reach.replace(torch.optim.Optimizer, "zero_grad", self._noting_zeros(torch.optim.Optimizer.zero_grad))
+        # Each DataLoader is noted when it is made: a loop over one keeps only its iterator.
+        loader = torch.utils.data.DataLoader
+        reach.replace(loader, "__init__", self._noting_loaders(loader.__init__))
+        reach.first.append(self._first)
 
+    def _noting_zeros(self, zero_grad: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(zero_grad)
         def noted(optimizer: Any, set_to_none: bool = True) -> None:
             self.seen.zeroed |= not set_to_none
             zero_grad(optimizer, set_to_none)
 
-        reach.replace(reach.torch.optim.Optimizer, "zero_grad", noted)
-        self._note_loaders(reach)
+        return noted
 
-    def _note_loaders(self, reach: Reach) -> None:
-        """Note each DataLoader when it is made: a loop over one keeps only its iterator."""
-        data = self._torch.utils.data
-        init = data.DataLoader.__init__
-
+    def _noting_loaders(self, init: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(init)
         def __init__(loader: Any, *args: Any, **named: Any) -> None:
             init(loader, *args, **named)
             numbers = {name: getattr(loader, name) for name in ("num_workers", "pin_memory", "prefetch_factor")}
-            iterable = issubclass(type(loader.dataset), data.IterableDataset)
+            iterable = issubclass(type(loader.dataset), self._torch.utils.data.IterableDataset)
             _add(self.seen.loaders, **numbers, iterable=iterable)
 
-        reach.replace(data.DataLoader, "__init__", __init__)
+        return __init__
 
-    def first(self, module: Any, args: Sequence[Any]) -> None:
+    def _first(self, module: Any, args: Sequence[Any]) -> None:
         """Look at the first call of a module by the program."""
         torch, seen = self._torch, self.seen
         parameters = list(module.parameters())
@@ -88,6 +145,12 @@ class Looking(Watcher):
                 )
             elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
                 seen.parallel = True
+
+
+def attention_flags(torch: Any) -> list[Any]:
+    """Return the functions that say whether a fused back end of scaled_dot_product_attention is allowed."""
+    names = ("flash_sdp_enabled", "mem_efficient_sdp_enabled", "cudnn_sdp_enabled")
+    return [getattr(torch.backends.cuda, name) for name in names if hasattr(torch.backends.cuda, name)]
 
 
 def allows_tf32(torch: Any, convolutions: bool) -> bool:
