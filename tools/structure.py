@@ -1,6 +1,7 @@
 """Print what each part of the Python package imports, from the ground up: the drawing in docs/architecture.md.
 
     python tools/structure.py [FOLDER]      of the package in FOLDER, by default that of this checkout
+    python tools/structure.py --budget      the lines, bytes and comments of each room, for tests/house/budget.txt
 
 The parts and their order are those of the table in docs/architecture.md. Imports within functions count, imports for
 types do not. An import against the order is marked "↑", with the number of statements.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import textwrap
 from collections import Counter
@@ -66,7 +68,51 @@ def drawing(package: Path, parts: tuple[str, ...]) -> str:
     return "\n".join(lines)
 
 
+SOURCES = {".c", ".h", ".cu", ".cuh", ".def", ".py", ".pyi", ".js", ".css", ".md"}
+ASSETS = "flopscope/show/page/assets"
+COMMENT = re.compile(r'^[ \t]*(?:#.*|[rf]?"""[\s\S]*?""")', re.M)
+COMMENT_OF_C = re.compile(r"^[ \t]*(?://.*|/\*[\s\S]*?\*/)", re.M)
+
+
+def room_of(name: str) -> str:
+    """Return the room of a file: a part of the core or the package, the page's assets, or a folder."""
+    folders = Path(name).parts[:-1]
+    if name.startswith(ASSETS):
+        return ASSETS
+    return "/".join(folders[: 2 if folders[0] in ("csrc", "flopscope") else 1]) if folders else "top"
+
+
+def rooms(root: Path = ROOT) -> dict[str, Counter[str]]:
+    """Count each room's modules, lines, bytes and lines of comments and docstrings, in the files that git lists."""
+    found: dict[str, Counter[str]] = {}
+    for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0")[:-1]:
+        path, room = root / name, found.setdefault(room_of(name), Counter())
+        if not path.exists():
+            continue
+        room["bytes"] += path.stat().st_size
+        if path.suffix in SOURCES:
+            text = path.read_text(encoding="utf-8")
+            pattern = COMMENT if path.suffix in (".py", ".pyi") else COMMENT_OF_C
+            room["lines"] += text.count("\n")
+            room["comments"] += sum(match.count("\n") + 1 for match in pattern.findall(text)) * (path.suffix != ".md")
+            room["python"] += text.count("\n") * (path.suffix == ".py")
+            room["modules"] += path.suffix == ".py"
+    return dict(sorted(found.items()))
+
+
+def budget() -> str:
+    """Return the table of tests/house/budget.txt with the rooms as they are, rounded up."""
+    lines = [f"{'room':<28}{'lines':>8}{'bytes':>12}{'comments, %':>14}"]
+    for name, room in rooms().items():
+        share = 100 * room["comments"] / max(room["lines"], 1)
+        most = (-room["lines"] // 100 * -100, -room["bytes"] // 10_000 * -10_000)
+        lines.append(f"{name:<28}{most[0]:>8}{most[1]:>12}{max(share - 0.1, 0):>14.1f}")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--budget"]:
+        sys.exit(print(budget()))
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
     document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     print(drawing(folder / "flopscope", order(document)))
