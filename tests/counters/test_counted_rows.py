@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import pytest
 from helpers.hand_traces import BANDWIDTH, FLOAT, NCCL, Program
 from helpers.recorded_counters import recording
@@ -22,7 +21,6 @@ from flopscope.answers.analysis import analysis_of
 from flopscope.support.hints import NOT_RESOLVED
 
 EVERY = 10  # µs: the samples
-COUNTERS = ("dram_bytes_read", "dram_bytes_written", "tensor_active", "sm_active", "fma_active", "issue_active")
 
 
 def rates(read: float = 0.0, written: float = 0.0, **shares: float) -> dict[str, float]:
@@ -91,18 +89,6 @@ def test_what_bounds_them_is_what_was_busy() -> None:
     assert found["neither"].pct_roofline == pytest.approx(70)
     found = rows_of(kernels(fma_active=3.0, issue_active=5.0).load())
     assert found["neither"].bound == "other", "a fifth of the memory's time bounds nothing"
-
-
-@pytest.mark.parametrize(("l2", "bound"), [(300.0, "inefficient"), (5000.0, "other"), (None, "other")])
-def test_the_l2_may_bound_what_no_unit_does(l2: float | None, bound: str) -> None:
-    program = Program()
-    program.work("kernel", 0, 400)
-    units = dict.fromkeys(("tensor_active", "fma_active", "fp64_active", "alu_active", "issue_active"), 3.0)
-    quiet = {**IDLE, "sm_active": 95.0, **units}
-    count(program, [(400, quiet)])
-    for at in range(0, 400, EVERY) if l2 is not None else ():
-        program.events.append({"ph": "C", "name": "l2_bytes", "pid": 0, "ts": at, "args": {"GB/s": l2}})
-    assert rows_of(program.load())["kernel"].bound == bound
 
 
 def test_a_kernel_without_traffic_is_not_unmodelled() -> None:
@@ -184,15 +170,6 @@ def test_a_range_whose_work_is_stated_is_an_op() -> None:
     assert [op.key for op in ops] == ["simulate", "moves"], "the launch of the first kernel is unknown"
 
 
-def test_without_counters_of_units_the_memory_alone_bounds() -> None:
-    program = Program()
-    program.work("moves", 0, 400)
-    program.work("waits", 400, 400)
-    found = rows_of(count(program, [(400, MOVES), (800, NEITHER)]).load())
-    assert found["moves"].bound == "memory" and found["waits"].bound == "other"
-    assert math.isnan(found["waits"].pct_peak_flops) and found["waits"].pct_roofline == pytest.approx(20)
-
-
 def test_reads_alone_are_no_traffic() -> None:
     program = Program()
     program.work("reads", 0, 400)
@@ -268,17 +245,6 @@ def test_an_op_inside_of_another_rules_work_is_not_counted_twice() -> None:
     assert found["inner_kernel"].bytes_source == "counted"
 
 
-def test_stated_work_stays() -> None:
-    program = Program()
-    program.add("user_annotation", "part", 0, 20, flops=1e9, bytes=1e6)
-    program.call("cuLaunchKernel", 1, 1, correlation=1)
-    program.work("kernel", 10, 400, correlation=1)
-    found = rows_of(count(program, [(10, rates()), (410, MOVES)]).load())
-    assert found["kernel"].bytes_source == "counted"
-    part = [row for key, row in found.items() if key == "part" and row.device_type == "cpu"]
-    assert part and all(row.bytes_source in ("stated", "counted") for row in part)
-
-
 @pytest.mark.parametrize("name", ["Memcpy HtoD (Pinned -> Device)", "Memset (Device)", NCCL])
 def test_transfers_and_collectives_are_not_judged_by_the_memory(name: str) -> None:
     program = Program()
@@ -301,32 +267,6 @@ def test_a_range_with_transfers_leaves_its_kernels_their_bytes() -> None:
     assert whole["memory"] == pytest.approx(100, rel=1e-2) and whole["copy"] == pytest.approx(400, rel=1e-2)
 
 
-def test_overlapping_kernels_share_what_was_counted() -> None:
-    program = Program()
-    for stream, (name, at) in enumerate((("one", 0), ("other", 200)), 7):
-        program.work(name, at, 400, stream=stream)
-    full = rates(4800, 0, tensor_active=90.0)
-    found = rows_of(count(program, [(600, full)]).load())
-    moved = [found[name].bytes_total_moved for name in ("one", "other")]
-    assert sum(moved) == pytest.approx(4800e3 * 600, rel=1e-6)
-    assert all(0 < found[name].pct_roofline <= 100.001 for name in ("one", "other"))
-    active = sum(found[name].pct_peak_flops * 400 for name in ("one", "other"))
-    assert active == pytest.approx(90 * 600, rel=1e-6), "no more than the units did"
-
-
-def test_each_device_has_its_own_counters() -> None:
-    program = Program(devices=2)
-    for device in (0, 1):
-        program.work("kernel", 0, 400, device=device)
-    trace = count(program, [(400, MOVES)]).load()
-    row = rows_of(trace)["kernel"]
-    assert math.isnan(row.bytes_read) or row.bytes_read == pytest.approx(2 * 2400e3 * 400), "half of it was counted"
-    count(program, [(400, NEITHER)], device=1)
-    row = rows_of(program.load())["kernel"]
-    assert row.bytes_total_moved == pytest.approx((3600e3 + 960e3) * 400)
-    assert row.pct_peak_bandwidth == pytest.approx(100 * (0.75 + 0.2) / 2, rel=1e-3)
-
-
 def test_unknown_peaks_leave_the_bytes() -> None:
     program = kernels()
     program.head["deviceProperties"] = []
@@ -335,26 +275,6 @@ def test_unknown_peaks_leave_the_bytes() -> None:
     assert row.bytes_source == "counted" and math.isnan(row.pct_roofline) and row.bound == "unknown"
     assert trace.coverage()["bytes"] == 1
     assert math.isnan(rows_of(kernels().load(), peaks="none")["moves"].pct_peak_flops)
-
-
-def with_l2(writes: float) -> _core.Store:
-    """Return kernels of 20 µs in turns that write less than is certain of them, on a GPU with an L2 of 60 MiB."""
-    store = _core.Store()
-    for place in range(40):
-        _core._append(store, "kernel", "ab"[place % 2], 20_000 * place, 20_000, device=0)  # type: ignore[attr-defined]
-    _core._set_device(store, 0, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
-    edges = np.arange(0, 20_000 * 40 + 1, 2_500)
-    for metric, amount in (("dram_bytes_read", 20e6), ("dram_bytes_written", writes)):
-        store.add_samples(0, metric, edges[:-1], edges[1:], np.full(len(edges) - 1, amount / 8))
-    return store
-
-
-def test_where_writes_are_uncertain_the_traffic_of_the_time_counts() -> None:
-    columns, _ = with_l2(10e6).table(False, 0, {"cuda:0": {"bandwidth": BANDWIDTH, "flops": {}}})
-    assert np.isnan(columns["dram_bytes_written"]).all() and np.isnan(columns["bytes_written"]).all()
-    assert list(columns["bytes_source"]) == ["counted", "counted"]
-    assert columns["bytes_read"] == pytest.approx(np.full(2, 20 * 20e6))
-    assert columns["bytes_total_moved"] == pytest.approx(np.full(2, 20 * 30e6), rel=1e-6)
 
 
 def test_recorded_kernels_have_a_roof_without_a_rule() -> None:
@@ -370,18 +290,6 @@ def test_recorded_kernels_have_a_roof_without_a_rule() -> None:
     assert found["mm"]["bound"] == "tensor" and found["mm"]["pct_roofline"] == found["mm"]["pct_peak_flops"] > 80
     assert found["mm"]["pct_peak_flops"] == pytest.approx(found["mm"]["tensor_active"], rel=1e-3)
     assert found["add256"]["bytes_source"] is None and found["add256"]["bound"] == "unknown", "too short"
-
-
-def test_tables_do_not_depend_on_threads() -> None:
-    trace = kernels().load()
-    before, texts = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 3, 16):
-            _core.set_num_threads(threads)
-            texts.append(json.dumps([trace.key_averages().to_dicts(), trace.coverage()], default=str))
-    finally:
-        _core.set_num_threads(before)
-    assert len(set(texts)) == 1
 
 
 # Notes and pages --------------------------------------------------------------------------------------------------

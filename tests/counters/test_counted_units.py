@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
@@ -31,34 +33,30 @@ def roofs(prof):
 """
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, UNITS)
 
 
-def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP + UNITS,
-        """
+def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(run: Run) -> None:
+    found = run("""
         with fs.profile(counters="require") as prof:
             for _ in range(5):
                 works("k", sectors=1e6, fma_active=80.0, fp64_active=7.0, alu_active=30.0, issue_active=90.0)
             time.sleep(0.002)
         print(json.dumps(roofs(prof)))
-        """,
-    )
+        """)
     assert found["l2_bytes"] == pytest.approx(5 * 32e6, rel=0.01), "a sector is 32 bytes"
     for name, percent in {"fma_active": 80, "fp64_active": 7, "alu_active": 30, "issue_active": 90}.items():
         assert found[name] == pytest.approx(percent, rel=0.02), name
 
 
 @pytest.mark.parametrize("lacks", ["fma_active", "alu_active", "lts__t_sectors_srcunit_tex.sum"])
-def test_a_gpu_that_lacks_a_unit_counts_the_others(library: Path, lacks: str) -> None:
-    found = run_with_fake(
-        library,
-        SETUP + UNITS,
-        f"""
+def test_a_gpu_that_lacks_a_unit_counts_the_others(run: Run, lacks: str) -> None:
+    found = run(f"""
         lacks = UNIT.get("{lacks}", "")
         cuda.fake.fake_lack((lacks + ".avg.pct_of_peak_sustained_elapsed" if lacks else "{lacks}").encode())
         cuda.fake.fake_lack(("sm__inst_executed_pipe_alu_realtime.avg.pct_of_peak_sustained_elapsed").encode())
@@ -66,42 +64,33 @@ def test_a_gpu_that_lacks_a_unit_counts_the_others(library: Path, lacks: str) ->
             for _ in range(5): works("k", sectors=1e6, fp64_active=7.0, issue_active=90.0)
             time.sleep(0.002)
         print(json.dumps(roofs(prof)))
-        """,
-    )
+        """)
     assert [name for name in found if found[name] is None] == ["l2_bytes" if "lts" in lacks else lacks]
     assert found["fp64_active"] == pytest.approx(7, rel=0.02)
 
 
-def test_where_not_all_fit_one_pass_the_last_are_left_out(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP + UNITS,
-        """
+def test_where_not_all_fit_one_pass_the_last_are_left_out(run: Run) -> None:
+    found = run("""
         cuda.set("fitting", 6)
         with fs.profile(counters="require") as prof:
             for _ in range(5): works("k", sectors=1e6, fma_active=80.0)
             time.sleep(0.002)
         print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.count("hosts")]))
-        """,
-    )
+        """)
     row, columns, hosts = found
     assert row["fma_active"] == pytest.approx(80, rel=0.02) and row["dram_bytes_read"] is not None
     assert row["l2_bytes"] is None and hosts == 0
     assert len({"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "fma_active"} & {*columns}) == 5
 
 
-def test_live_samples_lack_the_pipes_that_take_longest_to_decode(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP + UNITS,
-        """
+def test_live_samples_lack_the_pipes_that_take_longest_to_decode(run: Run) -> None:
+    found = run("""
         with fs.profile(counters="require", counter_interval_us=100) as prof:
             for _ in range(20):
                 works("k", us=1000, sectors=1e6, fma_active=80.0, fp64_active=7.0, alu_active=30.0, issue_active=90.0)
             time.sleep(0.002)
         print(json.dumps(roofs(prof)))
-        """,
-    )
+        """)
     assert [name for name in found if found[name] is None] == ["fma_active", "fp64_active"]
     assert found["alu_active"] == pytest.approx(30, rel=0.02) and found["issue_active"] == pytest.approx(90, rel=0.02)
 

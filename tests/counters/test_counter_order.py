@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -42,24 +43,23 @@ def state():
 COUNTED = {"read": pytest.approx(5e6), "flops": pytest.approx(7e6), "notes": []}
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, COUNT)
 
 
-def run(library: Path, *parts: str, wake: int = 0) -> Any:
-    return run_with_fake(library, SETUP, COUNT, f"cuda.set('wakes_by', {wake})\n", *parts)
-
-
-def test_a_call_is_counted_twice_in_a_process_without_a_profile(library: Path) -> None:
-    found = run(library, "print(json.dumps([count(), count(), state()]))")
+def test_a_call_is_counted_twice_in_a_process_without_a_profile(run: Run) -> None:
+    found = run("print(json.dumps([count(), count(), state()]))")
     assert found == [COUNTED, COUNTED, [0, 0]]
 
 
 @pytest.mark.parametrize("wake", WAKES.values(), ids=WAKES)
-def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(library: Path, wake: int) -> None:
+def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(run: Run, wake: int) -> None:
     first, second, finalized, still_open, kernels, read = run(
-        library,
+        f"cuda.set('wakes_by', {wake})\n",
         """
         with fs.profile(): cuda.launch("k")
         detached = cuda.count("finalized")
@@ -69,7 +69,6 @@ def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(library: P
         row = counted(prof)["k"]
         print(json.dumps([first, second, detached, state(), row["count"], row["dram_bytes_read"]]))
         """,
-        wake=wake,
     )
     assert finalized == 1 and still_open == [0, 0] and kernels == 1 and read == pytest.approx(1e8, rel=0.01)
     for found in (first, second):
@@ -80,52 +79,41 @@ def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(library: P
             assert any("FLOP instructions are not counted" in note for note in found["notes"])
 
 
-def test_a_cupti_that_does_not_come_back_is_named(library: Path) -> None:
-    found, row = run(
-        library,
-        """
+def test_a_cupti_that_does_not_come_back_is_named(run: Run) -> None:
+    found, row = run("""
         with fs.profile(): cuda.launch("k")
         cuda.fail("cuptiProfilerInitialize", 15)
         found = count()
         with fs.profile() as prof: cuda.launch("k")
         print(json.dumps([found, counted(prof)["k"]["count"]]))
-        """,
-    )
+        """)
     assert "detached from the process by another profiler" in found["error"] and row == 1
 
 
-def test_a_call_is_counted_inside_a_profile_which_keeps_its_kernels(library: Path) -> None:
-    found, kernels, still_open, finalized = run(
-        library,
-        """
+def test_a_call_is_counted_inside_a_profile_which_keeps_its_kernels(run: Run) -> None:
+    found, kernels, still_open, finalized = run("""
         with fs.profile() as prof:
             found = count()
         print(json.dumps([found, counted(prof)["counted"]["count"], state(), cuda.count("finalized")]))
-        """,
-    )
+        """)
     assert found["read"] == pytest.approx(5e6) and found["flops"] is None
     assert kernels >= 4 and still_open == [0, 0] and finalized == 1
 
 
-def test_a_call_is_not_counted_inside_a_profile_that_counts_itself(library: Path) -> None:
-    found, row, still_open = run(
-        library,
-        """
+def test_a_call_is_not_counted_inside_a_profile_that_counts_itself(run: Run) -> None:
+    found, row, still_open = run("""
         with fs.profile(counters="require") as prof:
             kernel("k", 100, read=1e8)
             found = count()
             time.sleep(0.001)
         print(json.dumps([found, counted(prof)["k"]["dram_bytes_read"], state()]))
-        """,
-    )
+        """)
     assert "another profiler counts on this GPU" in found["error"]
     assert row == pytest.approx(1e8, rel=0.01) and still_open == [0, 0]
 
 
-def test_a_profile_that_ends_while_a_call_is_counted_leaves_cupti_attached(library: Path) -> None:
-    found, finalized, kernels = run(
-        library,
-        """
+def test_a_profile_that_ends_while_a_call_is_counted_leaves_cupti_attached(run: Run) -> None:
+    found, finalized, kernels = run("""
         kernels = []
         def call():
             with fs.profile() as prof: work()
@@ -134,16 +122,14 @@ def test_a_profile_that_ends_while_a_call_is_counted_leaves_cupti_attached(libra
         between = cuda.count("finalized")
         with fs.profile(): cuda.launch("k")
         print(json.dumps([found, [between, cuda.count("finalized")], kernels]))
-        """,
-    )
+        """)
     assert "error" not in found  # its numbers are those of two clocks, because the profile sets that of CUPTI
     assert finalized == [0, 1] and set(kernels) == {1}
 
 
-def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(library: Path) -> None:
-    found, finalized = run(
-        library,
-        """
+def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(run: Run) -> None:
+    found, finalized = run("""
+        cuda.set("wakes_by", 3)
         from flopscope.measuring.counting import cupti_stays
         with cupti_stays(True), cupti_stays(False):
             for _ in range(2):
@@ -151,72 +137,56 @@ def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(library: P
             found, between = count(), cuda.count("finalized")
         with fs.profile(): cuda.launch("k")
         print(json.dumps([found, [between, cuda.count("finalized")]]))
-        """,
-        wake=3,
-    )
+        """)
     assert found == COUNTED and finalized == [0, 1]
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_call_is_counted_beside_a_client_that_is_idle(library: Path, before: bool) -> None:
-    found = run(
-        library,
-        f"""
+def test_a_call_is_counted_beside_a_client_that_is_idle(run: Run, before: bool) -> None:
+    found = run(f"""
         cuda.take("")  # torch.profiler, which keeps its subscription
         if {before}:
             with fs.profile(): cuda.launch("k")
         print(json.dumps([count(), cuda.count("finalized")]))
-        """,
-    )
+        """)
     assert found == [COUNTED, 0]
 
 
-def test_a_call_is_counted_from_a_thread_without_a_context(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_a_call_is_counted_from_a_thread_without_a_context(run: Run) -> None:
+    found = run("""
         found = []
         thread = threading.Thread(target=lambda: found.append(count()))
         thread.start(); thread.join()
         print(json.dumps([found, cuda.count("pushed"), cuda.count("retained")]))
-        """,
-    )
+        """)
     assert found == [[COUNTED], 0, 0]
 
 
-def test_a_context_that_is_destroyed_while_it_is_counted_is_named(library: Path) -> None:
-    found, again, still_open = run(
-        library,
-        """
+def test_a_context_that_is_destroyed_while_it_is_counted_is_named(run: Run) -> None:
+    found, again, still_open = run("""
         def reset():
             work()
             cuda.fake.fake_set_active(0, 0)
         found = count(reset)
         cuda.fake.fake_set_active(0, 1)
         print(json.dumps([found, count(), state()]))
-        """,
-    )
+        """)
     assert "context was destroyed" in found["error"] and again == COUNTED and still_open == [0, 0]
 
 
-def test_a_profile_goes_on_counting_when_a_context_is_destroyed(library: Path) -> None:
-    read, still_open = run(
-        library,
-        """
+def test_a_profile_goes_on_counting_when_a_context_is_destroyed(run: Run) -> None:
+    read, still_open = run("""
         with fs.profile(counters="require") as prof:
             kernel("k", 100, read=1e8)
             cuda.fake.fake_set_active(0, 0)
             time.sleep(0.001)
         print(json.dumps([counted(prof)["k"]["dram_bytes_read"], state()]))
-        """,
-    )
+        """)
     assert read == pytest.approx(1e8, rel=0.01) and still_open == [0, 0]
 
 
-def test_a_forked_child_says_that_it_cannot_count(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_a_forked_child_says_that_it_cannot_count(run: Run) -> None:
+    found = run("""
         count()
         receive, send = os.pipe()
         child = os.fork()
@@ -230,32 +200,26 @@ def test_a_forked_child_says_that_it_cannot_count(library: Path) -> None:
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         print(json.dumps([status, *json.loads(os.read(receive, 4096)), count()]))
-        """,
-    )
+        """)
     status, sampler, child, parent = found
     assert status == 0 and parent == COUNTED
     assert "forked after CUPTI was loaded" in sampler and "forked after CUPTI was loaded" in child["error"]
 
 
-def test_another_device_is_counted_while_one_is_sampled(library: Path) -> None:
-    read = run(
-        library,
-        """
+def test_another_device_is_counted_while_one_is_sampled(run: Run) -> None:
+    read = run("""
         cuda.fake.fake_set_active(1, 1)
         sampler = _core.Sampler(1)
         sampler.start()
         values = _core.count_calls(0, "memory", lambda: None, (work,))
         sampler.stop()
         print(json.dumps([values[0]["dram_bytes_read"], state()]))
-        """,
-    )
+        """)
     assert read == [pytest.approx(5e6), [0, 0]]
 
 
-def test_one_group_that_fails_does_not_take_the_others(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_one_group_that_fails_does_not_take_the_others(run: Run) -> None:
+    found = run("""
         calls = []
         count_calls = _core.count_calls
         def failing(device, group, *rest):
@@ -263,16 +227,14 @@ def test_one_group_that_fails_does_not_take_the_others(library: Path) -> None:
             return count_calls(device, group, *rest)
         _core.count_calls = failing
         print(json.dumps(count()))
-        """,
-    )
+        """)
     assert found["read"] == pytest.approx(5e6)
     assert found["notes"] == ["the counters of the group stalls are missing: no stalls today"]
 
 
 @pytest.mark.parametrize("version", [24, 26, 130001])
-def test_each_version_of_cupti_gets_its_own_arguments(library: Path, version: int) -> None:
+def test_each_version_of_cupti_gets_its_own_arguments(run: Run, version: int) -> None:
     read = run(
-        library,
         f"cuda.set('version', {version})\n",
         """
         with fs.profile(counters="require") as prof: kernel("k", 100, read=1e8); time.sleep(0.001)
@@ -285,11 +247,8 @@ def test_each_version_of_cupti_gets_its_own_arguments(library: Path, version: in
 # Sessions, as the core opens them -------------------------------------------------------------------------------------
 
 
-def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_calls_are_counted_apart_once_for_each_pass(run: Run) -> None:
+    found = run("""
         cuda.set("passes", 3)
         called, ready = [], []
         def work(name, us, read):
@@ -300,19 +259,15 @@ def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
         works = (lambda: work("a", 50, 5e6), lambda: work("b", 80, 7e6))
         values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
         print(json.dumps([values, called, len(ready), cuda.count("open"), cuda.count("hosts")]))
-        """,
-    )
+        """)
     values, called, ready, still_open, hosts = found
     assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
     assert called == ["a", "b"] * 3 and ready == 6
     assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
 
 
-def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
-    error, passes, still_open = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_counters_that_never_are_complete_are_an_error(run: Run) -> None:
+    error, passes, still_open = run("""
         cuda.set("passes", 200)
         try:
             _core.count_calls(0, "memory", lambda: None, (lambda: None,))
@@ -320,16 +275,12 @@ def test_counters_that_never_are_complete_are_an_error(library: Path) -> None:
         except RuntimeError as problem:
             error = str(problem)
         print(json.dumps([error, cuda.count("range_passes"), cuda.count("open")]))
-        """,
-    )
+        """)
     assert "not complete after 64 passes" in error and (passes, still_open) == (64, 0)
 
 
-def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_call_that_fails_gives_the_counters_back(run: Run) -> None:
+    found = run("""
         def fail(): raise ZeroDivisionError("in the call")
         told = []
         try:
@@ -346,28 +297,8 @@ def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
                 told.append(str(problem))
             cuda.fail(step, 0)
         print(json.dumps([told, cuda.count("open"), cuda.count("hosts")]))
-        """,
-    )
+        """)
     told, still_open, hosts = found
     assert told[0] == "in the call" and len(told) == 9
     assert all("another profiler holds the counters" in text for text in told[1:])
     assert (still_open, hosts) == (0, 0)
-
-
-def test_calls_are_counted_after_a_profile_has_detached_cupti(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
-        with fs.profile(counters="require") as prof: kernel("k", 20)
-        assert cuda.count("finalized") == 1
-        start = cuda.now()
-        cuda.traffic(READ, start, 50_000_000, 1e9)
-        def work():
-            while cuda.now() < start + 50_000_000: pass
-        values = _core.count_calls(0, "memory", lambda: None, (work,))
-        with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
-        print(json.dumps([values[0]["dram_bytes_read"], counted(again)["k"]["dram_bytes_read"]]))
-        """,
-    )
-    assert 1e8 < found[0] <= 1e9 and found[1] == pytest.approx(1e8, rel=0.01)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,23 +46,19 @@ def busy(seconds, live):
 """
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, SAMPLE)
 
 
-def run(library: Path, *parts: str) -> Any:
-    return run_with_fake(library, SETUP, SAMPLE, *parts)
-
-
-def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_short_programs_are_sampled_finely_and_long_ones_throughout(run: Run) -> None:
+    found = run("""
         print(json.dumps([busy(*one) for one in
                           ((0.03, False), (0.8, False), (11.2, False), (1.1, True), (2.8, True), (8.6, False))]))
-        """,
-    )
+        """)
     short, profile, long, live, program, resting = found
     assert (short["live"], short["sessions"]) == (0, 1) and short["count"] - 1 <= short["fine"] > 5000
     assert profile["count"] - 1 <= profile["fine"] + profile["live"] and profile["sessions"] == 2
@@ -78,10 +75,8 @@ def test_short_programs_are_sampled_finely_and_long_ones_throughout(library: Pat
     assert resting["sessions"] == 5 and resting["fine"] > 3000, "it ends in a rest"
 
 
-def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(run: Run) -> None:
+    found = run("""
         BUSY = "LTS.TriageCompute.lts__throughput.avg.pct_of_peak_sustained_elapsed"
 
         def late():
@@ -91,8 +86,7 @@ def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(library: Pat
             time.sleep(0.06)
             return [span]
         print(json.dumps([sample(late, True), sample(late)]))
-        """,
-    )
+        """)
     for one, sessions in zip(found, (1, 2), strict=True):
         assert one["sessions"] == sessions
         assert one["worked"] == pytest.approx([1.0], abs=0.001)
@@ -102,10 +96,8 @@ def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(library: Pat
         assert 460 < one["live"] < 490 and one["count"] < 500, "and takes few samples"
 
 
-def test_a_device_that_idles_for_long_is_sampled_at_longer_intervals_until_it_works_again(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_a_device_that_idles_for_long_is_sampled_at_longer_intervals_until_it_works_again(run: Run) -> None:
+    found = run("""
         def serve():
             time.sleep(10.3)
             first = work(0.2)
@@ -114,8 +106,7 @@ def test_a_device_that_idles_for_long_is_sampled_at_longer_intervals_until_it_wo
             time.sleep(1.0)
             return [first, second]
         print(json.dumps(sample(serve, True)))
-        """,
-    )
+        """)
     assert found["worked"] == pytest.approx([1.0, 1.0], abs=0.15)
     assert (found["sessions"], found["fine"]) == (3, 0)
     assert found["report"]["last_interval_ns"] == 100_000
@@ -123,10 +114,8 @@ def test_a_device_that_idles_for_long_is_sampled_at_longer_intervals_until_it_wo
     assert found["count"] - found["live"] > 800, "one of 1 ms each before"
 
 
-def test_no_more_than_four_tenths_of_bursts_are_missed_wherever_the_pauses_are(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_no_more_than_four_tenths_of_bursts_are_missed_wherever_the_pauses_are(run: Run) -> None:
+    found = run("""
         def bursts(length, pause, number):
             def program():
                 spans = []
@@ -136,31 +125,25 @@ def test_no_more_than_four_tenths_of_bursts_are_missed_wherever_the_pauses_are(l
                 return spans
             return program
         print(json.dumps([sample(bursts(*one), True) for one in ((0.05, 0.15, 20), (1.1, 0.02, 4), (2.1, 0.9, 3))]))
-        """,
-    )
+        """)
     for one, windows in zip(found, (False, True, True), strict=True):
         assert sum(one["worked"]) / len(one["worked"]) > 0.6, one
         assert (one["sessions"] > 1) == windows, "they come by work"
     assert found[0]["worked"] == pytest.approx([1.0] * 20, abs=0.01)
 
 
-def test_idle_samples_of_a_chosen_interval_stay_apart(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_idle_samples_of_a_chosen_interval_stay_apart(run: Run) -> None:
+    found = run("""
         def idle():
             time.sleep(0.2)
             return []
         print(json.dumps(sample(idle, interval=100_000)))
-        """,
-    )
+        """)
     assert found["live"] == found["count"] > 1500
 
 
-def test_live_samples_that_fill_their_buffer_get_longer_intervals(library: Path) -> None:
-    found = run(
-        library,
-        """
+def test_live_samples_that_fill_their_buffer_get_longer_intervals(run: Run) -> None:
+    found = run("""
         cuda.fail("cuptiPmSamplingDecodeData", 8)
         def slow():
             time.sleep(0.25)
@@ -169,8 +152,7 @@ def test_live_samples_that_fill_their_buffer_get_longer_intervals(library: Path)
             time.sleep(0.3)
             return [span]
         print(json.dumps(sample(slow, True)))
-        """,
-    )
+        """)
     report = found["report"]
     assert 1 <= report["overflows"] <= 3
     assert report["last_interval_ns"] == 100_000 << report["overflows"]

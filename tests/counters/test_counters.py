@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import build, run_with_fake
 
+Run = Callable[..., Any]
+
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP)
 
 
-def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
-    rows = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:
+    rows = run("""
         with fs.profile(counters="require") as prof:
             for i in range(5):
                 kernel("long", 200, read=8e8, written=4e8, gap=0)
@@ -26,8 +28,7 @@ def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
                 kernel("busy", 100, tensor=75.0)
             time.sleep(0.002)
         print(json.dumps([counted(prof), len(prof.counter_timeline()), cuda.count("open"), cuda.count("hosts")]))
-        """,
-    )
+        """)
     found, samples, still_open, hosts = rows
     assert found["long"]["dram_bytes_read"] == pytest.approx(5 * 8e8, rel=0.005)
     assert found["long"]["dram_bytes_written"] == pytest.approx(5 * 4e8, rel=0.01)
@@ -39,56 +40,27 @@ def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
     assert samples > 500 and still_open == 0 and hosts == 0
 
 
-def test_kernels_shorter_than_two_samples_are_missing_not_wrong(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_kernels_shorter_than_two_samples_are_missing_not_wrong(run: Run) -> None:
+    found = run("""
         with fs.profile(counters="require", counter_interval_us=10) as prof:
             for i in range(4):
                 kernel("short", 15, read=1e6)
                 kernel("enough", 25, read=1e6)
             time.sleep(0.002)
         print(json.dumps(counted(prof)))
-        """,
-    )
+        """)
     assert found["short"]["dram_bytes_read"] is None and found["short"]["traffic_ratio"] is None
     assert found["enough"]["dram_bytes_read"] == pytest.approx(4e6, rel=0.05)
 
 
-def test_overlapping_kernels_share_a_sample_and_the_sum_is_right(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
-        with fs.profile(counters="require") as prof:
-            for i in range(3):
-                start = cuda.launch("a", 400_000, stream=1)
-                cuda.traffic(READ, start, 400_000, 4e8)
-                cuda.kernel("b", start + 200_000, 400_000, cuda.call(at=start)[1], stream=2)
-                cuda.traffic(READ, start + 200_000, 400_000, 12e8)
-                while cuda.now() < start + 700_000: pass
-            time.sleep(0.002)
-        print(json.dumps(counted(prof)))
-        """,
-    )
-    a, b = found["a"]["dram_bytes_read"], found["b"]["dram_bytes_read"]
-    assert a + b == pytest.approx(3 * 16e8, rel=0.01)
-    assert a == pytest.approx(3 * 4e8, rel=0.05)  # each has half of its time to itself
-
-
-def test_metrics_that_the_gpu_lacks_are_missing(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_metrics_that_the_gpu_lacks_are_missing(run: Run) -> None:
+    found = run("""
         cuda.fake.fake_lack(WRITTEN.encode()); cuda.fake.fake_lack(b"nvlrx__bytes.sum")
         with fs.profile(counters="require") as prof:
             kernel("k", 100, read=1e8)
             time.sleep(0.002)
         print(json.dumps([counted(prof)["k"], sorted(prof.counter_timeline())]))
-        """,
-    )
+        """)
     row, columns = found
     assert row["dram_bytes_written"] is None and row["nvlink_bytes"] is None
     assert row["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
@@ -126,10 +98,8 @@ STEPS = (
 )
 
 
-def test_every_refusal_is_a_warning_or_an_error_that_names_it(library: Path) -> None:
-    told = run_with_fake(
-        library,
-        SETUP,
+def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:
+    told = run(
         f"""
         REFUSALS, STEPS = {[*REFUSALS]}, {STEPS}
         """,
@@ -187,11 +157,8 @@ def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert len(warned) == 1 and events > 0 and again > 0
 
 
-def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(library: Path) -> None:
-    error, samples, still_open = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(run: Run) -> None:
+    error, samples, still_open = run("""
         first, second = _core.Sampler(0, 60_000), _core.Sampler(0, 60_000)
         first.start()
         try:
@@ -202,46 +169,34 @@ def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(library: Pat
         time.sleep(0.05)
         first.stop()
         print(json.dumps([error, first.report["samples"], cuda.count("open")]))
-        """,
-    )
+        """)
     assert "another profiler counts on this GPU" in error and samples > 100 and still_open == 0
 
 
-def test_a_gpu_that_flopscope_does_not_know_is_named(library: Path) -> None:
-    error = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_gpu_that_flopscope_does_not_know_is_named(run: Run) -> None:
+    error = run("""
         cuda.fake.fake_set_chip(b"TU102")
         try:
             with fs.profile(counters="require"): pass
         except RuntimeError as problem:
             print(json.dumps(str(problem)))
-        """,
-    )
+        """)
     assert "TU102" in error
 
 
-def test_ga100_is_sampled_by_cycles(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_ga100_is_sampled_by_cycles(run: Run) -> None:
+    found = run("""
         cuda.fake.fake_set_chip(b"GA100")
         with fs.profile(counters="require") as prof:
             kernel("k", 100, read=1e8)
             time.sleep(0.002)
         print(json.dumps(counted(prof)["k"]["dram_bytes_read"]))
-        """,
-    )
+        """)
     assert found == pytest.approx(1e8, rel=0.01)
 
 
-def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(run: Run) -> None:
+    found = run("""
         sampler = _core.Sampler(0, 20_000, 0, 2000)  # windows of 40 ms
         core = _core.Profiler(cupti=True)
         core.start(); sampler.start()
@@ -254,19 +209,15 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
         at = row["key"].index("k")
         print(json.dumps([sampler.report, tracks, row["dram_bytes_read"][at], cuda.count("windows"),
                           cuda.count("sessions")]))
-        """,
-    )
+        """)
     report, tracks, read, windows, sessions = found
     assert windows >= 2 and sessions <= 1 + report["overflows"]  # a busy machine may wake the thread too late
     assert 400 < tracks["dram_bytes_read"] == report["samples"]
     assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
 
 
-def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_full_buffers_are_counted_and_sampling_goes_on(run: Run) -> None:
+    found = run("""
         sampler = _core.Sampler(0, 100_000, 30, 0)  # live, at most 30 samples
         sampler.start(); time.sleep(0.3); sampler.stop()
         limited = sampler.report
@@ -276,37 +227,29 @@ def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
         cuda.fail("cuptiPmSamplingDecodeData", 0)
         time.sleep(0.2); sampler.stop()
         print(json.dumps([limited, sampler.report, cuda.count("open")]))
-        """,
-    )
+        """)
     limited, lost, still_open = found
     assert limited["samples"] == 30 and limited["lost"] > 100 and limited["overflows"] == 1
     assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100
     assert still_open == 0
 
 
-def test_windows_shrink_where_records_are_longer_than_expected(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_windows_shrink_where_records_are_longer_than_expected(run: Run) -> None:
+    found = run("""
         cuda.set("record_bytes", 37 << 10)  # 2.3 times what the buffer allows for
         # Windows of 1.2 s, then of 120 ms (too long), at last of 60 ms: the buffer holds 104 ms, so that the thread may
         # be woken 47 ms late.
         sampler = _core.Sampler(0, 40_000, 0, 30_000)
         sampler.start(); time.sleep(3); sampler.stop()
         print(json.dumps([sampler.report, cuda.count("windows")]))
-        """,
-    )
+        """)
     report, windows = found
     assert 2 <= report["overflows"] <= windows // 2  # more than two where a busy machine wakes the thread too late
     assert report["samples"] > 1000 and report["lost"] > 1000
 
 
-def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(library: Path) -> None:
-    told = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(run: Run) -> None:
+    told = run("""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with fs.profile(counters=True) as prof:
@@ -315,34 +258,26 @@ def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(librar
         cuda.fail("cuptiPmSamplingStop", 0)
         with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
         print(json.dumps([messages(caught), counted(prof)["k"], counted(again)["k"], cuda.count("open")]))
-        """,
-    )
+        """)
     warned, row, again, still_open = told
     assert len(warned) == 1 and "counting ended early" in warned[0]
     assert row["count"] == 1 and row["dram_bytes_read"] is None
     assert again["dram_bytes_read"] == pytest.approx(1e8, rel=0.01) and still_open == 0
 
 
-def test_counting_ends_with_the_process(library: Path) -> None:
-    run_with_fake(
-        library,
-        SETUP,
-        """
+def test_counting_ends_with_the_process(run: Run) -> None:
+    run("""
         import ctypes
         prof = fs.profile(counters="require")
         prof.start()
         kernel("k", 100, read=1e8)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(prof))  # never collected
         sys.exit()
-        """,
-    )
+        """)
 
 
-def test_interrupts_reach_the_program_while_counters_run(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_interrupts_reach_the_program_while_counters_run(run: Run) -> None:
+    found = run("""
         import signal
         seen = []
         signal.signal(signal.SIGUSR1, lambda *_: seen.append(threading.get_ident()))
@@ -358,16 +293,12 @@ def test_interrupts_reach_the_program_while_counters_run(library: Path) -> None:
         except KeyboardInterrupt:
             prof.stop()
         print(json.dumps([seen == [threading.get_ident()], counted(prof)["k"]["dram_bytes_read"]]))
-        """,
-    )
+        """)
     assert found == [True, pytest.approx(1e8, rel=0.01)]
 
 
-def test_a_forked_child_leaves_the_counters_alone(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_forked_child_leaves_the_counters_alone(run: Run) -> None:
+    found = run("""
         prof = fs.profile(counters="require")
         prof.start()
         kernel("k", 100, read=1e8)
@@ -379,16 +310,12 @@ def test_a_forked_child_leaves_the_counters_alone(library: Path) -> None:
         time.sleep(0.002)
         prof.stop()
         print(json.dumps([status, counted(prof)["k"]["dram_bytes_read"]]))
-        """,
-    )
+        """)
     assert found[0] == 0 and found[1] == pytest.approx(1e8, rel=0.01)
 
 
-def test_a_schedule_counts_each_cycle_apart(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_a_schedule_counts_each_cycle_apart(run: Run) -> None:
+    found = run("""
         seen = []
         plan = fs.schedule(wait=0, warmup=1, active=1, repeat=2)
         with fs.profile(schedule=plan, counters="require", on_trace_ready=lambda p: seen.append(counted(p)["k"])) as p:
@@ -397,26 +324,21 @@ def test_a_schedule_counts_each_cycle_apart(library: Path) -> None:
                 time.sleep(0.001)
                 p.step()
         print(json.dumps([seen, cuda.count("open"), cuda.count("sessions")]))
-        """,
-    )
+        """)
     seen, still_open, sessions = found
     assert [row["dram_bytes_read"] for row in seen] == [pytest.approx(2e8, rel=0.01), pytest.approx(4e8, rel=0.01)]
     assert still_open == 0 and sessions == 2
 
 
-def test_two_devices_are_counted_apart(library: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        """
+def test_two_devices_are_counted_apart(run: Run) -> None:
+    found = run("""
         cuda.fake.fake_set_active(1, 1)
         with fs.profile(counters="require") as prof:
             kernel("first", 100, read=1e8, device=0)
             kernel("second", 100, read=3e8, device=1)
             time.sleep(0.002)
         print(json.dumps([counted(prof), sorted(set(prof.counter_timeline().device.tolist()))]))
-        """,
-    )
+        """)
     rows, devices = found
     assert rows["first"]["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
     assert rows["second"]["dram_bytes_read"] == pytest.approx(3e8, rel=0.01)
@@ -436,29 +358,3 @@ def test_counters_need_cuda_and_sensible_arguments() -> None:
         fs.profile(counters=True, counter_interval_us="5")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="counts CUDA work"):
         fs.profile(counters="require", activities=[fs.ProfilerActivity.CPU])
-
-
-# Counters in traces --------------------------------------------------------------------------------------------------
-
-
-def test_a_profiles_trace_brings_its_counters_back(library: Path, tmp_path: Path) -> None:
-    found = run_with_fake(
-        library,
-        SETUP,
-        f"PATH = {str(tmp_path / 'trace.json')!r}",
-        """
-        with fs.profile(counters="require") as prof:
-            for i in range(5):
-                kernel("long", 200, read=8e8, written=4e8, tensor=30.0)
-            time.sleep(0.002)
-        prof.export_chrome_trace(PATH)
-        trace = fs.load_trace(PATH)
-        first, again = prof.counter_timeline(), trace.counter_timeline()
-        print(json.dumps([counted(prof)["long"], counted(trace)["long"], len(first), len(again),
-                          sorted(first), sorted(again)]))
-        """,
-    )
-    live, read, samples, again, columns, columns_again = found
-    assert columns == columns_again and abs(samples - again) <= 1
-    for name in ("dram_bytes_read", "dram_bytes_written", "tensor_active", "dram_gbytes_per_s"):
-        assert read[name] == pytest.approx(live[name], rel=1e-4), name

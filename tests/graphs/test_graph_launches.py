@@ -102,8 +102,11 @@ GEMMS = (("gemm", 7), ("gemm", 7))
 """
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), BEGIN)
 
 
@@ -111,7 +114,7 @@ def _counts(launches: int, tied: int, matched: int, unseen: int = 0, ambiguous: 
     return {"launches": launches, "tied": tied, "matched": matched, "unseen": unseen, "ambiguous": ambiguous}
 
 
-def test_work_with_ids_of_unseen_nodes_gets_no_ops_of_another_graph_as_large(run: Callable[..., Any]) -> None:
+def test_work_with_ids_of_unseen_nodes_gets_no_ops_of_another_graph_as_large(run: Run) -> None:
     """Records of flopscope's profiles have the ids of nodes: the seen graph is known not to be the launched one."""
     found = run("""
         capture("attend", "multiply", graph=1, executables=[2])
@@ -126,7 +129,7 @@ def test_work_with_ids_of_unseen_nodes_gets_no_ops_of_another_graph_as_large(run
 
 
 @pytest.mark.parametrize("logged", [True, False])
-def test_graphs_of_equal_kinds_are_told_apart_if_launches_are_logged(run: Callable[..., Any], logged: bool) -> None:
+def test_graphs_of_equal_kinds_are_told_apart_if_launches_are_logged(run: Run, logged: bool) -> None:
     found = run(f"""
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
@@ -145,7 +148,7 @@ def test_graphs_of_equal_kinds_are_told_apart_if_launches_are_logged(run: Callab
 
 
 @pytest.mark.parametrize("logged", [True, False])
-def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Callable[..., Any], logged: bool) -> None:
+def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Run, logged: bool) -> None:
     found = run(f"""
         capture("aten::relu", "aten::neg", graph=1, executables=[3])
         _core.watch_launches({logged})
@@ -166,7 +169,7 @@ def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Callable[..., 
         assert found[0] == {"aten::relu": 8, "aten::neg": 8} and found[2], "an estimate, as before"
 
 
-def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Callable[..., Any]) -> None:
+def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Run) -> None:
     found = run("""
         _core.watch_stop()
         cuda.set("version", 120800)
@@ -182,7 +185,7 @@ def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Callable[
     assert found == [{"attend": 4, "multiply": 4}, _counts(launches=2, tied=2, matched=2, unseen=1), False]
 
 
-def test_a_node_with_new_parameters_is_unknown_and_the_others_are_not(run: Callable[..., Any]) -> None:
+def test_a_node_with_new_parameters_is_unknown_and_the_others_are_not(run: Run) -> None:
     found = run("""
         capture("attend", "multiply", graph=1, executables=[3])
         cuda.node("set", 3 * NODES)
@@ -194,7 +197,7 @@ def test_a_node_with_new_parameters_is_unknown_and_the_others_are_not(run: Calla
     assert found == [{"multiply": 4}, _counts(launches=1, tied=1, matched=1), False]
 
 
-def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Callable[..., Any]) -> None:
+def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Run) -> None:
     found = run("""
         with fs.profile(timer="cupti"):
             with fs.record_function("instantiating"):
@@ -209,7 +212,7 @@ def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Callab
     assert found == [[{}, _counts(launches=1, tied=1, matched=0, unseen=1), False], 2, 0]
 
 
-def test_copies_and_nodes_without_work_are_told_from_kernels(run: Callable[..., Any]) -> None:
+def test_copies_and_nodes_without_work_are_told_from_kernels(run: Run) -> None:
     """The type of a node is told as its creation starts: 1 is a copy, 2 a fill, 5 an empty node."""
     found = run("""
         capture("attend", "copy", "join", "clear", "multiply", graph=1, kinds=(0, 1, 5, 2, 0), executables=[3],
@@ -224,7 +227,7 @@ def test_copies_and_nodes_without_work_are_told_from_kernels(run: Callable[..., 
     assert found == [ops, _counts(launches=2, tied=2, matched=4, unseen=1), False]
 
 
-def test_on_several_streams_only_what_is_proven_is_matched(run: Callable[..., Any]) -> None:
+def test_on_several_streams_only_what_is_proven_is_matched(run: Run) -> None:
     found = run("""
         capture("attend", "copy", "multiply", graph=1, kinds=(0, 1, 0), executables=[3])
         with fs.profile(timer="cupti"):
@@ -247,9 +250,7 @@ def test_on_several_streams_only_what_is_proven_is_matched(run: Callable[..., An
 
 
 @pytest.mark.parametrize(("linked", "estimated"), [("chain", False), ("fork", True)])
-def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(
-    run: Callable[..., Any], linked: str, estimated: bool
-) -> None:
+def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(run: Run, linked: str, estimated: bool) -> None:
     found = run(f"""
         capture("aten::relu", "aten::neg", "aten::abs", graph=1, executables=[3], linked="{linked}")
         _core.watch_launches(True)
@@ -261,7 +262,7 @@ def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(
     assert found == [ops, _counts(launches=1, tied=1, matched=3), estimated]
 
 
-def test_a_graph_whose_nodes_were_destroyed_with_it_is_still_known(run: Callable[..., Any]) -> None:
+def test_a_graph_whose_nodes_were_destroyed_with_it_is_still_known(run: Run) -> None:
     found = run("""
         capture("attend", "multiply", graph=1, executables=[3], linked="chain")
         _core.watch_launches(True)
@@ -275,7 +276,7 @@ def test_a_graph_whose_nodes_were_destroyed_with_it_is_still_known(run: Callable
     assert found == [{"attend": 4, "multiply": 4}, _counts(launches=1, tied=1, matched=2), False]
 
 
-def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Callable[..., Any]) -> None:
+def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run) -> None:
     found = run("""
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
@@ -303,7 +304,7 @@ def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Call
 
 
 @pytest.mark.parametrize("recorded", ["the system's id", "pthread_t"])
-def test_threads_launch_graphs_of_their_own(run: Callable[..., Any], recorded: str) -> None:
+def test_threads_launch_graphs_of_their_own(run: Run, recorded: str) -> None:
     """Of threads without ops, Kineto writes the lower half of their pthread_t, as a signed number without its sign."""
     found = run(
         f"""
@@ -335,7 +336,7 @@ def test_threads_launch_graphs_of_their_own(run: Callable[..., Any], recorded: s
     ]
 
 
-def test_launches_of_each_kind_of_default_stream_are_logged(run: Callable[..., Any]) -> None:
+def test_launches_of_each_kind_of_default_stream_are_logged(run: Run) -> None:
     found = run("""
         _core.watch_launches(True)
         cuda.launch_graph(3)
@@ -345,7 +346,7 @@ def test_launches_of_each_kind_of_default_stream_are_logged(run: Callable[..., A
     assert found == 2
 
 
-def test_forgetting_releases_the_log(run: Callable[..., Any]) -> None:
+def test_forgetting_releases_the_log(run: Run) -> None:
     found = run("""
         _core.watch_launches(True)
         cuda.launch_graph(3, times=10)
@@ -356,7 +357,7 @@ def test_forgetting_releases_the_log(run: Callable[..., Any]) -> None:
     assert found == 1
 
 
-def test_a_forked_child_logs_nothing(run: Callable[..., Any]) -> None:
+def test_a_forked_child_logs_nothing(run: Run) -> None:
     found = run("""
         _core.watch_launches(True)
         read, write = os.pipe()
@@ -396,7 +397,7 @@ def calls():
 """
 
 
-def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu(run: Callable[..., Any]) -> None:
+def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu(run: Run) -> None:
     found = run(PROFILE, """
         found = [calls()]
         with Profile():
@@ -411,7 +412,7 @@ def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu(run: Callab
     assert found == [[0, 2, 0, 0, 0], 1], "one of the two is logged"
 
 
-def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Callable[..., Any]) -> None:
+def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Run) -> None:
     found = run(PROFILE, """
         found = []
         first = Profile()
@@ -431,7 +432,7 @@ def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Callable[..., Any]
     assert found == [2, 0, 0]
 
 
-def test_a_profile_that_cannot_start_ends_the_log(run: Callable[..., Any]) -> None:
+def test_a_profile_that_cannot_start_ends_the_log(run: Run) -> None:
     found = run(PROFILE.replace('"broken"', '"cuda"'), """
         try:
             with Profile():
@@ -442,7 +443,7 @@ def test_a_profile_that_cannot_start_ends_the_log(run: Callable[..., Any]) -> No
     assert found == ["no trace", 0]
 
 
-def test_a_watch_that_begins_or_ends_within_a_profile_is_followed(run: Callable[..., Any]) -> None:
+def test_a_watch_that_begins_or_ends_within_a_profile_is_followed(run: Run) -> None:
     found = run(PROFILE, """
         _core.watch_stop()
         found = []
@@ -459,7 +460,7 @@ def test_a_watch_that_begins_or_ends_within_a_profile_is_followed(run: Callable[
     assert found == [0, 2, 0, 0]
 
 
-def test_launches_that_were_not_logged_are_warned_of(run: Callable[..., Any]) -> None:
+def test_launches_that_were_not_logged_are_warned_of(run: Run) -> None:
     found = run(PROFILE, """
         watch = watching.GraphWatch(with_stack=False)
         with warnings.catch_warnings(record=True) as caught:
@@ -474,7 +475,7 @@ def test_launches_that_were_not_logged_are_warned_of(run: Callable[..., Any]) ->
     assert found[0][0].startswith("1,234 launches of CUDA graphs were not logged")
 
 
-def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Callable[..., Any]) -> None:
+def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Run) -> None:
     """The callbacks of an H200, CUDA 13.0: a copy's clone is destroyed, and another node takes its id."""
     found = run("""
         capture("aten::copy_", "aten::zero_", "aten::add", graph=4, kinds=(1, 0, 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 from pathlib import Path
@@ -28,6 +29,21 @@ def joined(folder: Path, replay: Program, *captures: Program) -> fs.Trace:
 
 def ops(trace: fs.Trace) -> dict[str, fs.EventRow]:
     return {row.key: row for row in trace.key_averages(group_by_input_shape=True) if row.device_type == "cpu"}
+
+
+def captured(*launches: tuple[str, str, list[int]], named: bool = True) -> Capture:
+    """Return a capture of launches: op, kernel, shape of its input."""
+    capture = Capture(named=named)
+    capture.begin()
+    for op, kernel, shape in launches:
+        capture.launch(op, kernel, shape)
+    capture.end()
+    return capture
+
+
+NORMS = [
+    (f"aten::{'mm' if 'gemm' in name else 'rms_norm'}", name, [8, 8]) for name in ("norm", "gemm_a", "norm", "gemm_b")
+]
 
 
 def test_kernels_of_a_replay_belong_to_the_ops_of_the_capture(tmp_path: Path) -> None:
@@ -58,14 +74,10 @@ def test_joining_changes_no_time_of_kernels(tmp_path: Path) -> None:
 
 
 def test_another_programs_capture_is_counted_and_warned_of(tmp_path: Path) -> None:
-    other = Capture()
-    other.begin()
-    other.launch("aten::mm", "gemm_z", *MM_SHAPES)
-    other.end()
     replay = Replay()
     replay.replay(0, *KERNELS)
     with pytest.warns(UserWarning, match="1 match no captured graph; 3 of 3 kernels"):
-        trace = joined(tmp_path, replay, other)
+        trace = joined(tmp_path, replay, captured(("aten::mm", "gemm_z", [8, 8])))
     assert trace.graphs["unseen"] == 1 and trace.graphs["matched"] == 0 and trace.coverage()["bytes"] == 0
 
 
@@ -100,26 +112,24 @@ def test_the_number_in_the_annotations_chooses_among_graphs(tmp_path: Path) -> N
     assert dict(trace.coverage()["estimated"])  # the names of kernels do not prove it
 
 
-def test_kernels_on_several_streams_are_joined_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("capture", "kernels", "streams", "matched"),
+    [
+        (step(Capture()), ("relu_kernel", "gemm_a", "gemm_b"), (8, 7, 7), 3),
+        (captured(*NORMS), ("norm", "gemm_a", "gemm_b"), (7, 7, 7), 3),
+        (captured(*NORMS), ("norm", "gemm_b"), (7, 7), 1),
+        (captured(*[("aten::relu", "", [8, 8])] * 3, named=False), KERNELS, (7, 7, 7), 0),
+        (step(Capture(named=False)), KERNELS, (7, 8, 7), 0),
+    ],
+    ids=["several streams", "a lost kernel", "which of two norms", "equal ops of different kernels", "order alone"],
+)
+def test_only_what_is_certain_is_joined(
+    capture: Capture, kernels: tuple[str, ...], streams: tuple[int, ...], matched: int, tmp_path: Path
+) -> None:
     replay = Replay()
-    replay.replay(0, "relu_kernel", "gemm_a", "gemm_b", streams=(8, 7, 7))
-    trace = joined(tmp_path, replay, step(Capture()))
-    assert trace.graphs["matched"] == 3 and ops(trace)["aten::relu"].self_device_time_total == 8
-
-
-def test_of_a_launch_with_lost_kernels_only_what_is_certain_is_joined(tmp_path: Path) -> None:
-    capture = Capture()
-    capture.begin()
-    for name in ("norm", "gemm_a", "norm", "gemm_b"):
-        capture.launch(f"aten::{'mm' if 'gemm' in name else 'rms_norm'}", name, [8, 8], [8, 8])
-    capture.end()
-    certain, vague = Replay(), Replay()
-    certain.replay(0, "norm", "gemm_a", "gemm_b")
-    vague.replay(0, "norm", "gemm_b")  # which of the norms?
-    assert joined(tmp_path, certain, capture).graphs["matched"] == 3
-    with pytest.warns(UserWarning):
-        trace = joined(tmp_path, vague, capture)
-    assert trace.graphs["matched"] == 1
+    replay.replay(0, *kernels, streams=streams)
+    with contextlib.nullcontext() if matched == 3 else pytest.warns(UserWarning, match="graph"):
+        assert joined(tmp_path, replay, capture).graphs["matched"] == matched
 
 
 def test_captures_without_kernel_names_are_joined_by_order_and_marked(tmp_path: Path) -> None:
@@ -128,25 +138,6 @@ def test_captures_without_kernel_names_are_joined_by_order_and_marked(tmp_path: 
     trace = joined(tmp_path, replay, capture)
     assert ops(trace)["aten::relu"].self_device_time_total == 8
     assert {name for name, _ in trace.coverage()["estimated"]} == {"aten::mm", "aten::relu"}
-
-
-def test_order_alone_is_refused_if_equal_ops_would_have_different_kernels(tmp_path: Path) -> None:
-    capture = Capture(named=False)
-    capture.begin()
-    for _ in range(3):
-        capture.launch("aten::relu", "", [8, 8])
-    capture.end()
-    replay = Replay()
-    replay.replay(0, *KERNELS)
-    with pytest.warns(UserWarning, match="match no captured graph"):
-        joined(tmp_path, replay, capture)
-
-
-def test_order_alone_is_refused_on_several_streams(tmp_path: Path) -> None:
-    replay = Replay()
-    replay.replay(0, *KERNELS, streams=(7, 8, 7))
-    with pytest.warns(UserWarning, match="match no captured graph"):
-        joined(tmp_path, replay, step(Capture(named=False)))
 
 
 def test_a_trace_that_has_the_capture_needs_no_other() -> None:
@@ -186,12 +177,8 @@ def test_an_op_around_a_capture_does_no_work_either() -> None:
 
 
 def test_calls_that_ran_at_once_are_no_part_of_a_capture(tmp_path: Path) -> None:
-    capture = Capture()
-    capture.begin()
-    capture.launch("aten::fill_", "fill_kernel", [8])
-    capture.work("fill_kernel", 500, 3, correlation=capture.correlation)
-    capture.launch("aten::relu", "relu_kernel", [8])
-    capture.end()
+    capture = captured(("aten::fill_", "fill_kernel", [8]), ("aten::relu", "relu_kernel", [8]))
+    capture.work("fill_kernel", 500, 3, correlation=capture.correlation - 1)
     replay = Replay()
     replay.replay(0, "relu_kernel")
     assert joined(tmp_path, replay, capture).graphs["matched"] == 1
@@ -320,7 +307,7 @@ def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) ->
 EXECUTABLE = 3 << 32  # the upper half of a node's id is that of its executable graph
 
 
-def annotated_replay(**distributed: Any) -> Replay:
+def annotated_replay() -> Replay:
     replay = Replay(1)
     for at in (0, 100):
         replay.replay(at, *KERNELS)

@@ -65,12 +65,15 @@ def capture():
 """
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
 
 
-def test_graphs_of_a_program_are_watched_from_its_start(run: Callable[..., Any]) -> None:
+def test_graphs_of_a_program_are_watched_from_its_start(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording()
         with fs.record_function("step"):
@@ -82,7 +85,7 @@ def test_graphs_of_a_program_are_watched_from_its_start(run: Callable[..., Any])
     assert found == [{"step": 4}, 0, [], None], "CUDA is not initialized"
 
 
-def test_graphs_are_watched_before_the_window_begins(run: Callable[..., Any]) -> None:
+def test_graphs_are_watched_before_the_window_begins(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording(Window("steps", 1))
         on = _core.watch_is_on()
@@ -96,7 +99,7 @@ def test_graphs_are_watched_before_the_window_begins(run: Callable[..., Any]) ->
 
 
 @NEEDS_TORCH
-def test_a_program_of_torch_is_watched_from_the_moment_it_uses_cuda(run: Callable[..., Any]) -> None:
+def test_a_program_of_torch_is_watched_from_the_moment_it_uses_cuda(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording(Window("steps", 1))
         before = _core.watch_is_on()
@@ -114,7 +117,7 @@ def test_a_program_of_torch_is_watched_from_the_moment_it_uses_cuda(run: Callabl
 
 
 @NEEDS_TORCH
-def test_torchs_profiler_attaches_to_cupti_before_the_watch_does(run: Callable[..., Any]) -> None:
+def test_torchs_profiler_attaches_to_cupti_before_the_watch_does(run: Run) -> None:
     found = run(BEGIN, TORCH, """
         order = []
         prepare, start = torch.autograd.profiler.profile._prepare_trace, _core.watch_start
@@ -142,9 +145,7 @@ def test_torchs_profiler_attaches_to_cupti_before_the_watch_does(run: Callable[.
     ("where", "why"),
     [("no driver", "no NVIDIA driver could be loaded"), ("switched off", "FLOPSCOPE_WATCH_GRAPHS=0")],
 )
-def test_why_graphs_could_not_be_watched_is_told_with_their_kernels(
-    run: Callable[..., Any], where: str, why: str
-) -> None:
+def test_why_graphs_could_not_be_watched_is_told_with_their_kernels(run: Run, where: str, why: str) -> None:
     found = run(BEGIN, f"""
         if {where == "switched off"}:
             os.environ["FLOPSCOPE_WATCH_GRAPHS"] = "0"
@@ -163,7 +164,7 @@ def test_why_graphs_could_not_be_watched_is_told_with_their_kernels(
     assert f"They could not be watched: {why}" in found[2]
 
 
-def test_a_program_without_a_gpu_loads_nothing(run: Callable[..., Any]) -> None:
+def test_a_program_without_a_gpu_loads_nothing(run: Run) -> None:
     found = run(BEGIN, """
         watching._GPU_FILES = ("/nowhere",)
         watching.why_not_loaded = None  # a call would fail
@@ -173,7 +174,7 @@ def test_a_program_without_a_gpu_loads_nothing(run: Callable[..., Any]) -> None:
     assert found == ["", "", False, []]
 
 
-def test_captures_after_the_recording_cost_nothing(run: Callable[..., Any]) -> None:
+def test_captures_after_the_recording_cost_nothing(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording()
         fs.neg(fs.ones((4,)))
@@ -185,7 +186,7 @@ def test_captures_after_the_recording_cost_nothing(run: Callable[..., Any]) -> N
     assert found == []
 
 
-def test_a_forked_child_leaves_graphs_alone(run: Callable[..., Any]) -> None:
+def test_a_forked_child_leaves_graphs_alone(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording()
         read, write = os.pipe()

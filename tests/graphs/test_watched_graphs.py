@@ -39,13 +39,21 @@ def ranges(prof):
 """
 
 
+Run = Callable[..., Any]
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
 
 
-def test_replays_have_what_was_open_at_the_capture(run: Callable[..., Any]) -> None:
-    found = run(WATCH, """
+@pytest.fixture(scope="module")
+def run(bare: Run) -> Run:
+    return partial(bare, WATCH)
+
+
+def test_replays_have_what_was_open_at_the_capture(run: Run) -> None:
+    found = run("""
         capture("attend", "multiply")
         for i in range(2):
             cuda.node("cloned", 2 * NODES + i, NODES + i)
@@ -55,60 +63,38 @@ def test_replays_have_what_was_open_at_the_capture(run: Callable[..., Any]) -> N
         table = prof.key_averages(peaks="none")
         rows = {row.key: (row.count, row.device_time_total, row.cpu_time_total) for row in table}
         print(json.dumps([rows["attend"], rows["multiply"], _core.watch_state()]))
-    """)  # fmt: skip
+    """)
     assert found[0] == [3, 12, 0] and found[1] == [3, 12, 0]
     assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
 
 
-def test_chains_of_clones_are_followed(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
-        capture("step")
-        cuda.node("cloned", 7, NODES)
-        cuda.node("destroyed", NODES)
-        cuda.node("cloned", 8, 7)
-        print(json.dumps(ranges(profiled(("a", 8)))))
-    """,
-    )
-    assert found == {"step": 4}
-
-
-def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Run) -> None:
+    found = run("""
         capture("step")
         with fs.profile(timer="cupti") as prof:
             cuda.replay(("a", NODES))
             cuda.node("destroyed", NODES)
         print(json.dumps([ranges(prof), _core.watch_state()["nodes"]]))
-    """,
-    )
+    """)
     assert found == [{"step": 4}, 0]
 
 
 @pytest.mark.parametrize(("change", "known"), [("updated", {"other": 4}), ("set", {})])
-def test_an_updated_node_is_what_it_was_updated_from_or_unknown(
-    run: Callable[..., Any], change: str, known: dict[str, float]
-) -> None:
-    found = run(
-        WATCH,
-        f"""
+def test_an_updated_node_is_what_it_was_updated_from_or_unknown(run: Run, change: str, known: dict[str, float]) -> None:
+    found = run(f"""
         capture("step")
         capture("other", first=5 * NODES)
         cuda.node("{change}", NODES, 5 * NODES)
         prof = profiled(("a", NODES))
         print(json.dumps([ranges(prof), prof.coverage().get("unseen_graphs")]))
-    """,
-    )
+    """)
     assert found == [known, None if known else 4]
 
 
 @pytest.mark.parametrize("version", [120800, 130001])
-def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(run: Callable[..., Any], version: int) -> None:
+def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(bare: Run, version: int) -> None:
     """CUPTI of CUDA 12 does not report nodes that are updated; that of CUDA 13 does, beside the call."""
-    found = run(
+    found = bare(
         f"cuda.set('version', {version})",
         WATCH,
         """
@@ -122,26 +108,21 @@ def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(run: Ca
     assert found == [{} if version < 130000 else {"step": 4}, {"step": 4}]
 
 
-def test_a_child_graph_keeps_the_ops_of_its_own_capture(run: Callable[..., Any]) -> None:
+def test_a_child_graph_keeps_the_ops_of_its_own_capture(run: Run) -> None:
     """Adding a child graph to a graph clones its nodes, and instantiating the graph clones them again."""
-    found = run(
-        WATCH,
-        """
+    found = run("""
         capture("child")
         capture("parent", first=2 * NODES)
         cuda.node("cloned", 3 * NODES, NODES)
         cuda.node("cloned", 4 * NODES, 3 * NODES)
         cuda.node("cloned", 5 * NODES, 2 * NODES)
         print(json.dumps(ranges(profiled(("a", 4 * NODES), ("b", 5 * NODES)))))
-    """,
-    )
+    """)
     assert found == {"child": 4, "parent": 4}
 
 
-def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Run) -> None:
+    found = run("""
         capture("step")
         for graph in (2, 3):
             cuda.node("cloned", graph * NODES, NODES)
@@ -151,16 +132,13 @@ def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Callable[..., An
         cuda.node("cloned", 4 * NODES, 3 * NODES)
         print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3, 4)]
                          + [_core.watch_state()["nodes"]]))
-    """,
-    )
+    """)
     assert found == [{"step": 4}, {"step": 4}, {"step": 4}, 2]
 
 
-def test_the_rounds_of_a_loop_repeat_its_ops(run: Callable[..., Any]) -> None:
+def test_the_rounds_of_a_loop_repeat_its_ops(run: Run) -> None:
     """The body of a conditional node is a graph of its own, which runs as often as its condition says."""
-    found = run(
-        WATCH,
-        """
+    found = run("""
         capture("before")
         capture("body", first=2 * NODES)
         with fs.profile(timer="cupti", record_shapes=True):
@@ -176,28 +154,22 @@ def test_the_rounds_of_a_loop_repeat_its_ops(run: Callable[..., Any]) -> None:
         rows = {row.key: [row.count, row.device_time_total] for row in prof.key_averages(peaks="none")
                 if row.is_user_annotation and row.device_type == "cpu"}
         print(json.dumps(rows))
-    """,
-    )
+    """)
     assert found == {"before": [3, 12], "body": [2, 16], "loop": [2, 16], "op": [2, 16]}
 
 
-def test_a_body_that_no_callback_told_of_is_unseen(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_a_body_that_no_callback_told_of_is_unseen(run: Run) -> None:
+    found = run("""
         capture("before")
         prof = profiled(("a", NODES), ("b", 77 * NODES))
         print(json.dumps([ranges(prof), prof.coverage()["unseen_graphs"]]))
-    """,
-    )
+    """)
     assert found == [{"before": 4}, 4]
 
 
-def test_a_program_that_captures_without_end_uses_bounded_memory(run: Callable[..., Any]) -> None:
+def test_a_program_that_captures_without_end_uses_bounded_memory(run: Run) -> None:
     """Of graphs that were destroyed, the oldest are forgotten. Those that exist, and the last ones, stay known."""
-    found = run(
-        WATCH,
-        """
+    found = run("""
         import resource
         capture("first", "second")
         def captured(graph, nodes=4096):
@@ -214,17 +186,14 @@ def test_a_program_that_captures_without_end_uses_bounded_memory(run: Callable[.
         capture("last", first=1000 * NODES)
         known += [ranges(profiled(("a", node))) for node in (NODES, NODES + 1, 1000 * NODES)]
         print(json.dumps([kept["nodes"], known, peaks]))
-    """,
-    )
+    """)
     assert found[0] == 2
     assert found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
     assert found[2][1] - found[2][0] < 4096, "KiB"
 
 
-def test_graphs_are_captured_while_a_recording_is_joined(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_graphs_are_captured_while_a_recording_is_joined(run: Run) -> None:
+    found = run("""
         capture("step")
         stop = threading.Event()
         def capturing():
@@ -240,15 +209,12 @@ def test_graphs_are_captured_while_a_recording_is_joined(run: Callable[..., Any]
         stop.set()
         for thread in threads: thread.join()
         print(json.dumps(found))
-    """,
-    )
+    """)
     assert found == [{"step": 4}] * 20
 
 
-def test_a_forked_child_watches_nothing(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_a_forked_child_watches_nothing(run: Run) -> None:
+    found = run("""
         capture("step")
         read, write = os.pipe()
         child = os.fork()
@@ -267,17 +233,14 @@ def test_a_forked_child_watches_nothing(run: Callable[..., Any]) -> None:
         said = json.loads(os.read(read, 10_000))
         os.waitpid(child, 0)
         print(json.dumps([said, _core.watch_state(), ranges(profiled(("a", NODES)))]))
-    """,
-    )
+    """)
     nothing = {"on": False, "nodes": 0, "resolved": 0, "lost": 0, "launches": 0, "launches_lost": 0}
     assert found[0][0] == nothing and "forked" in found[0][1]
     assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
 
 
-def test_nodes_of_other_threads_have_their_own_ranges(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_nodes_of_other_threads_have_their_own_ranges(run: Run) -> None:
+    found = run("""
         def one(name, node):
             with fs.record_function(name):
                 barrier.wait()
@@ -289,29 +252,23 @@ def test_nodes_of_other_threads_have_their_own_ranges(run: Callable[..., Any]) -
             for thread in threads: thread.start()
             for thread in threads: thread.join()
         print(json.dumps(ranges(profiled(("a", NODES), ("b", NODES + 1)))))
-    """,
-    )
+    """)
     assert found == {"thread 0": 4, "thread 1": 4}
 
 
-def test_graphs_captured_unseen_are_told(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_graphs_captured_unseen_are_told(run: Run) -> None:
+    found = run("""
         _core.watch_stop()
         capture("step")
         _core.watch_start()
         prof = profiled(("a", NODES))
         print(json.dumps([ranges(prof), prof.coverage(), prof.key_averages(peaks="none").table()]))
-    """,
-    )
+    """)
     assert found[0] == {} and found[1]["unseen_graphs"] == 4 and "fs.watch_graphs()" in found[2]
 
 
-def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Run) -> None:
+    found = run("""
         capture("step")
         counts = [cuda.count("finalized")]
         profiled(("a", NODES))
@@ -321,13 +278,12 @@ def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Callable[..
             cuda.replay(("a", NODES))
         counts.append(cuda.count("finalized"))
         print(json.dumps([ranges(prof), counts, _core.watch_state()["on"]]))
-    """,
-    )
+    """)
     assert found == [{"step": 4}, [0, 0, 1], False]
 
 
-def test_the_place_of_an_idle_client_is_taken_only_on_request(run: Callable[..., Any]) -> None:
-    found = run("""
+def test_the_place_of_an_idle_client_is_taken_only_on_request(bare: Run) -> None:
+    found = bare("""
         cuda.take("<not provided>")
         said = []
         for evict in (False, True):
@@ -341,8 +297,8 @@ def test_the_place_of_an_idle_client_is_taken_only_on_request(run: Callable[...,
     assert "without a name" in found[0] and found[1] is True
 
 
-def test_another_named_client_is_never_evicted(run: Callable[..., Any]) -> None:
-    found = run("""
+def test_another_named_client_is_never_evicted(bare: Run) -> None:
+    found = bare("""
         cuda.take("nsight")
         try:
             _core.watch_start(True)
@@ -352,50 +308,21 @@ def test_another_named_client_is_never_evicted(run: Callable[..., Any]) -> None:
     assert found == "CUPTI is taken by nsight"
 
 
-def test_forgetting_releases_all_nodes(run: Callable[..., Any]) -> None:
-    found = run(
-        WATCH,
-        """
+def test_forgetting_releases_all_nodes(run: Run) -> None:
+    found = run("""
         capture("step")
         _core.watch_forget()
         before = _core.watch_state()["nodes"]
         lost = ranges(profiled(("a", NODES)))
         capture("again")
         print(json.dumps([before, lost, ranges(profiled(("a", NODES)))]))
-    """,
-    )
+    """)
     assert found == [0, {}, {"again": 4}]
 
 
-def test_records_without_nodes_are_matched_in_the_order_of_nodes(run: Callable[..., Any]) -> None:
-    """Traces of torch.profiler up to torch 2.11 have no ids of nodes."""
-    found = run(
-        WATCH,
-        """
-        from pathlib import Path
-        import tempfile
-        capture("attend", "multiply")
-        kernels = [{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 20 + 10 * i, "dur": 4,
-                    "args": {"device": 0, "stream": 7, "correlation": 5}} for i, name in enumerate(("a", "b"))]
-        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
-                "args": {"correlation": 5}}
-        from flopscope.read.trace import Trace
-        from flopscope.read.load import read
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            path.write_text(json.dumps({"traceEvents": [call, *kernels]}))
-            trace = Trace(*read(str(path), watched=True))
-        print(json.dumps([ranges(trace), trace.graphs["matched"], trace.coverage()]))
-    """,
-    )
-    assert found[0] == {"attend": 4, "multiply": 4} and found[1] == 2
-
-
-def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callable[..., Any]) -> None:
+def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -> None:
     """The trace that goes on meanwhile has the ops; its calls of the capture created the watched nodes, in time."""
-    found = run(
-        WATCH,
-        """
+    found = run("""
         from pathlib import Path
         import tempfile
         from flopscope.read.trace import Trace
@@ -448,17 +375,16 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Callab
         later = {row.key: row.device_time_total for row in profiled(("x", 5 * NODES)).key_averages(peaks="none")}
         known, estimated = _core.watch_state()["resolved"], trace.coverage().get("estimated")
         print(json.dumps([before, other, known, ops, estimated, later]))
-    """,
-    )
+    """)
     before, other, resolved, ops, estimated, later = found
     assert before == other == 0 and resolved == 6
     assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
     assert later["aten::mm"] == 4, "later profiles know them too"
 
 
-def test_ops_of_torch_are_found_by_time_and_thread(run: Callable[..., Any]) -> None:
+def test_ops_of_torch_are_found_by_time_and_thread(bare: Run) -> None:
     pytest.importorskip("torch")
-    found = run("""
+    found = bare("""
         _core.watch_start()
         import torch
         from flopscope.record import watching
