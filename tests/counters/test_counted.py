@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.faulty_programs import CASES
 from helpers.recorded_counters import SIZES, recording
 
 import flopscope as fs
@@ -125,17 +124,6 @@ def test_a_short_kernel_after_a_long_one_of_its_row_is_counted_with_it() -> None
     assert found["sin"] == pytest.approx(20 * 90_000 * 2600, rel=0.005)
 
 
-def test_kernels_that_overlap_do_not_end_a_run() -> None:
-    once = [
-        ("sum", 0, 60_000, 4000.0),
-        ("sum", 10_000, 3_000, 0.0),
-        ("sum", 61_000, 1_900, 0.0),
-        ("sin", 64_000, 90_000, 2600.0),
-    ]
-    works = [(key, 160_000 * i + start, length, rate) for i in range(20) for key, start, length, rate in once]
-    assert sampled_at_rates(works)["sum"] == pytest.approx(20 * 60_000 * 4000, rel=0.005)
-
-
 def test_a_run_of_short_kernels_is_counted_if_it_is_long() -> None:
     tiny = [("tiny", 1_000, 500.0 * (i % 3)) for i in range(90)]
     true = sum(length * rate for _, length, rate in tiny)
@@ -152,19 +140,6 @@ def test_of_a_run_that_is_not_known_the_long_kernels_count() -> None:
     other = ("other", 30_000, 100.0)
     works = [one, other, ("row", 8_000, 2000.0), *short, other] * 10
     assert sampled_at_rates(one_after_another(works, 300))["row"] == pytest.approx(10 * 50_000 * 2000, rel=0.03)
-
-
-def test_runs_on_two_devices_do_not_interrupt_each_other() -> None:
-    one, _ = in_turns(["a"] * 20, 20e6, 10e6).table(False, 0, {})
-    two, _ = in_turns(["a"] * 20, 20e6, 10e6, devices=2).table(False, 0, {})
-    for metric in ("dram_bytes_read", "dram_bytes_written"):
-        assert np.asarray(two[metric]) == pytest.approx(2 * np.asarray(one[metric])), metric
-    uncounted = in_turns(["a"] * 20, 20e6, 10e6)
-    for place in range(20):
-        _core._append(uncounted, "kernel", "a", 20_000 * place, 10_000, device=1)  # type: ignore[attr-defined]
-    both, _ = uncounted.table(False, 0, {})
-    for metric in ("dram_bytes_read", "dram_bytes_written"):
-        assert np.asarray(both[metric]) == pytest.approx(1.5 * np.asarray(one[metric])), metric
 
 
 def test_samples_are_kept_in_order_and_bad_ones_left_out() -> None:
@@ -344,16 +319,6 @@ def test_work_of_any_length_is_counted(tmp_path: Path) -> None:
     assert all(math.isfinite(found[f"long {i}"]) for i in range(9)) and math.isnan(found["k"])
 
 
-def test_the_counters_of_replayed_graphs_stay(tmp_path: Path) -> None:
-    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 90, "dur": 5}
-    graph = {"correlation": 3, "graph id": 1, "graph node id": 12, "stream": 7}
-    events = [launch | {"args": {"correlation": 3}}, KERNEL | {"args": graph}]
-    points = [point(90 + 10 * i, 1e6, "dram_bytes_read", "value") for i in range(13)]
-    trace = fs.load_trace(trace_of(tmp_path, *events, *points))
-    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
-    assert row.dram_bytes_read == pytest.approx(1e7) and len(trace.counter_timeline()) == 12
-
-
 # Text -----------------------------------------------------------------------------------------------------------------
 
 
@@ -418,13 +383,6 @@ def test_flops_per_joule_are_unknown_without_flops() -> None:
     assert counted.used(energy, [4e9, math.nan, 6e9])[0].gflop_per_joule == pytest.approx(0.5)
     assert math.isnan(counted.used(energy, [math.nan, math.nan])[0].gflop_per_joule)
     assert math.isnan(counted.used(energy, [])[0].gflop_per_joule)
-
-
-def test_the_summary_of_a_trace_names_hfu_beside_mfu() -> None:
-    program = CASES["padding"][0]()
-    text = str(program.load().summary())
-    assert "MFU" in text and "HFU 90.3% (counted)" in text and "Counters" in text
-    assert all(len(line) <= 100 for line in text.splitlines())
 
 
 # torch ----------------------------------------------------------------------------------------------------------------

@@ -140,13 +140,6 @@ def test_overlapping_kernels_never_exceed_the_roof_in_sum() -> None:
     assert same["pct_peak_l2"] == pytest.approx(100) and same["device_busy_time"] == pytest.approx(1.5 * KERNEL / 1e3)
 
 
-def test_kernels_that_samples_do_not_resolve_have_no_share() -> None:
-    works = [("long", 0, KERNEL), ("short", KERNEL + 3_000, 4_000), ("after", KERNEL + 9_000, KERNEL)]
-    rows = rows_of(store_of(works, {**QUIET, "l2_bytes": 6000.0}))
-    assert math.isnan(rows["short"]["pct_peak_l2"]) and rows["short"]["bound"] == "unknown"
-    assert rows["long"]["bound"] == "l2"
-
-
 def test_several_devices_share_a_roof_by_their_work() -> None:
     store = store_of([("kernel", 0, KERNEL)], {**QUIET, "l2_bytes": 6000.0})
     _core._append(store, "kernel", "kernel", 0, KERNEL, device=1)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from helpers.hand_traces import BANDWIDTH, FLOAT, NCCL, Program
+from helpers.hand_traces import BANDWIDTH, NCCL, Program
 from helpers.recorded_counters import recording
 from helpers.report_pages import PageRead
 
@@ -267,16 +267,6 @@ def test_a_range_with_transfers_leaves_its_kernels_their_bytes() -> None:
     assert whole["memory"] == pytest.approx(100, rel=1e-2) and whole["copy"] == pytest.approx(400, rel=1e-2)
 
 
-def test_unknown_peaks_leave_the_bytes() -> None:
-    program = kernels()
-    program.head["deviceProperties"] = []
-    trace = program.load()
-    row = rows_of(trace)["moves"]
-    assert row.bytes_source == "counted" and math.isnan(row.pct_roofline) and row.bound == "unknown"
-    assert trace.coverage()["bytes"] == 1
-    assert math.isnan(rows_of(kernels().load(), peaks="none")["moves"].pct_peak_flops)
-
-
 def test_recorded_kernels_have_a_roof_without_a_rule() -> None:
     columns, _ = recording("h200_5us.npz").table(False, 0, {"cuda:0": {"bandwidth": BANDWIDTH, "flops": {}}})
     found = {key: {name: columns[name][i] for name in columns} for i, key in enumerate(columns["key"])}
@@ -310,15 +300,6 @@ def test_programs_of_other_libraries_are_told_to_count_or_to_state(name: str) ->
     for text in texts:
         assert "record_shapes" not in text
         assert "counters=True" in text and "fs.record_function" in text and "fs.register_work" in text
-
-
-def test_programs_of_torch_are_told_to_record_shapes() -> None:
-    program = Program()
-    program.run("aten::mm", 1, 10, 400, kernel="nvjet_tst", dtype=FLOAT)
-    program.head.pop("record_shapes")
-    trace = program.load()
-    assert trace.key_averages().lacks_shapes
-    assert "record_shapes=True" in str(trace.key_averages()) and "record_shapes=True" in str(trace.advice())
 
 
 def test_the_page_shows_where_bytes_come_from(tmp_path: Path) -> None:

@@ -174,17 +174,6 @@ def test_a_context_that_is_destroyed_while_it_is_counted_is_named(run: Run) -> N
     assert "context was destroyed" in found["error"] and again == COUNTED and still_open == [0, 0]
 
 
-def test_a_profile_goes_on_counting_when_a_context_is_destroyed(run: Run) -> None:
-    read, still_open = run("""
-        with fs.profile(counters="require") as prof:
-            kernel("k", 100, read=1e8)
-            cuda.fake.fake_set_active(0, 0)
-            time.sleep(0.001)
-        print(json.dumps([counted(prof)["k"]["dram_bytes_read"], state()]))
-        """)
-    assert read == pytest.approx(1e8, rel=0.01) and still_open == [0, 0]
-
-
 def test_a_forked_child_says_that_it_cannot_count(run: Run) -> None:
     found = run("""
         count()

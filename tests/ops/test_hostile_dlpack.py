@@ -196,15 +196,6 @@ def test_a_deleter_runs_without_the_pending_exception_and_its_own_replaces_no_ot
     assert calls == [(None, 45)] and producer.deleted == 1 and unraisable == [KeyError]
 
 
-def test_a_deleter_runs_on_any_thread(versioned: bool) -> None:
-    producer = Producer(versioned=versioned)
-    held = [fs.from_dlpack(producer.capsule)]
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
-    assert producer.deleted == 1
-
-
 # Export ---------------------------------------------------------------------------------------------------------------
 
 

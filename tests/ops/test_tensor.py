@@ -6,7 +6,6 @@ import gc
 import subprocess
 import sys
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -99,22 +98,6 @@ def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str) -
         ):
             assert result.dtype == target and result.device == "cpu" and (result is x) == (source == target)
             assert (result.to("float64").numpy() == want).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "keywords", "kind"),
-    [(("float33",), {}, ValueError), (("gpu",), {}, ValueError), ((3,), {}, TypeError), ((None,), {}, TypeError),
-     (("float32", "cpu", "cpu"), {}, TypeError), ((), {"wrong": 1}, TypeError), ((np.float32,), {}, TypeError),
-     (("cuda:",), {}, ValueError), (("cuda:-1",), {}, ValueError), ((), {"device": 0}, TypeError),
-     ((), {"dtype": float}, TypeError), (("float64", "float16"), {}, TypeError), (("cpu", "cpu"), {}, TypeError),
-     (("float64",), {"dtype": "float16"}, TypeError), (("cpu",), {"device": "cpu"}, TypeError)],
-    ids=str,
-)  # fmt: skip
-def test_to_rejects_invalid_and_repeated_arguments(arguments: Any, keywords: Any, kind: type[Exception]) -> None:
-    x = fs.ones((2,))
-    with pytest.raises(kind, match=r"dtype|device|twice|argument"):
-        x.to(*arguments, **keywords)
-    assert x.to("float64").dtype == "float64"
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------

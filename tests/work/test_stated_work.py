@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.hand_traces import BANDWIDTH, NCCL, Program
-from helpers.tables import make_table
 
 import flopscope as fs
 from flopscope import _core
@@ -64,24 +63,6 @@ def test_work_that_is_not_stated_is_unknown(flops: float, nbytes: float) -> None
     mine = rows_of(core.store)[1]["mine"]
     found = (mine.flops, mine.flops_total, mine.bytes_total_moved)
     assert found == pytest.approx((flops, flops, nbytes), nan_ok=True)
-
-
-def test_device_work_outside_of_stated_ranges_is_not_covered() -> None:
-    """An op without a rule launches two overlapping kernels of 40 µs; a third kernel has no op."""
-    core: Any = _core.Store()
-    outer = _core._append(core, kind="range", name="outer", start=0, duration=100_000)
-    op = _core._append(core, kind="op", name="x::a", start=1000, duration=2000, parent=outer)
-    for name, start, launcher in (("k", 10_000, op), ("k", 40_000, op), ("l", 200_000, None)):
-        _core._append(core, "kernel", name, start, duration=40_000, launcher=launcher, device=0, stream=7)
-    table, rows = rows_of(core)
-    assert table.coverage()["bytes"] == table.coverage()["flops"] == 0
-    assert sorted(table.coverage()["unmodelled"]) == [("l", 40.0), ("x::a", 80.0)]
-    around = rows["outer"]
-    assert around.device_busy_time == 0 and around.device_time_total == 80 and math.isnan(around.flops)
-
-
-def test_stated_work_is_printed_without_a_device() -> None:
-    assert "mine" in make_table({"key": "mine", "is_user_annotation": True, "flops": 2e9}).table()
 
 
 # Traces in which ranges and launches state their work. Times are µs ---------------------------------------------------
@@ -331,16 +312,3 @@ def test_coverage_names_ops_without_a_rule() -> None:
     # A copy records its own bytes, whatever launched it.
     assert coverage["bytes"] == coverage["flops"] == pytest.approx(15 / 135)
     assert coverage["unmodelled"] == [("mine", 70), ("x::a", 50)]
-
-
-def test_open_events_count_and_have_no_time() -> None:
-    core: Any = _core.Store()
-    unended = _core._append(core, "op", "x::a", 0, None)
-    _core._append(core, "op", "x::b", 10_000, 30_000, unended)
-    _core._append(core, "op", "x::a", 50_000, 20_000)
-    _core._append(core, "kernel", "k", 60_000, None, launcher=unended, device=0)
-    columns, facts = core.table(False, 0, {})
-    a, k = columns["key"].index("x::a"), columns["key"].index("k")
-    assert facts["open_events"] == 2
-    assert [columns[name][a] for name in ("count", "cpu_time_total", "self_cpu_time_total")] == [2, 20, 20]
-    assert (columns["count"][k], columns["device_busy_time"][k]) == (1, 0) and math.isnan(columns["time_min"][k])
