@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -98,7 +99,7 @@ def compiler_warnings(fix: bool) -> Commands:
     shared = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
     flags = [*shared, "-O1", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only", *system_headers()]
     for path in translation_units():
-        yield [program(os.environ.get("CC", "cc").split()[0]), *flags, path]
+        yield [*shlex.split(os.environ.get("CC", "cc")), *flags, path]
 
 
 def clang_tidy(fix: bool) -> Commands:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# CC may name a launcher before the compiler, such as ccache.
+COMPILER = shlex.split(os.environ.get("CC", "cc"))
+HAS_COMPILER = shutil.which(COMPILER[0]) is not None
 # Compilers run in ROOT: the include paths of compile_flags.txt are relative to it.
 SHARED_FLAGS = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
 FLAGS = [*SHARED_FLAGS, "-g1", "-fno-omit-frame-pointer", "-Wno-format-zero-length"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers import TESTS
-from helpers.core_build import FLAGS, MEMORY, ROOT, core_sources, optimization
+from helpers.core_build import COMPILER, FLAGS, HAS_COMPILER, MEMORY, ROOT, core_sources, optimization
 from helpers.once import Once
 
 THREADS = ["-fsanitize=thread"]
@@ -36,8 +36,7 @@ THREADED = [
 ]
 WITHOUT_THREADED = ("csrc/sources/protobuf/", "csrc/sources/sqlite/", "csrc/work/hlo/")
 
-compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
-pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
+pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler")
 
 Core = Callable[[list[str]], Path]
 
@@ -52,7 +51,7 @@ def _compile_core(folder: Path, sanitizers: list[str]) -> None:
     if sanitizers == THREADS:
         sources = [source for source in sources if not source.startswith(WITHOUT_THREADED)]
     objects = [str(folder / f"{number}.o") for number in range(len(sources))]
-    command = [str(compiler), *FLAGS, SMALL, *sanitizers, "-c"]
+    command = [*COMPILER, *FLAGS, SMALL, *sanitizers, "-c"]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         jobs = zip(sources, objects, strict=True)
         list(pool.map(lambda job: _run([*command, optimization(ROOT / job[0]), job[0], "-o", job[1]]), jobs))
@@ -69,7 +68,7 @@ def core(once: Once) -> Core:
 
 def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:
     source, archive = str(TESTS / "c" / f"{program}.c"), str(core(sanitizers))
-    _run([str(compiler), *FLAGS, SMALL, "-O1", *sanitizers, source, archive, *LIBRARIES, "-o", str(target)])
+    _run([*COMPILER, *FLAGS, SMALL, "-O1", *sanitizers, source, archive, *LIBRARIES, "-o", str(target)])
 
 
 def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[str]:
@@ -91,7 +90,7 @@ def test_c_program(core: Core, program: str, isa: str, tmp_path: Path) -> None:
 def test_threads_do_not_race(core: Core, program: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.c"
     empty.write_text("int main(void) { return 0; }")
-    command = [str(compiler), *THREADS, str(empty), "-o", str(tmp_path / "empty")]
+    command = [*COMPILER, *THREADS, str(empty), "-o", str(tmp_path / "empty")]
     if subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("the compiler has no ThreadSanitizer")
     # ThreadSanitizer of GCC before 14 fails under wide address randomisation, which setarch -R disables.
@@ -113,7 +112,7 @@ def test_a_race_is_detected(tmp_path: Path) -> None:
         "int main(void)\n{\n    pthread_t other;\n    pthread_create(&other, 0, add, 0);\n    add(0);\n"
         "    return pthread_join(other, 0);\n}\n"
     )
-    command = [str(compiler), *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
+    command = [*COMPILER, *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
     if subprocess.run(command, capture_output=True, cwd=ROOT).returncode != 0:
         pytest.skip("the compiler has no ThreadSanitizer")
     assert _finish([str(tmp_path / "race")], TSAN_OPTIONS="halt_on_error=1").returncode != 0
@@ -125,6 +124,6 @@ def test_a_signed_overflow_is_fatal(tmp_path: Path) -> None:
         "int main(int argc, char **argv)\n{\n"
         "    volatile int sum = 0x7fffffff;\n    sum = sum + argc;\n    return !argv;\n}\n"
     )
-    _run([str(compiler), *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
+    _run([*COMPILER, *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
     done = _finish([str(tmp_path / "overflow")])
     assert done.returncode != 0 and "signed integer overflow" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import os
 import re
 import runpy
 import shutil
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import ROOT
-from helpers.core_build import SHARED_FLAGS
+from helpers.core_build import COMPILER, HAS_COMPILER, SHARED_FLAGS
 
 import flopscope as fs
 
@@ -185,12 +184,11 @@ def test_ci_and_the_hooks_run_the_lint_step() -> None:
 
 
 def test_an_ignored_status_is_an_error(tmp_path: Path) -> None:
-    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
-    if compiler is None:
+    if not HAS_COMPILER:
         pytest.skip("no C compiler")
     source = tmp_path / "ignores.c"
     source.write_text('#include "base/status.h"\nfs_status f(void);\nvoid g(void);\nvoid g(void) { f(); }\n')
-    command = [compiler, *SHARED_FLAGS, "-Werror", "-fsyntax-only", str(source)]
+    command = [*COMPILER, *SHARED_FLAGS, "-Werror", "-fsyntax-only", str(source)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode != 0 and "ignoring return value" in done.stderr
     source.write_text(source.read_text().replace("f(); }", "FS_IGNORE(f()); }"))
@@ -205,8 +203,7 @@ def test_an_ignored_status_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str, row: str) -> None:
-    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
-    if compiler is None:
+    if not HAS_COMPILER:
         pytest.skip("no C compiler")
     shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
     path = tmp_path / "csrc" / table
@@ -217,7 +214,7 @@ def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str,
     line = text[: text.index(row)].count("\n") + 1
     source = tmp_path / "csrc" / ("ops/cpu/isa_avx2.c" if "M(sqrt)" in row else "work/aten/elements.c")
     done = subprocess.run(
-        [compiler, *SHARED_FLAGS, "-fsyntax-only", str(source)], cwd=tmp_path, capture_output=True, text=True
+        [*COMPILER, *SHARED_FLAGS, "-fsyntax-only", str(source)], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode != 0 and f"{path.name}:{line}:" in done.stderr and "no_such" in done.stderr
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from helpers.core_build import ROOT, SHARED_FLAGS, c_sources, is_binding
+from helpers.core_build import COMPILER, HAS_COMPILER, ROOT, SHARED_FLAGS, c_sources, is_binding
 
 # Where distributions, pyenv and uv put the headers.
 PLACES = [
@@ -22,8 +21,6 @@ PLACES = [
     "~/.pyenv/versions/*/include/python3.*",
     "~/.local/share/uv/python/*/include/python3.*",
 ]
-
-compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
 
 
 def found() -> Iterator[tuple[str, Path]]:
@@ -34,10 +31,10 @@ def found() -> Iterator[tuple[str, Path]]:
     yield from ((name, versions[name]) for name in sorted(supported))
 
 
-@pytest.mark.skipif(compiler is None, reason="no C compiler")
+@pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler")
 @pytest.mark.parametrize("headers", [pytest.param(folder, id=name) for name, folder in found()])
 def test_the_binding_compiles_for_every_python_here(headers: Path) -> None:
-    command = [str(compiler), *SHARED_FLAGS, "-Werror", "-fsyntax-only", f"-I{headers}", f"-I{numpy.get_include()}"]
+    command = [*COMPILER, *SHARED_FLAGS, "-Werror", "-fsyntax-only", f"-I{headers}", f"-I{numpy.get_include()}"]
 
     def compile_one(source: Path) -> str:
         return subprocess.run([*command, str(source)], capture_output=True, text=True, cwd=ROOT).stderr
