@@ -12,7 +12,7 @@ from flopscope import _core
 from flopscope.read.database import MAGIC, Database, Reading
 from flopscope.read.nsys import is_nsys, read_nsys, sayings
 from flopscope.read.rocpd import is_rocpd, read_rocpd
-from flopscope.read.rocprof import is_csv, is_json, read_csv, read_json
+from flopscope.read.rocprof import is_json, read_json
 from flopscope.read.xplane import Modules, is_xplane, read_xplane
 from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
 
@@ -39,7 +39,7 @@ class Capture(NamedTuple):
 
 def is_capture(start: bytes) -> bool:
     """Return whether a file that begins so is read by read_capture()."""
-    return start.startswith((MAGIC, *REPORTS)) or is_json(start) or is_csv(start) or is_xplane(start)
+    return start.startswith((MAGIC, *REPORTS)) or is_json(start) or is_xplane(start)
 
 
 def read_capture(path: str, start: bytes, name: str = "") -> Capture:
@@ -56,7 +56,7 @@ def read_capture(path: str, start: bytes, name: str = "") -> Capture:
     if is_xplane(start):
         report, metadata, notes, modules = read_xplane(path, name or path, reader, core)
         return Capture(core, _report(path, report, Reading()), metadata, notes, modules)
-    report, metadata, notes = (read_json if is_json(start) else read_csv)(path, reader, core)
+    report, metadata, notes = read_json(path, reader, core)
     return Capture(core, _report(path, report, Reading()), metadata, notes)
 
 

@@ -24,10 +24,10 @@ def load_traces(
     """Read the traces of files, of folders and of patterns such as ``"runs/*/rank*.json.gz"``; ``**`` matches folders.
 
     A folder stands for the traces in it: \\*.json, \\*.json.gz, \\*.json.zst, \\*.pt.trace.json\\*, \\*.sqlite, \\*.db,
-    \\*_kernel_trace.csv and \\*_counter_collection.csv, not those in its own folders. The traces of a folder or a
-    pattern are in natural order, rank2 before rank10. Files in it that are not traces are skipped, and a UserWarning
-    counts them. ``max_bytes``, ``captures`` and errors of each file as in load_trace(): a damaged trace, and any file
-    that is named itself, is an error. Raise ValueError if a folder or a pattern has no trace.
+    \\*.xplane.pb and \\*.pftrace, not those in its own folders. The traces of a folder or a pattern are in natural
+    order, rank2 before rank10. Files in it that are not traces are skipped, and a UserWarning counts them.
+    ``max_bytes``, ``captures`` and errors of each file as in load_trace(): a damaged trace, and any file that is named
+    itself, is an error. Raise ValueError if a folder or a pattern has no trace.
     """
     # All traces share what is read of the captures, once a trace needs it.
     captured = None if captures is None else cache(partial(read_captures, captures, max_bytes))

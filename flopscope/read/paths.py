@@ -9,14 +9,12 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from flopscope.read.rocprof import read_beside
 from flopscope.support.safe import printable
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
 PATTERNS = (
     *("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db"),
-    *("*_kernel_trace.csv", "*_counter_collection.csv"),
     *("*.xplane.pb", "*.xplane.pb.gz", "*.pftrace", "*.pftrace.gz"),
 )
 XPLANE = re.compile(r"(.*)\.xplane\.pb(\.gz)?$")
@@ -41,8 +39,7 @@ def listed(names: Sequence[str]) -> str:
 def find_traces(source: str) -> Found:
     """Return the traces that a path, a folder or a pattern selects.
 
-    Files of rocprofv3 that are read together with its trace of kernels are neither listed nor skipped. In a folder of
-    JAX's profiler, the recordings of the newest run are selected.
+    In a folder of JAX's profiler, the recordings of the newest run are selected.
     """
     if not isinstance(source, str):
         raise TypeError(f"a trace must be named by a text or a path, not {source!r}")
@@ -98,7 +95,7 @@ def _in_folder(folder: str) -> Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
     files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
-    beside = read_beside(files) | _viewed(files)
+    beside = _viewed(files)
     files = [name for name in files if name not in beside]
     chosen = [name for name in files if not name.startswith(".") and any(fnmatchcase(name, like) for like in PATTERNS)]
     named = set(chosen)
@@ -121,7 +118,7 @@ def _of_pattern(pattern: str) -> Found:
     matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
-        beside = read_beside(files) | _viewed(files)
+        beside = _viewed(files)
         return Found([path for path in files if path not in beside], True)
     paths, skipped = [], []
     for folder in matches:

@@ -184,8 +184,8 @@ def load_trace(
 ) -> Trace:
     """Read a trace from a path, bytes or a binary file object.
 
-    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON
-    and kernel traces in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
+    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases and
+    JSON are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
     read if nsys is installed, which exports it. So are recordings of XLA's profiler, ``*.xplane.pb``, and the folder
     given to ``jax.profiler.trace()``, of which the newest run is read, and traces of Perfetto, ``.pftrace``.
 

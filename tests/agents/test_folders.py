@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from helpers import DATA
 from helpers.mcp import session
-from helpers.rocprof_programs import rocprof_csv
 
 from flopscope.cli.server import folders
 from flopscope.cli.server.folders import Folders, Outside
@@ -141,22 +140,6 @@ def test_a_pipe_or_a_device_is_refused_instead_of_read_for_ever(tmp_path: Path) 
             assert "is not a regular file" in server.refused("open", path=path)
             assert "is not a regular file" in server.refused("ranks", paths=[path])
         assert server.call("open")["files"] == []
-
-
-def test_files_that_are_read_with_a_trace_are_in_the_folders_too(tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    trace = rocprof_csv(inside).name
-    (other,) = inside.glob("*_agent_info.csv")
-    shutil.copy(other, tmp_path)
-    with session(inside) as server:
-        assert server.call("open", path=trace)["trace"]
-        other.unlink()
-        other.symlink_to(tmp_path / other.name)
-        for said in (server.refused("open", path=trace), server.refused("ranks", paths=["."])):
-            assert f"{other.name}, a file that is read with {trace}" in said
-        other.unlink()
-        assert server.call("open", path=trace)["trace"]
 
 
 def test_a_python_program_is_not_run(tmp_path: Path) -> None:

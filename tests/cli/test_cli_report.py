@@ -49,7 +49,6 @@ def test_options_choose_file_title_and_peaks(tmp_path: Path) -> None:
         ("capture.sqlite", "capture"),
         ("out/7_results.db.zst", "7_results"),
         ("run.nsys-rep", "run"),
-        ("7_kernel_trace.csv", "7_kernel_trace"),
         ("runs/*/rank*.json.gz", "rank"),
         ("*", "traces"),
         (".", "run.7"),

@@ -1,8 +1,7 @@
-"""Files of rocprofv3: rocpd databases, JSON and CSV, held against SQL and against each other."""
+"""Files of rocprofv3: rocpd databases and JSON, held against SQL and against each other."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from pathlib import Path
@@ -17,7 +16,6 @@ from helpers.rocprof_programs import (
     PID,
     UUID,
     rocpd_tables,
-    rocprof_csv,
     rocprof_json,
 )
 
@@ -47,7 +45,6 @@ FORMATS = {
     "rocpd": lambda folder: rocpd(folder / "1_results.db"),
     "json": lambda folder: rocprof_json(folder / "x.json"),
 }
-FORMATS["csv"] = rocprof_csv
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -161,26 +158,12 @@ def test_missing_tables_and_columns(reader: str, tmp_path: Path) -> None:
     assert device_rows(prof) == {GEMM: (1, 50), DISPATCHES[1][0]: (1, 80)}
 
 
-def test_a_trace_of_kernels_alone(tmp_path: Path) -> None:
-    path = rocprof_csv(tmp_path)
-    alone = tmp_path / "alone" / "kernels.csv"
-    alone.parent.mkdir()
-    alone.write_bytes(path.read_bytes())
-    assert device_rows(fs.load_trace(alone)) == {GEMM: (1, 50), DISPATCHES[1][0]: (1, 80)}
-    assert device_rows(fs.load_trace(gzip.compress(path.read_bytes()))) == device_rows(fs.load_trace(alone))
-
-
 @pytest.mark.parametrize("used, expected", [((0, 0), {7, 9}), ((0, 7), {0, 7})])
 def test_streams_are_queues_only_where_all_are_the_default(
     used: tuple[int, int], expected: set[int], tmp_path: Path
 ) -> None:
     """Ids of streams and of queues never mix: stream 0 on queue 7 is not stream 7."""
     queues = (7, 9)
-    path = tmp_path / "x.csv"
-    header = "Kind,Agent_Id,Queue_Id,Stream_Id,Kernel_Name,Start_Timestamp,End_Timestamp,Workgroup_Size_X,Grid_Size_X\n"
-    lines = [f"KERNEL_DISPATCH,Agent 5,{queues[i]},{used[i]},k{i},{10 + i},{20 + i},64,64\n" for i in range(2)]
-    path.write_text(header + "".join(lines))
-    assert {*fs.load_trace(path).stream_summary()["stream"].dropna()} == expected
     content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
     records = content["rocprofiler-sdk-tool"][0]["buffer_records"]
     records["memory_copy"] = []
@@ -191,12 +174,7 @@ def test_streams_are_queues_only_where_all_are_the_default(
     assert {*fs.load_trace(tmp_path / "x.json").stream_summary()["stream"].dropna()} == expected
 
 
-def test_malformed_lines_and_records_are_counted(tmp_path: Path) -> None:
-    path = rocprof_csv(tmp_path)
-    with path.open("a") as file:
-        file.write('"KERNEL_DISPATCH","Agent 5",1\n"KERNEL_DISPATCH","Agent 5",1,1,1,1,"x",1,"soon","later"\n\0\0\n')
-    with pytest.warns(UserWarning, match="2 lines were omitted|3 lines were omitted"):
-        assert GEMM in device_rows(fs.load_trace(path))
+def test_malformed_records_are_counted(tmp_path: Path) -> None:
     content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
     kernels = content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
     of_a_list = {**kernels[0], "dispatch_info": {**kernels[0]["dispatch_info"], "kernel_id": [1]}}

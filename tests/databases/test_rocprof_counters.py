@@ -1,17 +1,15 @@
-"""Counters and memory in files of rocprofv3: the same numbers from rocpd, JSON and CSV."""
+"""Counters and memory in files of rocprofv3: the same numbers from rocpd and JSON."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from helpers import rocprof_programs
 from helpers.captures import write_tables
 from helpers.nsys_programs import device_rows, rows
 from helpers.rocprof_programs import (
@@ -21,7 +19,6 @@ from helpers.rocprof_programs import (
     TID,
     UUID,
     rocpd_tables,
-    rocprof_csv,
     rocprof_json,
 )
 
@@ -107,49 +104,7 @@ def in_json(folder: Path, *, traced: bool = True) -> Path:
     return path
 
 
-def write_csv(path: Path, header: str, lines: list[tuple[Any, ...]]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_NONNUMERIC).writerows([header.split(","), *lines])
-    return path
-
-
-def counters_csv(path: Path) -> Path:
-    lines = []
-    for _, at, counter, value in COUNTED:
-        name, start, end, correlation, agent = DISPATCHES[at]
-        sizes = (3072, 1, name, 256, 1024, 0, 32, 0, 16)
-        lines.append((correlation, at + 1, f"Agent {agent}", 16, PID, TID, *sizes, counter, value, start, end))
-    return write_csv(
-        path,
-        "Correlation_Id,Dispatch_Id,Agent_Id,Queue_Id,Process_Id,Thread_Id,Grid_Size,Kernel_Id,Kernel_Name,"
-        "Workgroup_Size,LDS_Block_Size,Scratch_Size,VGPR_Count,Accum_VGPR_Count,SGPR_Count,Counter_Name,Counter_Value,"
-        "Start_Timestamp,End_Timestamp",
-        lines,
-    )
-
-
-def in_csv(folder: Path) -> Path:
-    path = rocprof_csv(folder)
-    counters_csv(folder / "7_counter_collection.csv")
-    lines = [
-        (
-            "MEMORY_ALLOCATION",
-            f"MEMORY_ALLOCATION_{'FREE' if freed else 'ALLOCATE'}",
-            "" if agent is None else f"Agent {agent}",
-            size,
-            f"0x{address:x}",
-            correlation,
-            start,
-            end,
-        )
-        for start, end, agent, freed, size, address, correlation in CHANGES
-    ]
-    header = "Kind,Operation,Agent_Id,Allocation_Size,Address,Correlation_Id,Start_Timestamp,End_Timestamp"
-    write_csv(folder / "7_memory_allocation_trace.csv", header, lines)
-    return path
-
-
-FORMATS: dict[str, Callable[[Path], Path]] = {"rocpd": in_rocpd, "json": in_json, "csv": in_csv}
+FORMATS: dict[str, Callable[[Path], Path]] = {"rocpd": in_rocpd, "json": in_json}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -165,10 +120,8 @@ def test_counters_of_kernels(form: str, tmp_path: Path) -> None:
     assert device_rows(trace)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
-def test_kernels_that_were_only_counted(form: str, tmp_path: Path) -> None:
-    path = in_json(tmp_path, traced=False) if form == "json" else counters_csv(tmp_path / "7_counter_collection.csv")
-    trace = fs.load_trace(path)
+def test_kernels_that_were_only_counted(tmp_path: Path) -> None:
+    trace = fs.load_trace(in_json(tmp_path, traced=False))
     kernels = {name: value for name, value in device_rows(trace).items() if not name.startswith("Memcpy")}
     assert kernels == {GEMM: (1, 50), DISPATCHES[1][0]: (1, 80)}
     assert trace.metadata["rocprof"]["samples"]["cuda:0 dram_bytes_read"] == 1
@@ -190,21 +143,6 @@ def test_memory_belongs_to_the_call_that_allocates(form: str, tmp_path: Path) ->
     assert trace.metadata[name]["unmatched_frees"] == 1
 
 
-def test_files_read_beside_a_trace_of_kernels_are_not_skipped(tmp_path: Path) -> None:
-    in_csv(tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        (whole,) = fs.load_traces(tmp_path)
-        (matched,) = fs.load_traces(f"{tmp_path}/*.csv")
-    assert device_rows(whole) == device_rows(matched) == device_rows(fs.load_trace(tmp_path / "7_kernel_trace.csv"))
-    (tmp_path / "7_kernel_trace.csv").unlink()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        (counted,) = fs.load_traces(tmp_path)
-    assert counted.metadata["rocprof"]["samples"]["cuda:0 dram_bytes_read"] == 1
-    assert counted.metadata["rocprof"]["tables"]["hip_api"] == 3, "read beside the counters"
-
-
 def test_malformed_counters_are_counted(tmp_path: Path) -> None:
     path = in_json(tmp_path)
     content = json.loads(path.read_text())
@@ -214,11 +152,6 @@ def test_malformed_counters_are_counted(tmp_path: Path) -> None:
     counted.append({**good, "records": [{"counter_id": {"handle": 100}, "value": "many"}]})
     path.write_text(json.dumps(content))
     with pytest.warns(UserWarning, match="4 records were omitted because they are malformed"):
-        assert device_rows(fs.load_trace(path))[GEMM] == (1, 50)
-    path = in_csv(tmp_path)
-    with (tmp_path / "7_counter_collection.csv").open("a") as file:
-        file.write('1,1,"Agent 5",16,1,1,1,1,"x",1,1,0,1,0,1,"FETCH_SIZE","much",1,2\n')
-    with pytest.warns(UserWarning, match="1 lines were omitted|1 line was omitted"):
         assert device_rows(fs.load_trace(path))[GEMM] == (1, 50)
 
 
@@ -243,10 +176,13 @@ def test_a_call_of_rccl_names_the_kind_of_its_kernel(form: str, tmp_path: Path) 
 def test_counted_kernels_have_a_roof(
     counted: dict[str, float], bound: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = sys.modules[__name__]
-    monkeypatch.setattr(here, "DISPATCHES", [(GEMM, 300_000, 350_000, 2, 5)])
-    monkeypatch.setattr(here, "COUNTED", [(5, 0, name, value) for name, value in counted.items()])
-    trace = fs.load_trace(counters_csv(tmp_path / "7_counter_collection.csv"))
+    monkeypatch.setattr(rocprof_programs, "DISPATCHES", [(GEMM, 300_000, 350_000, 2, 5)])
+    monkeypatch.setattr(sys.modules[__name__], "COUNTED", [(5, 0, name, value) for name, value in counted.items()])
+    path = in_json(tmp_path)
+    content = json.loads(path.read_text())
+    content["rocprofiler-sdk-tool"][0]["buffer_records"] = {}  # only what was counted
+    path.write_text(json.dumps(content))
+    trace = fs.load_trace(path)
     (row,) = [row for row in trace.key_averages(peaks="memory=5.3e12") if row.key == GEMM]
     assert row.bound == bound and row.pct_roofline == pytest.approx(share, nan_ok=True)
     whole = trace.coverage()["bytes"] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -129,72 +128,3 @@ def rocprof_json(path: Path) -> Path:
     }
     path.write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
     return path
-
-
-def rocprof_csv(folder: Path) -> Path:
-    def write(name: str, header: str, lines: list[tuple[Any, ...]]) -> Path:
-        path = folder / f"7_{name}.csv"
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
-            writer.writerows([header.split(","), *lines])
-        return path
-
-    sizes = "Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
-    times = "Correlation_Id,Start_Timestamp,End_Timestamp"
-    for prefix, name in (("HIP", "hip_api"), ("HSA", "hsa_api"), ("MARKER", "marker_api"), ("RCCL", "rccl_api")):
-        lines = [
-            (kind, text, PID, TID, correlation, start, end)
-            for kind, text, start, end, correlation in REGIONS
-            if kind.startswith(prefix)
-        ]
-        write(f"{name}_trace", f"Domain,Function,Process_Id,Thread_Id,{times}", lines)
-    names = {0: "HOST", 5: "DEVICE", 6: "DEVICE"}
-    write(
-        "memory_copy_trace",
-        f"Kind,Direction,Stream_Id,Source_Agent_Id,Destination_Agent_Id,{times}",
-        [
-            (
-                "MEMORY_COPY",
-                f"MEMORY_COPY_{names[a]}_TO_{names[b]}",
-                0,
-                f"Agent {a}",
-                f"Agent {b}",
-                correlation,
-                start,
-                end,
-            )
-            for start, end, _, a, b, correlation in COPIES
-        ],
-    )
-    write(
-        "agent_info",
-        "Node_Id,Logical_Node_Id,Agent_Type,Cu_Count,Wave_Front_Size,Gfx_Target_Version,Product_Name,Name",
-        [(place, place, kind, 304, 64, 90402, "AMD Instinct MI300X", "gfx942") for place, kind, _ in AGENTS],
-    )
-    return write(
-        "kernel_trace",
-        f"Kind,Agent_Id,Queue_Id,Stream_Id,Thread_Id,Kernel_Id,Kernel_Name,{times},LDS_Block_Size,VGPR_Count,{sizes}",
-        [
-            (
-                "KERNEL_DISPATCH",
-                f"Agent {agent}",
-                16,
-                0,
-                TID,
-                1,
-                name,
-                correlation,
-                start,
-                end,
-                1024,
-                32,
-                256,
-                1,
-                1,
-                1000,
-                3,
-                1,
-            )
-            for name, start, end, correlation, agent in DISPATCHES
-        ],
-    )

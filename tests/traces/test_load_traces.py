@@ -80,7 +80,7 @@ def test_what_is_no_trace_is_skipped_and_counted_and_a_damaged_trace_is_not(tmp_
 
 
 def test_a_folder_without_traces_says_what_was_looked_for(tmp_path: Path) -> None:
-    looked = r"\*\.json, \*\.json\.gz, \*\.json\.zst, \*\.pt\.trace\.json\*, .*_trace\.csv, .* were looked for"
+    looked = r"\*\.json, \*\.json\.gz, \*\.json\.zst, \*\.pt\.trace\.json\*, .*\*\.pftrace.* were looked for"
     with pytest.raises(ValueError, match=rf"no trace is in this folder; {looked}\. It is empty$"):
         fs.load_traces(tmp_path)
     (tmp_path / "notes.txt").write_text("x")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from flopscope.read.captures import REPORTS
 from flopscope.read.peek import start_of
-from flopscope.read.rocprof import read_beside
 from flopscope.read.trace import Trace, load_trace
 from flopscope.support.files import close_names
 from flopscope.support.safe import shown
@@ -69,10 +68,10 @@ class Folders:
         """Return the real path of a file that may be a trace, as path().
 
         Raise ValueError for a folder, for a pipe or a device, which may never end, and for what only another program
-        reads; Outside if a file that is read together with it lies outside.
+        reads.
         """
         real = self.path(given)
-        folder, name = os.path.split(real)
+        name = os.path.basename(real)
         if os.path.isdir(real):
             raise ValueError(f"{name} is a folder; open lists the traces in it")
         if not os.path.isfile(real):
@@ -82,10 +81,6 @@ class Folders:
                 f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys export "
                 f"--type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
             )
-        files = (os.path.join(folder, one) for one in os.listdir(folder)) if name.endswith(".csv") else ()
-        for beside in read_beside(files):
-            if not self.holds(os.path.realpath(beside)) or not os.path.isfile(beside):
-                raise Outside(f"{os.path.basename(beside)}, a file that is read with {name}, is no file in {self.text}")
         return real
 
     def trace(self, given: str) -> Trace:
