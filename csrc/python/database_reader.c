@@ -351,7 +351,6 @@ static PyObject *report_object(const fs_rows_report *report)
         {"unsized", report->unsized},
         {"changes", report->changes},
         {"unmatched_frees", report->unmatched_frees},
-        {"estimated", report->estimated},
         {"process", report->process},
         {"processes", report->processes},
     };

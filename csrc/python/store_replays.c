@@ -5,12 +5,11 @@
 
 static PyObject *report_object(const fs_replay_report *report)
 {
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "tied",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "tied",
                          (long long)report->tied, "graphs", (long long)report->graphs, "launches",
                          (long long)report->launches, "works", (long long)report->works, "matched",
                          (long long)report->matched, "owned", (long long)report->owned, "unseen",
-                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous, "estimated",
-                         (long long)report->estimated);
+                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous);
 }
 
 /* Add the captures of a tuple of Stores. */

@@ -325,8 +325,7 @@ static PyMethodDef methods[] = {
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"join_replays", fs_store_object_join_replays, METH_VARARGS,
      "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the "
-     "captures, "
-     "a tuple of Stores, of the graphs watched in this process, or of the same kernels elsewhere. Return counts."},
+     "captures, a tuple of Stores, or of the graphs watched in this process. Return counts."},
     {"join_hlo", fs_store_object_join_hlo, METH_VARARGS,
      "join_hlo($self, modules, events=(), places=(), instructions=[], /)\n--\n\nGive kernels the instructions of HLO "
      "that launched them. modules: (name, text or protobuf) of each; events[i] is known to run "

@@ -14,7 +14,6 @@ GRAPH_COUNTS = {
     "graphs": "captured graphs",
     "matched": "works whose node of a capture is known",
     "owned": "works that belong to an op of the capture",
-    "estimated": "works whose op was inferred from the same kernel elsewhere",
     "tied": "launches whose graph was logged as it was launched",
     "annotated": "works whose node has a name in kernel_annotations_*.json",
     "unseen": "launches that match no captured graph",

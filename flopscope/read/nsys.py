@@ -191,7 +191,7 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
             f"its ranges of NCCL have no sizes ({report['unsized']:,} calls), so bandwidths are unknown; export with "
             f"nsys export --type sqlite --include-blobs=true"
         )
-    left = report["graph_work"] - report["captured"] - report["estimated"]
+    left = report["graph_work"] - report["captured"]
     if left > 0 and report["captured"]:
         yield f"{left:,} kernels of CUDA graphs have no record of their capture; they belong to the graph's launch"
 

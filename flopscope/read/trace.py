@@ -60,8 +60,7 @@ class Trace(Results):
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
         launches of "unseen" graphs and those that are "ambiguous"; the launches of which it was logged what graph they
-        launched ("tied"); the works whose op is "estimated" from the same kernel elsewhere; and those whose node is
-        "annotated" in a file among the captures."""
+        launched ("tied"); and the works whose node is "annotated" in a file among the captures."""
         self._modules = modules
         self.hlo = hlo or {}
         """Counts of what load_trace(hlo=…) tied to instructions: "works", the kernels, copies and fills outside of
@@ -200,10 +199,8 @@ def load_trace(
     ``captures`` names traces recorded while the program captured its CUDA or HIP graphs, as vLLM and SGLang write
     them: files, folders or patterns. The kernels of a replayed graph then belong to the ops of the capture. Launches
     are joined to captured graphs by the names and the order of their kernels; ``Trace.graphs`` and a warning count
-    those that do not match. Without a capture, a kernel of a graph belongs to the op that launched the same kernel with
-    the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op. Among the
-    captures may be PyTorch's annotations of graph nodes, kernel_annotations_*.json: their names become ranges around
-    the kernels of the nodes.
+    those that do not match. Among the captures may be PyTorch's annotations of graph nodes,
+    kernel_annotations_*.json: their names become ranges around the kernels of the nodes.
 
     ``hlo`` is the optimised HLO of a JAX program: text, a file of it (perhaps gzipped, or JSON of module to text), or a
     dict of module to text, as ``compiled.as_text()`` and the modules of ``client.live_executables()`` give it. Kernels

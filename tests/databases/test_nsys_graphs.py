@@ -71,42 +71,6 @@ def test_the_body_of_a_loop_counts_each_round(reader: str, tmp_path: Path) -> No
     assert found["aten::add"].count == 1 + 3
 
 
-def estimating(*ops: tuple[str, str, dict[str, int]], node: int = 77) -> Nsys:
-    """Ops that launch a kernel each, and a replay of a node whose capture is not in the file."""
-    made = Nsys()
-    for i, (op, kernel, sizes) in enumerate(ops):
-        made.nvtx(f"{op}, op_id = {i}, sizes = [[64, 16], [64, 16], []]", 100 * i, 100 * i + 50)
-        made.call("cudaLaunchKernel_v7000", 100 * i + 10, 100 * i + 20, 20 + i)
-        made.kernel(kernel, 100 * i + 30, 100 * i + 40, 20 + i, **sizes)
-    made.call("cudaGraphLaunch_v10000", 900, 910, 50)
-    made.kernel(ADD, 1000, 1020, 50, graphNodeId=node, graphId=9)
-    return made
-
-
-def test_without_its_capture_a_kernel_gets_the_op_of_the_same_kernel_elsewhere(reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(estimating(("aten::add", ADD, {})).write(tmp_path / "x.sqlite"))
-    found = rows(prof, "cpu")
-    assert found["aten::add"].count == 2 and found["aten::add"].self_device_time_total == pytest.approx(0.03)
-    assert dict(prof.coverage()["estimated"]) == {"aten::add": pytest.approx(0.03)}
-
-
-@pytest.mark.parametrize(
-    "others",
-    [[("aten::sub", ADD, {})], [("aten::sub", ADD, {"gridX": 3})], [("aten::add", ADD, {"gridX": 3})]],
-    ids=["two ops", "two ops, another grid", "one op, another grid"],
-)
-def test_an_op_is_never_guessed_among_several(
-    others: list[tuple[str, str, dict[str, int]]], reader: str, tmp_path: Path
-) -> None:
-    first = [("aten::add", ADD, {})] if "sub" in others[0][0] else []
-    prof = fs.load_trace(estimating(*first, *others).write(tmp_path / "x.sqlite"))
-    found = rows(prof, "cpu")
-    same_grid = [op for op, _, sizes in [*first, *others] if not sizes]
-    assert found["aten::add"].count == (2 if same_grid == ["aten::add"] else 1)
-    assert "aten::sub" not in found or found["aten::sub"].count == 1
-    assert found["cudaGraphLaunch"].device_time_total == 0
-
-
 @pytest.mark.parametrize(
     "clones", [[(31, 32), (32, 31)], [(31, 31)], [(31, 5)], []], ids=["cycle", "self", "lost", "none"]
 )

@@ -195,32 +195,6 @@ def test_launches_of_other_threads_belong_to_the_only_capture(tmp_path: Path) ->
     assert joined(tmp_path, replay, capture).graphs["owned"] == 2
 
 
-def test_without_a_capture_a_kernel_gets_the_op_of_the_same_kernel_elsewhere() -> None:
-    program = Replay()
-    program.run("aten::relu", 0, 10, 5, [64, 64], kernel="relu_kernel", dtype=BF16)
-    program.replay(100, "relu_kernel")
-    trace = fs.load_trace(program.text())
-    row = ops(trace)["aten::relu"]
-    assert (row.count, row.self_device_time_total, row.bytes_total_moved) == (2, 13, 2 * 2 * 2 * 64 * 64)
-    assert trace.coverage()["estimated"] == [("aten::relu", 8.0)] and trace.graphs["estimated"] == 1
-
-
-@pytest.mark.parametrize("other", ["another shape", "another op", "another grid", "two kernels"])
-def test_without_a_capture_nothing_is_inferred_that_is_not_unambiguous(other: str) -> None:
-    program = Replay()
-    program.run("aten::relu", 0, 10, 5, [64, 64], kernel="relu_kernel", blocks=2 if other == "another grid" else 1)
-    if other in ("another shape", "another op"):
-        shape = [32, 128] if other == "another shape" else [64, 64]
-        op = "aten::relu" if other == "another shape" else "aten::clamp"
-        program.run(op, 20, 30, 5, shape, kernel="relu_kernel", blocks=1)
-    if other == "two kernels":
-        program.call("cudaLaunchKernel", 1.5, 0.2, 1, 999)
-        program.work("second", 16, 1, correlation=999)
-    program.replay(100, "relu_kernel", grid=[1, 1, 1], block=[256, 1, 1])
-    trace = fs.load_trace(program.text())
-    assert trace.graphs["estimated"] == 0
-
-
 def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) -> None:
     capture = Capture()
     capture.begin()

@@ -5,7 +5,6 @@
 #ifndef FS_SOURCES_GRAPHS_JOINING_H
 #define FS_SOURCES_GRAPHS_JOINING_H
 
-#include "sources/graphs/elsewhere.h"
 #include "sources/graphs/replays.h"
 #include "store/api_calls.h"
 #include "store/event.h"

@@ -136,28 +136,6 @@ static place place_of(const fs_joining *all, const fs_replayed *work, uint32_t b
     return found;
 }
 
-/* A kernel that no capture knows gets the op of the same kernel elsewhere. */
-static fs_status guess_op(fs_joining *all, const fs_elsewhere *elsewhere, const place *at_launch, fs_replayed *work,
-                          fs_error *err)
-{
-    uint32_t op = fs_elsewhere_find(elsewhere, work->event);
-    if (op == FS_NONE) return FS_OK;
-    fs_event copied = fs_event_missing;
-    copied.kind = FS_EVENT_OP;
-    copied.flags = FS_EVENT_REPLAYED;
-    copied.start = at_launch->start;
-    copied.duration = 0;
-    copied.parent = at_launch->parent;
-    copied.lane = at_launch->lane;
-    copied.timing = FS_EVENT_AT(all->from, op, timing);
-    copied.name = FS_EVENT_AT(all->from, op, name);
-    copied.signature = FS_EVENT_AT(all->from, op, signature);
-    FS_TRY(fs_store_append(all->into, &copied, &work->copy, err));
-    work->estimated = true;
-    all->report->estimated++;
-    return FS_OK;
-}
-
 /* Find the range that names the node of a work, and append it if it is the first with the name in its launch. */
 static fs_status find_mark(fs_joining *all, fs_replayed *work, const place *at_launch, uint32_t around, uint32_t first,
                            uint32_t before, fs_error *err)
@@ -191,8 +169,7 @@ static fs_status find_mark(fs_joining *all, fs_replayed *work, const place *at_l
 }
 
 /* Append the ops of the launch to which a work belongs, before its first work. */
-static fs_status give_ops(fs_joining *all, const fs_elsewhere *elsewhere, uint32_t index, uint32_t before,
-                          fs_error *err)
+static fs_status give_ops(fs_joining *all, uint32_t index, uint32_t before, fs_error *err)
 {
     uint32_t first = index, launch = all->works[index].launch;
     if (all->works[index].done) return FS_OK;
@@ -215,8 +192,6 @@ static fs_status give_ops(fs_joining *all, const fs_elsewhere *elsewhere, uint32
         if (work->owner != FS_NONE) {
             FS_TRY(copy_chain(all, work, &at_launch, &work->copy, err));
             all->report->owned++;
-        } else if (!work->found) {
-            FS_TRY(guess_op(all, elsewhere, &at_launch, work, err));
         }
     }
     return FS_OK;
@@ -263,7 +238,7 @@ static fs_status give_grid(fs_joining *all, const fs_replayed *work, fs_event *e
     return set_launch(all, &launch, event, err);
 }
 
-static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_error *err)
+static fs_status copy_events(fs_joining *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from);
     fs_store_expect(all->into, count + all->work_count);
@@ -276,7 +251,7 @@ static fs_status copy_events(fs_joining *all, const fs_elsewhere *elsewhere, fs_
         if (all->captured[i] && may_be_captured(&event)) event.flags |= FS_EVENT_CAPTURED;
         if (all->by_event[i] != 0) {
             const fs_replayed *work = &all->works[all->by_event[i] - 1];
-            FS_TRY(give_ops(all, elsewhere, all->by_event[i] - 1, i, err));
+            FS_TRY(give_ops(all, all->by_event[i] - 1, i, err));
             if (work->copy != FS_NONE) event.launcher = work->copy;
             else if (work->mark != FS_NONE) event.launcher = work->mark;
             FS_TRY(give_grid(all, work, &event, err));
@@ -304,14 +279,11 @@ static void clear(fs_joining *all)
 
 fs_status fs_joining_repeat(fs_joining *all, fs_error *err)
 {
-    fs_elsewhere elsewhere = {0};
     fs_status status = allocate(all, err);
-    if (status == FS_OK) status = fs_elsewhere_create(&elsewhere, all->from, all->by_event, err);
     if (status == FS_OK) status = fs_store_copy_ids(all->into, all->from, err);
     if (status == FS_OK) find_captured(all);
-    if (status == FS_OK) status = copy_events(all, &elsewhere, err);
+    if (status == FS_OK) status = copy_events(all, err);
     if (status == FS_OK) status = fs_store_copy_samples(all->into, all->from, 0, err);
-    fs_elsewhere_clear(&elsewhere);
     clear(all);
     return status;
 }

@@ -11,10 +11,8 @@
  * if the names agree and each runs on one stream only. If work of the launch was not recorded, only those kernels match
  * for which all ways of fitting the names into the graph agree. Of several graphs that match, those must not differ in
  * their ops, or the numbers in the names of the annotations around capture and launch decide. If it is known which
- * graph a call launched (fs_captures_add_tied), no other matches. Whatever is left is counted.
- *
- * Without a capture, a kernel gets the op that launched the same kernel with the same grid outside of graphs, if that
- * is one op, called with the same arguments and launching nothing else. It is marked FS_EVENT_ESTIMATED. */
+ * graph a call launched (fs_captures_add_tied), no other matches. Whatever is left is counted, and its kernels have no
+ * op. */
 #ifndef FS_SOURCES_GRAPHS_REPLAYS_H
 #define FS_SOURCES_GRAPHS_REPLAYS_H
 
@@ -28,7 +26,6 @@ typedef struct {
     int64_t owned;     /* of the works: they got an op or a range */
     int64_t unseen;    /* launches whose kernels are those of no captured graph */
     int64_t ambiguous; /* launches that match several graphs of different ops */
-    int64_t estimated; /* works that got the op of the same kernel elsewhere */
     int64_t tied;      /* launches of which it is known, by the call, what executable graph they launched */
     int64_t annotated; /* works whose node has a name of fs_captures.marks */
 } fs_replay_report;

@@ -233,7 +233,6 @@ static fs_status join_all(joining *all, fs_store *into, fs_rows_report *report, 
     FS_TRY(link_work(all, err));
     FS_TRY(fs_replays_join(all->store, &all->captures, into, &joined, err));
     report->captured = joined.owned;
-    report->estimated = joined.estimated;
     return FS_OK;
 }
 

@@ -123,7 +123,6 @@ typedef struct {
     int64_t messages;        /* kernels of NCCL whose message is known from the ranges */
     int64_t unsized;         /* calls of NCCL whose ranges have no size */
     int64_t captured;        /* those that belong to the op that captured them */
-    int64_t estimated;       /* those that belong to the op that launched the same kernel elsewhere */
     int64_t process;         /* id of the first process with host threads; -1: none */
     int64_t processes;       /* with host threads or device work */
 } fs_rows_report;
