@@ -18,9 +18,9 @@
 static const fs_datasheet datasheets[] = {
 #define FS_DEVICE(alias, cc_major, cc_minor, class, sms, gib, mhz, tensor_mhz, l2_kib, gb_s, bus, pin_gbit_s, tera,   \
                   text)                                                                                               \
-    {.names = alias, .major = cc_major, .minor = cc_minor, .tensor_class = FS_TENSOR_##class, .sm_count = sms,        \
-     .memory_gib = gib, .clock_mhz = mhz, .tensor_clock_mhz = tensor_mhz, .l2_bytes = (l2_kib)*1024.0,                \
-     .bandwidth = (gb_s)*1e9, .memory_bus_bits = bus, .memory_pin_rate = (pin_gbit_s)*1e9, .flops = tera,             \
+    {.names = alias, .major = cc_major, .minor = cc_minor, .sm_count = sms, .memory_gib = gib, .clock_mhz = mhz,      \
+     .tensor_clock_mhz = tensor_mhz, .l2_bytes = (l2_kib)*1024.0, .bandwidth = (gb_s)*1e9, .memory_bus_bits = bus,    \
+     .memory_pin_rate = (pin_gbit_s)*1e9, .flops = tera,                                                              \
      .source = text},
 #include "device/datasheet.def"
 #undef FS_DEVICE

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 
-#include "device/rates.h"
 #include "device/units.h"
 
 enum { FS_DATASHEET_NAMES = 5 };
@@ -13,7 +12,6 @@ enum { FS_DATASHEET_NAMES = 5 };
 typedef struct {
     const char *names[FS_DATASHEET_NAMES + 1]; /* as drivers report them, the newest first; NULL-terminated */
     int major, minor;                          /* compute capability */
-    fs_tensor_class tensor_class;
     int sm_count;
     int memory_gib;          /* if other cards share the name; 0 otherwise */
     double clock_mhz;        /* boost clock */

@@ -1,6 +1,6 @@
 /* Products saturate, because launches come from files and may hold any number: what overflows exceeds every limit.
- * Every limit of the table is computed and the least one wins; of equal ones, the first. A fact that is missing makes
- * the result NaN, not a guess by the other limits. */
+ * Every limit is computed and the least one wins. A fact that is missing makes the result NaN, not a guess by the other
+ * limits. */
 #include "device/occupancy.h"
 
 #include <math.h>
@@ -8,9 +8,6 @@
 #include <stddef.h>
 
 #include "base/saturate.h"
-
-#define LIMIT_NAME(NAME, name, prose) [FS_OCCUPANCY_##NAME] = #name,
-const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT] = {FS_OCCUPANCY_LIMIT_LIST(LIMIT_NAME)};
 
 /* Registers are allocated to warps in units, from the quarter of the SM that the warp runs on. */
 enum { REGISTER_UNIT = 256, QUARTERS = 4, MOST_REGISTERS = 256 };
@@ -69,29 +66,22 @@ static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)
            facts->registers_per_sm > 0 && facts->shared_memory_per_sm > 0 && facts->shared_memory_per_block_optin > 0;
 }
 
-fs_occupancy_bound fs_occupancy_theoretical(const fs_launch *launch, const fs_device_facts *facts)
+double fs_occupancy_blocks(const fs_launch *launch, const fs_device_facts *facts)
 {
     int architecture = architecture_of(facts);
-    if (architecture < 0 || !know_enough(launch, facts)) return (fs_occupancy_bound){NAN, NAN, FS_OCCUPANCY_UNKNOWN};
+    if (architecture < 0 || !know_enough(launch, facts)) return NAN;
     int64_t threads = fs_product_of_three(launch->block), sm_warps = facts->max_threads_per_sm / facts->warp_size;
     int64_t warps = round_up(threads, facts->warp_size) / facts->warp_size;
     int64_t tracked = facts->max_blocks_per_sm;
-    const int64_t limits[FS_OCCUPANCY_LIMIT_COUNT] = {
-        [FS_OCCUPANCY_WARPS] = threads > facts->max_threads_per_block ? 0 : sm_warps / warps,
-        [FS_OCCUPANCY_BLOCKS] = tracked > 0 ? tracked : architectures[architecture].blocks_per_sm,
-        [FS_OCCUPANCY_REGISTERS] = blocks_by_registers(launch, facts, warps),
-        [FS_OCCUPANCY_SHARED] = blocks_by_shared(launch, facts, architecture),
+    const int64_t limits[] = {
+        threads > facts->max_threads_per_block ? 0 : sm_warps / warps,
+        tracked > 0 ? tracked : architectures[architecture].blocks_per_sm,
+        blocks_by_registers(launch, facts, warps),
+        blocks_by_shared(launch, facts, architecture),
     };
-    int tightest = FS_OCCUPANCY_WARPS;
-    for (int i = tightest; i < FS_OCCUPANCY_LIMIT_COUNT; i++) {
-        if (limits[i] < limits[tightest]) tightest = i;
-    }
-    double blocks = (double)limits[tightest];
-    return (fs_occupancy_bound){
-        .blocks = blocks,
-        .pct = 100 * blocks * (double)warps / (double)sm_warps,
-        .limit = (fs_occupancy_limit)tightest,
-    };
+    int64_t blocks = INT64_MAX;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) blocks = limits[i] < blocks ? limits[i] : blocks;
+    return (double)blocks;
 }
 
 fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_facts *facts)
@@ -102,7 +92,7 @@ fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_fact
     float per_sm = (float)blocks / (float)facts->sm_count;
     estimate.blocks_per_sm = per_sm;
     if (facts->warp_size > 0) estimate.warps_per_sm = per_sm * (float)threads / (float)facts->warp_size;
-    double held = fs_occupancy_theoretical(launch, facts).blocks;
+    double held = fs_occupancy_blocks(launch, facts);
     if (isnan(held)) return estimate;
     float resident = held < per_sm ? (float)held : per_sm;
     estimate.achieved_pct = (double)(resident * (float)threads / (float)facts->max_threads_per_sm) * 100;

@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-enum { CLOCK_BOOST, CLOCK_TENSOR };
-
 const fs_unit_row fs_units[FS_UNIT_COUNT] = {
-#define FS_UNIT(NAME, name, clock, prose) {#name, prose, CLOCK_##clock == CLOCK_TENSOR},
+#define FS_UNIT(NAME, name, prose) {#name, prose},
 #include "device/units.def"
 #undef FS_UNIT
 };

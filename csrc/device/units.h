@@ -2,10 +2,8 @@
 #ifndef FS_DEVICE_UNITS_H
 #define FS_DEVICE_UNITS_H
 
-#include <stdbool.h>
-
 typedef enum {
-#define FS_UNIT(NAME, name, clock, prose) FS_UNIT_##NAME,
+#define FS_UNIT(NAME, name, prose) FS_UNIT_##NAME,
 #include "device/units.def"
 #undef FS_UNIT
     FS_UNIT_COUNT,
@@ -15,7 +13,6 @@ typedef enum {
 typedef struct {
     const char *name;  /* "fp16_tensor" */
     const char *prose; /* one-line description: type, unit and accumulator */
-    bool tensor_clock; /* runs at the vendor's tensor clock if there is one */
 } fs_unit_row;
 
 extern const fs_unit_row fs_units[FS_UNIT_COUNT];

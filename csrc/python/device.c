@@ -75,21 +75,16 @@ static PyObject *datasheet_row(const fs_datasheet *row)
         Py_XDECREF(name);
     }
     PyObject *flops = names ? rates_of(row->flops) : NULL;
-    double formula[FS_UNIT_COUNT];
-    fs_rates_flops(fs_rates_find(row->major, row->minor, row->tensor_class), row->sm_count, row->clock_mhz,
-                   row->tensor_clock_mhz, formula);
-    PyObject *expected = flops ? rates_of(formula) : NULL;
-    if (expected == NULL) {
+    if (flops == NULL) {
         Py_XDECREF(names);
-        Py_XDECREF(flops);
         return NULL;
     }
-    return Py_BuildValue("{s:N,s:i,s:i,s:s,s:i,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:N,s:s}", "names", names, "major",
-                         row->major, "minor", row->minor, "tensor_class", fs_tensor_class_names[row->tensor_class],
-                         "sm_count", row->sm_count, "memory_gib", row->memory_gib, "clock_mhz", known(row->clock_mhz),
-                         "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes),
-                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits, "memory_pin_rate",
-                         known(row->memory_pin_rate), "flops", flops, "formula_flops", expected, "source", row->source);
+    return Py_BuildValue("{s:N,s:i,s:i,s:i,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:s}", "names", names, "major", row->major,
+                         "minor", row->minor, "sm_count", row->sm_count, "memory_gib", row->memory_gib, "clock_mhz",
+                         known(row->clock_mhz), "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes",
+                         known(row->l2_bytes), "bandwidth", known(row->bandwidth), "memory_bus_bits",
+                         row->memory_bus_bits, "memory_pin_rate", known(row->memory_pin_rate), "flops", flops, "source",
+                         row->source);
 }
 
 static PyObject *datasheet(PyObject *module, PyObject *args)

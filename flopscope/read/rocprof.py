@@ -186,8 +186,8 @@ class _Tool:
         row["text"] = str(message or self._operation(record) or f"<{name} {record.get('operation')}>")
 
     def _operation(self, record: Mapping[str, Any]) -> str | None:
-        kind: Any = record.get("kind")
-        return self._operations.get((kind, record.get("operation")))
+        place: Any = (record.get("kind"), record.get("operation"))
+        return self._operations.get(place)
 
     def _device(self, record: Mapping[str, Any], *place: str, absent: int | None = 0) -> int | None:
         """Return the index of a GPU; ``absent`` for other devices. Raise ValueError if the record has none."""

@@ -369,9 +369,6 @@ def test_the_compiled_table_contains_the_same_rows() -> None:
         for unit in UNITS:
             vendor = row.tera[unit]
             assert entry["flops"][unit] == (None if math.isnan(vendor) else pytest.approx(vendor * 1e12, rel=1e-12))
-            if not math.isnan(vendor) and row.tensor_class != "quarter":
-                by_formula = tera_by_formula(row, unit) * 1e12
-                assert entry["formula_flops"][unit] == pytest.approx(by_formula, rel=1e-12), unit
 
 
 UNKNOWN = """
