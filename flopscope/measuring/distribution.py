@@ -94,6 +94,14 @@ def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) ->
     return ordered[math.floor((low - 1) * step)], ordered[math.ceil((high - 1) * step)]
 
 
+def confidence_of_check(number: int, confidence: float) -> float:
+    """Return the confidence level of check 1, 2, 3, … such that all checks together err as often as a single one.
+
+    Their shares of the error probability fall with the square of the number; the sum of 1 / n^2 is pi^2 / 6.
+    """
+    return 1 - (1 - confidence) * 6 / (math.pi * number) ** 2
+
+
 def independent(samples: Sequence[float]) -> int:
     """Return the effective sample size for the median: the number of independent samples, at least 2 of 2 or more.
 

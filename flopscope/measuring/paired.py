@@ -10,7 +10,7 @@ from os import PathLike
 from statistics import median
 from typing import Any, Literal
 
-from flopscope.measuring.distribution import between_steps, median_interval
+from flopscope.measuring.distribution import between_steps, confidence_of_check, median_interval
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.sampling import LONGEST_BATCH, Clock, Watch, no_collector
 from flopscope.measuring.stage import name_of, prepare, require_callable
@@ -223,7 +223,7 @@ def rounds(
         elapsed = clock.seconds() - begin
         if len(pairs) >= next_check and elapsed >= seconds[0]:
             next_check, checks = int(GROWTH * len(pairs)) + 1, checks + 1
-            interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_check(checks))
+            interval = median_interval(ratios_of(pairs, clock.coarse), confidence_of_check(checks, CONFIDENCE))
             if verdict_of(*interval, margin) != "unclear":
                 return pairs
         if elapsed >= seconds[1] and len(pairs) >= 3:
@@ -240,14 +240,6 @@ def _orders() -> Iterator[tuple[int, int]]:
         first = draw.randrange(2)
         yield first, 1 - first
         yield 1 - first, first
-
-
-def _confidence_of_check(number: int) -> float:
-    """Return the confidence level of check 1, 2, 3, … such that all checks together err as often as a single one.
-
-    Their shares of the error probability fall with the square of the number; the sum of 1 / n^2 is pi^2 / 6.
-    """
-    return 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2
 
 
 def _in_order(first: int, times: Sequence[float]) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from flopscope.measuring.trying.pairs import (
     MOST,
     Ratio,
     checked,
-    outside,
     ratio_of,
     t_distribution,
     t_quantile,
@@ -55,22 +54,6 @@ def test_the_interval_is_that_of_the_mean_logarithm() -> None:
     assert ratio.value == pytest.approx(math.exp(mean))
     assert (ratio.low, ratio.high) == pytest.approx((math.exp(mean - half), math.exp(mean + half)), rel=1e-4)
     assert ratio.gain == pytest.approx(100 * (1 - math.exp(mean)))
-
-
-def test_the_interval_of_many_pairs_is_that_of_the_median_if_some_are_far_off() -> None:
-    ratios = [1 + 0.001 * at for at in range(-8, 9)]  # 17 about 1
-    pairs = [(100.0, 100 * ratio) for ratio in [*ratios, 1.4, 2.0]]
-    ratio = ratio_of(pairs, confidence=0.95)
-    assert ratio.value == pytest.approx(1.001)  # the tenth of 19
-    assert (ratio.low, ratio.high) == pytest.approx((0.996, 1.006))  # the fifth and the 15th
-    assert ratio_of(pairs[:17], confidence=0.95).high < 1.004, "without them it is that of the mean"
-
-
-@pytest.mark.parametrize("count, error, left_out", [(5, 0.05, -1), (6, 0.05, 0), (9, 0.05, 1), (20, 0.05, 5)])
-def test_as_many_sorted_values_are_left_out_as_in_tables_of_the_sign_test(
-    count: int, error: float, left_out: int
-) -> None:
-    assert outside(count, error) == left_out
 
 
 def test_without_or_with_one_pair_nothing_is_known_of_the_interval() -> None:

@@ -7,14 +7,14 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.paired import compare_times
 from flopscope.measuring.stage import name_of, require_callable
 from flopscope.measuring.trying.look import Looking, Seen
-from flopscope.measuring.trying.losses import Parity, Recorder
+from flopscope.measuring.trying.losses import Recorder, magnitudes, parity_of
 from flopscope.measuring.trying.means import Around, Call, Reach, Settings
 from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
 from flopscope.measuring.trying.result import Change, Tried
@@ -115,7 +115,7 @@ def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, 
         begin = time.monotonic()
         changed = _results(reach.torch, call)
         change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
-        change.parity = _parity(plain, changed, switch.tolerance_in(reach.seen))
+        change.parity = parity_of("returned values", plain, changed, switch.tolerance_in(reach.seen))
         with alone():
             times = compare_times(call, fn, margin=margin, max_time=max_time)
     except Exception as problem:  # of fn, which the change may not suit
@@ -126,39 +126,11 @@ def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, 
     return change
 
 
-# Results --------------------------------------------------------------------------------------------------------------
-
-
-def _results(torch: Any, call: Call) -> list[Any]:
-    """Call with the same seed each time, and return the tensors of the result, in float64."""
+def _results(torch: Any, call: Call) -> list[float]:
+    """Call with the same seed each time, and return the mean magnitudes of the result."""
     state = torch.get_rng_state()
     torch.manual_seed(0)
     try:
-        return [one.detach().double() for one in _tensors(torch, call()) if one.numel()]
+        return [float(one) for one in magnitudes(torch, call())]
     finally:
         torch.set_rng_state(state)
-
-
-def _tensors(torch: Any, result: Any) -> Iterator[Any]:
-    if isinstance(result, torch.Tensor) and result.is_floating_point():
-        yield result
-    elif isinstance(result, (int, float)):
-        yield torch.tensor(float(result))
-    elif isinstance(result, (dict, list, tuple)):
-        for one in result.values() if isinstance(result, dict) else result:
-            yield from _tensors(torch, one)
-
-
-def _parity(plain: Sequence[Sequence[Any]], changed: Sequence[Any], tolerance: float) -> Parity:
-    """Compare results by the norm of their difference over their norm."""
-    if not changed or any(len(one) != len(changed) for one in plain):
-        return Parity("", 0, math.nan, math.nan, tolerance)
-    difference, own = (max(map(_distance, plain[0], other)) for other in (changed, plain[1]))
-    return Parity("returned values", len(changed), difference, own, tolerance)
-
-
-def _distance(a: Any, b: Any) -> float:
-    if a.shape != b.shape:
-        return math.inf
-    apart, size = float((a - b).norm()), float(a.norm())
-    return 0.0 if apart == 0 else apart / size if size > 0 and math.isfinite(apart) else math.inf

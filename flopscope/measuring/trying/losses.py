@@ -11,8 +11,9 @@ import math
 import random
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from flopscope.measuring.trying.means import Reach
@@ -62,9 +63,7 @@ class Recorder:
 
     def _note(self, result: Any) -> None:
         if len(self._outputs) < FIRST and not self._losses:
-            found = magnitude(self._reach.torch, result)
-            if found is not None:
-                self._outputs.append(found)
+            self._outputs += islice(magnitudes(self._reach.torch, result), 1)
 
     def values(self) -> tuple[str, list[float]]:
         """Return what was recorded, "losses", "outputs" or "", and its values. Waits for the device."""
@@ -74,15 +73,17 @@ class Recorder:
         return "", []
 
 
-def magnitude(torch: Any, result: Any) -> Any:
-    """Return the mean magnitude of the first floating-point tensor of a result, a tensor; None without one."""
+def magnitudes(torch: Any, result: Any) -> Iterator[Any]:
+    """Yield the mean magnitude of each number and floating-point tensor of a result, a tensor."""
     if isinstance(result, torch.Tensor):
-        if not result.is_floating_point() or not result.numel() or result.layout != torch.strided:
-            return None
-        wide = torch.promote_types(result.dtype, torch.float32)
-        return torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
-    inner = result.values() if isinstance(result, dict) else result if isinstance(result, (list, tuple)) else ()
-    return next((found for one in inner if (found := magnitude(torch, one)) is not None), None)
+        if result.is_floating_point() and result.numel() and result.layout == torch.strided:
+            wide = torch.promote_types(result.dtype, torch.float32)
+            yield torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
+    elif isinstance(result, (int, float)):
+        yield torch.tensor(abs(float(result)))
+    elif isinstance(result, (dict, list, tuple)):
+        for one in result.values() if isinstance(result, dict) else result:
+            yield from magnitudes(torch, one)
 
 
 # Random numbers -------------------------------------------------------------------------------------------------------

@@ -1,17 +1,18 @@
 """Pairs of runs without and with a change: the ratio of their step times, its interval, and what that shows.
 
 Each pair is two fresh processes, one after the other, so that a slow change of the machine affects both. Their ratios
-are few; the interval is that of Student's t for the mean of their logarithms. A few runs may be far slower than the
-others. Of many pairs, the interval of the median, between two of the sorted ratios, is therefore taken if it is the
-narrower one.
+are few; the interval is that of Student's t for the mean of their logarithms.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 from typing import Literal, NamedTuple
+
+from flopscope.measuring.distribution import confidence_of_check
+from flopscope.measuring.paired import verdict_of
 
 Word = Literal["faster", "no difference", "slower", "unclear"]
 
@@ -30,7 +31,7 @@ class Ratio(NamedTuple):
     """Time with the change over time without it."""
 
     value: float
-    """Geometric mean over the pairs, or their median where its interval is the narrower one; NaN without pairs."""
+    """Geometric mean over the pairs; NaN without pairs."""
     low: float
     high: float
     """Confidence interval; NaN with a single pair."""
@@ -44,59 +45,28 @@ class Ratio(NamedTuple):
 
 def ratio_of(pairs: Sequence[tuple[float, float]], confidence: float = CONFIDENCE) -> Ratio:
     """Return the ratio for pairs of times (without, with)."""
-    logs = sorted(math.log(changed / plain) for plain, changed in pairs)
+    logs = [math.log(changed / plain) for plain, changed in pairs]
     if not logs:
         return Ratio(math.nan, math.nan, math.nan, 0)
-    if len(logs) < 2:
-        return Ratio(math.exp(logs[0]), math.nan, math.nan, 1)
-    error = 1 - confidence
-    left_out = outside(len(logs), error / 2)
-    found = mean_of(logs, error if left_out < 0 else error / 2)
-    if left_out >= 0:
-        of_median = logs[left_out], median(logs), logs[-1 - left_out]
-        found = min(found, of_median, key=lambda one: one[2] - one[0])
-    low, value, high = map(math.exp, found)
-    return Ratio(value, low, high, len(logs))
-
-
-def mean_of(logs: Sequence[float], error: float) -> tuple[float, float, float]:
-    """Return the mean between the ends of its interval."""
-    mean = fmean(logs)
-    half = t_quantile(1 - error / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return mean - half, mean, mean + half
-
-
-def outside(count: int, error: float) -> int:
-    """Return how many of so many sorted values lie on either side of the median's interval; -1 if it has no ends.
-
-    The number of values below the median has a binomial distribution, whatever theirs is. The interval by resampling
-    of flopscope.measuring.distribution always has ends, and errs more often than so few checks may.
-    """
-    total, tail = 0.0, -1
-    while 2 * (total := total + math.comb(count, tail + 1) / 2**count) <= error:
-        tail += 1
-    return tail
+    mean, half = fmean(logs), math.nan
+    if len(logs) > 1:
+        half = t_quantile((1 + confidence) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
 
 
 def checked(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return the ratio at the check after this many pairs, or at the last look, where the time ended between checks.
-
-    The shares of the checks in the error probability fall with the square of their number, so that all of them together
-    err as rarely as a single one (the sum of 1 / n^2 is pi^2 / 6).
-    """
-    number = max(1, sum(one < len(pairs) for one in CHECKS) + 1)
-    return ratio_of(pairs, 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2)
+    """Return the ratio at the check after this many pairs, or at the last look, where the time ended between checks."""
+    return ratio_of(pairs, confidence_of_check(max(1, sum(one < len(pairs) for one in CHECKS) + 1), CONFIDENCE))
 
 
 def word_of(ratio: Ratio, margin: float = MARGIN) -> Word:
     """Return what an interval shows; "unclear" if it shows nothing yet."""
     if ratio.pairs < FEWEST:
         return "unclear"
-    if ratio.high < 1 / (1 + LEAST_GAIN):
-        return "faster"
-    if ratio.low > 1 + LEAST_GAIN:
-        return "slower"
-    return "no difference" if ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin else "unclear"
+    beyond = verdict_of(ratio.low, ratio.high, LEAST_GAIN)
+    if beyond == "faster" or beyond == "slower":
+        return beyond
+    return "no difference" if verdict_of(ratio.low, ratio.high, margin) == "same" else "unclear"
 
 
 def t_quantile(probability: float, freedom: int) -> float:
