@@ -293,19 +293,6 @@ def test_a_report_is_exported_by_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path:
 # The same face --------------------------------------------------------------------------------------------------------
 
 
-def test_summaries_work(reader: str, tmp_path: Path) -> None:
-    made = program()
-    made.add("TARGET_INFO_GPU", **RTX3080)
-    made.add("TARGET_INFO_GPU", **{**RTX3080, "id": 1})
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    assert prof.key_averages().to_pandas().pct_roofline.max() > 0
-    assert len(prof.accounting())
-    assert prof.coverage()["flops"] > 0.5
-    assert "RTX 3080" in prof.summary().html or "cuda:0" in str(prof.summary())
-    assert len(prof.collectives()) == 0
-    assert "RTX 3080" in prof.key_averages().table()
-
-
 def test_an_export_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
     trace = TRACES / "tutorial_naive.json.gz"
     prof = fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite", shapes=False))

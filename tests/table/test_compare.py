@@ -255,19 +255,6 @@ def test_sentences_of_tables_name_the_times_of_their_ops() -> None:
     assert same.verdict[1].startswith("No op, kernel or cause of idle time changed")
 
 
-def test_live_profiles_of_the_cpu_are_compared_as_a_whole() -> None:
-    x = fs.ones((256, 256))
-    with fs.profile() as once:
-        fs.exp(x)
-    with fs.profile() as more:
-        for _ in range(300):
-            fs.log(x)
-    result = compare(once, more, peaks="none")
-    assert result.per == "run" and result.time[1] > result.time[0] > 0 and result.slowdown_pct > 0
-    assert result.verdict[0].startswith("The run takes ")
-    assert not any("device idle" in line for line in result.verdict)
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_work_that_one_run_does_not_know_is_compared_by_what_both_know(swapped: bool) -> None:
     pandas = pytest.importorskip("pandas")

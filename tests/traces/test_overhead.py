@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from helpers.hand_traces import memory, op, text_of
@@ -13,27 +14,14 @@ Span = tuple[int, int, int]
 """Begin and end in ns, and the thread."""
 
 
-def nested_spans(rng: random.Random, count: int, threads: int) -> list[Span]:
-    """Return events of which each lies within an earlier one, after that one's other children, or within none."""
-    found: list[Span] = []
-    free: list[int] = []  # from when on an event has no child
-    idle = [0] * threads
-    for _ in range(count):
-        outer = rng.randrange(len(found)) if found and rng.random() < 0.6 else None
-        if outer is not None and found[outer][1] - free[outer] < 20:
-            outer = None
-        thread = rng.randrange(threads) if outer is None else found[outer][2]
-        least = idle[thread] if outer is None else free[outer]
-        most = least + 3000 if outer is None else found[outer][1]
-        begin = least + 1 + rng.randrange((most - least) // 4 + 1)
-        end = begin + 3 + rng.randrange((most - begin - 4) // 2 + 1)
-        if outer is None:
-            idle[thread] = end + 1 + rng.randrange(50)
-        else:
-            free[outer] = end + 1
-        found.append((begin, end, thread))
-        free.append(begin)
-    return found
+def nested_spans(rng: random.Random, begin: int, end: int, thread: int) -> Iterator[Span]:
+    """Yield events one after the other, each with others within it."""
+    while end - begin > 40:
+        start = begin + rng.randrange(1, (end - begin) // 4)
+        stop = rng.randrange(start + 3, (start + 3 * end) // 4)
+        yield start, stop, thread
+        yield from nested_spans(rng, start, stop, thread)
+        begin = stop + rng.randrange(2, 50)
 
 
 def lengths_around(spans: list[Span], begin: int, end: int, thread: int | None = None) -> list[int]:
@@ -46,7 +34,7 @@ def lengths_around(spans: list[Span], begin: int, end: int, thread: int | None =
 def test_overhead_lies_in_the_shortest_event_and_memory_in_a_running_one(seed: int) -> None:
     """An overhead is a candidate for memory too, and the shortest one."""
     rng = random.Random(seed)
-    spans = nested_spans(rng, 60, 5)
+    spans = [span for thread in range(5) for span in nested_spans(rng, 0, 12_000, thread)]
     events = [op(f"a{i}", b / 1000, (e - b) / 1000, tid=t + 7) for i, (b, e, t) in enumerate(spans)]
     overheads, at = [], 0
     for _ in range(20):  # in sequence, so that none lies within another; of no thread

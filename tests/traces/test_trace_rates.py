@@ -106,15 +106,6 @@ def launched(number: int, ts: float, *durations: float) -> list[dict[str, Any]]:
     return events
 
 
-def test_roofline_time_headroom_and_unit_use_the_datasheet() -> None:
-    row = load(*launched(1, 0, 4.0), *launched(2, 1000, 6.0), **H200)["aten::sin"]
-    roofline_us = 2 * BYTES / BANDWIDTH * 1e6
-    assert row.device_busy_time == 10.0
-    assert row.roofline_time == pytest.approx(roofline_us) and row.headroom == pytest.approx(10.0 - roofline_us)
-    assert row.pct_roofline == pytest.approx(100 * roofline_us / 10.0)
-    assert row.unit == "fp32" and row.bound == "memory"
-
-
 def test_an_op_of_many_small_kernels_is_launch_bound() -> None:
     """The shortest kernel of a trace, here 1 µs, is the estimate of an empty kernel."""
     many = [us for _ in range(9) for us in (1.0, 1.5)]
