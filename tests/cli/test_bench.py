@@ -26,14 +26,6 @@ def test_peaks_that_the_run_exceeds_are_measured_again(monkeypatch: pytest.Monke
     assert [row.count for row in done.table] == [2, 2]
 
 
-def test_each_op_can_run_alone_and_unknown_ops_are_reported() -> None:
-    for name in bench.OPS:
-        (row,) = bench.run("cpu", size=32, ops=[name], repeat=1).table
-        assert row.key == f"flopscope::{name}" and row.count == 1
-    with pytest.raises(ValueError, match=r"'fly'.*sigmoid"):
-        bench.run("cpu", size=32, ops=["fly"])
-
-
 def made(*rows: dict[str, Any], busy: str | None = None) -> bench.Bench:
     """Return a run of ops of 10 calls with these times in µs, MB and shares of the limit in percent."""
     given = [

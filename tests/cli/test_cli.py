@@ -103,10 +103,6 @@ def test_bench_runs_with_options(
     assert f" {options[1]}, 2 times" in out or options[0] != "--dtype"
 
 
-def test_an_op_named_twice_runs_twice() -> None:
-    assert bench.run("cpu", size=16, ops=["sin", "add", "sin"], repeat=3).table[0].count == 6
-
-
 def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, part in (
         (["--help"], "bench"),

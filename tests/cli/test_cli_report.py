@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import TRACES
 from helpers.report_pages import PageRead
-from helpers.windows import STEPS, rank, window
+from helpers.windows import STEPS, window
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -83,16 +83,6 @@ def test_windows_of_a_process_make_one_page(tmp_path: Path) -> None:
     assert any("joins 2 recordings" in note for note in overview["notes"])
     counts = read.column(read.data["rows"]["columns"]["count"]).sum()
     assert counts == 2 * sum(row.count for row in single.key_averages())
-
-
-def test_ranks_make_one_page(tmp_path: Path) -> None:
-    paths = []
-    for number in range(2):
-        paths.append(tmp_path / f"rank{number}.json")
-        paths[-1].write_bytes(window(0, **rank(number)))
-    path = tmp_path / "page.html"
-    assert main(["report", *map(str, paths), "-o", str(path)]) == 0
-    assert PageRead(path).data["sections"]["ranks"]["count"] == 2
 
 
 def test_unrelated_traces_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

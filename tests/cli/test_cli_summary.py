@@ -58,14 +58,6 @@ def test_json_holds_accounting_and_advice(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == ""
 
 
-def test_missing_numbers_are_null(tmp_path: Path) -> None:
-    target = tmp_path / "summary.json"
-    trace = str(FAULTS / "graph_after.json.gz")
-    assert main(["summary", trace, "--peaks", "none", "--json", str(target)]) == 0
-    whole = json.loads(target.read_text())["accounting"][-1]
-    assert whole["mfu_pct"] is None and whole["mbu_pct"] is None and whole["ideal_us"] == 0
-
-
 def test_several_traces_are_printed_one_after_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [str(FAULTS / f"graph_{when}.json.gz") for when in ("before", "after")]
     target = tmp_path / "summary.json"

@@ -279,21 +279,10 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     if ncu is None:
         pytest.skip("ncu is not installed")
     program = textwrap.dedent(NCU_PROGRAM)
-    command = [
-        ncu,
-        "--profile-from-start",
-        "off",
-        "--clock-control",
-        "none",
-        "--cache-control",
-        "none",
-        "--csv",
-        "--metrics",
-        "gpu__time_duration.sum",
-        sys.executable,
-        "-c",
-        program.replace("{ours}", "False"),
-    ]
+    options = (
+        "--profile-from-start off --clock-control none --cache-control none --csv --metrics gpu__time_duration.sum"
+    )
+    command = [ncu, *options.split(), sys.executable, "-c", program.replace("{ours}", "False")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if done.returncode != 0 or not lines:

@@ -13,12 +13,7 @@ from helpers.ops_reference import FLOATS, UNARY, Lab, exact, layer_norm, log_sof
 
 import flopscope as fs
 
-ROWWISE: dict[str, Callable[..., Any]] = {
-    "softmax": softmax,
-    "log_softmax": log_softmax,
-    "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
-}
+ROWWISE: dict[str, Callable[..., Any]] = {of.__name__: of for of in (softmax, log_softmax, layer_norm, rms_norm)}
 
 
 @pytest.fixture
@@ -128,26 +123,8 @@ def test_transposes_of_integers(shape: tuple[int, ...], dtype: str) -> None:
 
 
 LENGTHS = (
-    1,
-    7,
-    8,
-    31,
-    128,
-    130,
-    512,
-    1000,
-    1024,
-    4097,
-    8192,
-    16384,
-    16392,
-    32768,
-    50257,
-    65536,
-    131072,
-    300_000,
-    300_001,
-)
+    1, 7, 8, 31, 128, 130, 512, 1000, 1024, 4097, 8192, 16384, 16392, 32768, 50257, 65536, 131072, 300_000, 300_001,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -15,8 +14,6 @@ from typing import Any
 
 import pytest
 from helpers.fake_core import CPU_RATES, CUDA_RATES, FakeCore, forget, install
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from flopscope.cli.program import main
 from flopscope.support import busy
@@ -151,25 +148,6 @@ def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.Mo
     assert peaks.copy_bandwidth == pytest.approx(11e9), "better than the stored value"
     newer = {number for number, date in peaks.dates.items() if date != EARLIER}
     assert newer == {"fp32", "launch_ns", "copy_bandwidth"}
-
-
-RATES = st.dictionaries(st.sampled_from(["fp32", "fp16", "int8_tensor"]), st.floats(1e9, 1e15), min_size=1)
-MEASURED = st.builds(
-    lambda flops, bandwidth, launch_ns: fsp.Peaks("measured", flops, bandwidth, launch_ns=launch_ns),
-    RATES,
-    st.none() | st.floats(1e9, 1e13),
-    st.none() | st.floats(1, 1e4),
-)
-
-
-@settings(max_examples=30)
-@given(st.lists(MEASURED, min_size=1, max_size=4))
-def test_the_best_of_each_value_is_kept_in_any_order_of_runs(runs: list[fsp.Peaks]) -> None:
-    peaks = functools.reduce(fsp.combine, runs)
-    units = {unit for run in runs for unit in run.flops}
-    assert peaks.flops == {unit: max(run.flops.get(unit, 0) for run in runs) for unit in units}
-    assert peaks.bandwidth == max((run.bandwidth for run in runs if run.bandwidth), default=None)
-    assert peaks.launch_ns == min((run.launch_ns for run in runs if run.launch_ns), default=None)
 
 
 def test_reset_replaces_stored_peaks_also_those_that_another_process_remembers(core: FakeCore) -> None:
