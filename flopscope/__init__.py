@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
-    from flopscope.read.find import load_traces
-    from flopscope.read.trace import Trace, load_trace
+    from flopscope.read.trace import Trace, load_trace, load_traces
     from flopscope.record.energy import Energy
     from flopscope.record.nvtx import watch_nvtx
     from flopscope.record.profile import profile
@@ -139,7 +138,7 @@ _LAZY = {
     "devices": "support.device",
     "load_ranks": "ranks.load",
     "load_trace": "read.trace",
-    "load_traces": "read.find",
+    "load_traces": "read.trace",
     "measure": "measuring.measuring",
     "measure_peaks": "support.device",
     "profile": "record.profile",

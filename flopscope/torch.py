@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope._core import begin_nvtx, end_nvtx, inject_nvtx
-from flopscope.read.trace import Trace
-from flopscope.read.windows import join
+from flopscope.read.trace import Trace, join
 from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
 from flopscope.record.schedules import action_at

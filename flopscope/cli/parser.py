@@ -10,7 +10,7 @@ from flopscope import _core
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from flopscope.read.windows import Process
+    from flopscope.read.trace import Process
 
 LIMIT = 30  # rows that are printed by default
 
@@ -120,7 +120,6 @@ def add_captures(parser: argparse.ArgumentParser) -> None:
 
 def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Process]:
     """Read traces, and join those of each process."""
-    from flopscope.read.find import load_traces
-    from flopscope.read.windows import join_windows
+    from flopscope.read.trace import join_windows, load_traces
 
     return join_windows(load_traces(*sources, captures=captures))

@@ -16,7 +16,7 @@ from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
 if TYPE_CHECKING:
-    from flopscope.read.windows import Process
+    from flopscope.read.trace import Process
     from flopscope.show.page.page import Page
 
 _KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.csv|\.xplane\.pb|\.pftrace"
@@ -35,7 +35,7 @@ def add_summary(parser: argparse.ArgumentParser) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.read.find import load_traces
+    from flopscope.read.trace import load_traces
     from flopscope.show.documents import SUMMARIES
 
     traces = load_traces(*options.traces, captures=options.captures)

@@ -17,8 +17,7 @@ from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
-    from flopscope.read.windows import Process
+    from flopscope.read.trace import Process, Trace
     from flopscope.results.modules import ModuleTable
     from flopscope.results.table import EventTable
 

@@ -225,6 +225,24 @@ class Database:
         return count, 0, ""
 
 
+def journals(path: str) -> Iterator[str]:
+    """Yield a note on changes that lie in another file: those are taken in by a program that opens it for writing.
+
+    SQLite puts that file beside the database itself, not beside a link to it.
+    """
+    path = os.path.realpath(path)
+    for suffix in ("-wal", "-journal"):
+        try:
+            size = os.stat(path + suffix).st_size
+        except OSError:
+            continue
+        if size:
+            yield (
+                f"{os.path.basename(path)}{suffix} holds {size:,} bytes of changes that were not read: its writer is "
+                f"still at work or was stopped; when it has ended, open the file once with sqlite3 to complete it"
+            )
+
+
 class _Built(NamedTuple):
     kind: str
     table: str

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flopscope.read.peek import START
+from flopscope.read.input import START
+from flopscope.read.nsys import REPORT
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
@@ -74,7 +75,7 @@ _PYTHON = Foreign(
 
 # The first row that matches counts.
 FOREIGN = (
-    Foreign(_starts(b"NVIDIA Tegra Profiler Report"), "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
+    Foreign(_starts(REPORT), "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
     Foreign(
         _holds(_SQLITE, b"CUPTI_ACTIVITY_KIND", b"TARGET_INFO_", b"META_DATA_CAPTURE", b"META_DATA_EXPORT"),
         "an SQLite export of Nsight Systems",

@@ -7,16 +7,22 @@ missing. Columns are documented in NVIDIA's "SQLite Schema Reference".
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from flopscope import _core
 from flopscope.read.agents import finished, newer_schema, rank_of_process
+from flopscope.read.counters import Counter, Samples, read_samples
 from flopscope.read.database import Database, Query, Reading, Value, columns
-from flopscope.read.gpu_metrics import read_metrics
 from flopscope.support.units import plural
 
+REPORT = b"NVIDIA Tegra Profiler Report"
+"""Begins the files of nsys itself, .nsys-rep and .qdrep."""
+EXPORT_SECONDS = 3600
 NEWEST_SCHEMA = 3  # major
 
 _PROCESS = "{} >> 24 & 16777215"
@@ -92,6 +98,37 @@ _EVENTS = (
 )
 
 
+@contextmanager
+def exported(path: str) -> Iterator[str]:
+    """Export a report of Nsight Systems by nsys."""
+    import subprocess
+    import tempfile
+
+    command = "nsys export --type sqlite --output REPORT.sqlite REPORT.nsys-rep"
+    nsys = shutil.which("nsys")
+    if nsys is None:
+        raise ValueError(
+            f"it is a report of Nsight Systems, and nsys, which reads it, is not installed here; where it is, run "
+            f"{command} and read the file that it writes"
+        )
+    with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
+        target = os.path.join(folder, "report.sqlite")
+        arguments = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output", target]
+        for more in (["--include-blobs", "true"], []):  # the payloads of ranges, which old versions do not export
+            try:
+                done = subprocess.run(
+                    [*arguments, *more, path], capture_output=True, text=True, timeout=EXPORT_SECONDS, check=False
+                )
+            except (OSError, subprocess.TimeoutExpired) as problem:
+                raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {problem}") from None
+            if done.returncode == 0:
+                break
+        if done.returncode != 0 or not os.path.exists(target):
+            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise ValueError(f"it is a report of Nsight Systems, and {command} failed: {said[0]}")
+        yield target
+
+
 def is_nsys(database: Database) -> bool:
     """Return whether the tables are those of an export of Nsight Systems."""
     return any(name.startswith(("CUPTI_ACTIVITY_KIND_", "META_DATA_", "TARGET_INFO_")) for name in database.tables)
@@ -105,7 +142,7 @@ def read_nsys(
     database.read(reader, _FACTS, reading)
     database.read(reader, [_DOMAINS], Reading())
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
-    samples = read_metrics(database, devices, reading)
+    samples = _metrics(database, devices, reading)
     report, metadata = finished("nsys", reader, store, facts, devices, samples, start, amd=False)
     metadata["nsys"] |= {
         "tables": dict(reading.rows),
@@ -271,3 +308,47 @@ def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
 def _number(value: object) -> object:
     """Return the number that a text is; large ones are texts in JSON."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19 else value
+
+
+# GPU metrics (--gpu-metrics-devices) ----------------------------------------------------------------------------------
+#
+# nsys samples throughputs in percent of the peak and numbers them differently for each GPU, so they are found by their
+# names. Those of the memory become bytes by the bandwidth that TARGET_INFO_GPU gives.
+
+# The metric of the store, the name that nsys gives, and whether it is a share of the memory's bandwidth. Names have a
+# unit in brackets, "[Throughput %]", and on some GPUs a prefix or a suffix.
+_METRICS = (
+    ("dram_bytes_read", re.compile(r"DRAM Read (Bandwidth|Throughput)\b"), True),
+    ("dram_bytes_written", re.compile(r"DRAM Write (Bandwidth|Throughput)\b"), True),
+    ("sm_active", re.compile(r"SMs? Active\b"), False),
+    ("issue_active", re.compile(r"SM Issue\b"), False),
+    ("tensor_active", re.compile(r"Tensor (Pipe |Core )?Active\b"), False),
+)
+_METRIC_DEVICE = Value(("typeId",), "{} & 255")
+
+
+def _metrics(database: Database, devices: Sequence[Mapping[str, Any]], reading: Reading) -> list[Samples]:
+    """Read the samples of the metrics that tables have columns for."""
+    counters = _metric_counters(database, {device.get("id"): device.get("memoryBandwidth") for device in devices})
+    listed = ", ".join(str(metric) for metric in sorted({metric for _, metric in counters}))
+    samples = columns(end="timestamp", device=_METRIC_DEVICE, id=("metricId", "id"), value="value")
+    column = "metricId" if "metricId" in database.tables.get("GPU_METRICS", ()) else "id"
+    query = Query("metric", "GPU_METRICS", samples, ("end", "id", "value"), (column, f"IN ({listed})"))
+    return read_samples(database, [query], counters, reading) if counters else []
+
+
+def _metric_counters(database: Database, bandwidths: Mapping[Any, Any]) -> dict[tuple[int, int], Counter]:
+    """Return the metrics to read, by device and the id that nsys gives. Shares of an unknown bandwidth are left out."""
+    counters: dict[tuple[int, int], Counter] = {}
+    for row in database.facts("TARGET_INFO_GPU_METRICS"):
+        name, metric = (row.get(f"metric{key}", row.get(key.lower())) for key in ("Name", "Id"))
+        device = row.get("typeId", 0)
+        if not isinstance(name, str) or not isinstance(metric, int) or not isinstance(device, int):
+            continue
+        place = device & 255
+        for ours, pattern, of_memory in _METRICS:
+            bandwidth = bandwidths.get(place)
+            if pattern.search(name) and (not of_memory or (isinstance(bandwidth, int) and bandwidth > 0)):
+                rate = float(bandwidth or 0) if of_memory else 1
+                counters.setdefault((place, metric), Counter(ours, rate, of_memory))
+    return counters

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from typing import Any
 
 from flopscope import _core
-from flopscope.read.peek import Problems, opened, text_of
+from flopscope.read.input import Input
 
 _FIELDS = rb"[@PhZb2\x18]|[\xe2\xda\xd0\x92]\x03|[\x8a\xa2\xc8]\x02|\xca\x05"
 _PACKET = re.compile(rb"\n(?P<size>[\x80-\xff]{0,4}[\x00-\x7f])(?:%b)" % _FIELDS)
@@ -29,18 +28,15 @@ def is_pftrace(start: bytes) -> bool:
     return _BINARY.search(packet) is not None and start[match.end("size") + size :][:1] in (b"", b"\n")
 
 
-def read_pftrace(source: Any, reader: _core.TraceReader, problems: Problems) -> None:
+def feed_pftrace(given: Input, reader: _core.TraceReader) -> None:
     """Feed a trace to the reader. Raise ValueError if it is damaged or too large."""
-    with opened(source) as file:
-        content = b"".join(text_of(file, problems))
-    if problems.compression:
-        raise ValueError(problems.compression)
+    content = given.text()
     pieces, at, size = [], 0, len(content)
     for begin, end, inner, inner_end in reader.packed(content):
         pieces.append(content[at:begin])
         for piece in _expanded(content[inner:inner_end]):
             size += len(piece)
-            problems.check_size(size, len(content))
+            given.check_size(size, len(content))
             pieces.append(piece)
         at = end
     reader.feed_pftrace(b"".join([*pieces, content[at:]]) if pieces else content)

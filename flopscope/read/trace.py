@@ -1,20 +1,22 @@
-"""Recorded traces: ``load_trace()`` reads a trace of torch.profiler or flopscope and returns the same tables."""
+"""Recorded traces, with the tables of a profile: ``load_trace()``; ``load_traces()``, of folders and patterns; and
+several recordings of one process, such as the cycles of a schedule, as one trace."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
-from flopscope.read.captures import hints_of
+from flopscope.read.formats import NotATrace, hints_of
 from flopscope.read.graphs import Source
 from flopscope.read.hlo import Hlo
-from flopscope.read.load import read, read_captures
+from flopscope.read.load import GraphCaptures, read, read_captures
+from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
-from flopscope.results.process import rank_of
-from flopscope.results.results import Results
+from flopscope.results.process import base_time_of, rank_of, windows_of
+from flopscope.results.results import Results, store_of
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.device_names import index_of
 from flopscope.support.model import Model, models_of, why_unknown
@@ -224,3 +226,96 @@ def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
     except ValueError as problem:
         warn_user(printable(f"{source}: the peaks of its CPU are ignored: {problem}"))
         return CPU.of_head({CPU_MEMBER: {**metadata[CPU_MEMBER], "peaks": None}})
+
+
+# Several traces -------------------------------------------------------------------------------------------------------
+
+
+@suggesting
+def load_traces(
+    *sources: str | os.PathLike[str],
+    max_bytes: int | None = None,
+    captures: Source | Iterable[Source] | None = None,
+) -> list[Trace]:
+    """Read the traces of files, of folders and of patterns such as ``"runs/*/rank*.json.gz"``; ``**`` matches folders.
+
+    A folder stands for the traces in it: \\*.json, \\*.json.gz, \\*.json.zst, \\*.pt.trace.json\\*, \\*.sqlite, \\*.db,
+    \\*.xplane.pb and \\*.pftrace, not those in its own folders. The traces of a folder or a pattern are in natural
+    order, rank2 before rank10. Files in it that are not traces are skipped, and a UserWarning counts them.
+    ``max_bytes``, ``captures`` and errors of each file as in load_trace(): a damaged trace, and any file that is named
+    itself, is an error. Raise ValueError if a folder or a pattern has no trace.
+    """
+    # All traces share what is read of the captures, once a trace needs it.
+    captured = None if captures is None else cache(partial(read_captures, captures, max_bytes))
+    traces: list[Trace] = []
+    for source in sources:
+        if not isinstance(source, (str, os.PathLike)):
+            raise TypeError(f"load_traces() takes paths, load_traces(*paths), not {source!r}")
+        found = find_traces(os.fspath(source))
+        loaded, skipped = _load(found, max_bytes, captured)
+        if not loaded:
+            raise ValueError(printable(f"{os.fspath(source)}: none of its files is a trace: {skipped[0]}"))
+        if skipped:
+            _warn(os.fspath(source), skipped)
+        traces += loaded
+    return traces
+
+
+def _load(
+    found: Found, max_bytes: int | None, captures: Callable[[], GraphCaptures] | None
+) -> tuple[list[Trace], list[str]]:
+    """Return the traces, and the names of the files that are none, with the reason where the name does not give it."""
+    traces, skipped = [], []
+    for path in found.paths:
+        try:
+            traces.append(Trace(*read(path, max_bytes, captures)))
+        except NotATrace as problem:
+            if not found.searched:
+                raise
+            skipped.append(f"{os.path.basename(path)} ({problem.brief})")
+    return traces, [*skipped, *found.skipped]
+
+
+def _warn(source: str, skipped: list[str]) -> None:
+    count = len(skipped)
+    what = "1 file that is not a trace was" if count == 1 else f"{count:,} files that are not traces were"
+    warn_user(printable(f"{source}: {what} skipped: {listed(skipped)}"))
+
+
+class Process(NamedTuple):
+    """A process of a program, and its recordings in order of time."""
+
+    trace: Trace
+    """The events of all recordings.
+
+    The time between them was not recorded, so that only sums over events have a meaning: tables do, but accounting and
+    utilization do not.
+    """
+    windows: list[Trace]
+
+
+def join_windows(traces: Sequence[Trace]) -> list[Process]:
+    """Group the traces by process, and join the recordings of each, which windows_of() recognises.
+
+    Raise ValueError if two traces are of one process but cannot be joined.
+    """
+    grouped = [[traces[place] for place in places] for places in windows_of(traces)]
+    return [Process(join(windows), windows) for windows in grouped]
+
+
+def join(windows: list[Trace]) -> Trace:
+    """Return one trace with the events of recordings of one process, given in order of time."""
+    first = windows[0]
+    if len(windows) == 1:
+        return first
+    core = _core.Store()
+    base = base_time_of(first, first.source)
+    for window in windows:
+        core.extend(store_of(window, "events"), base_time_of(window, window.source) - base)
+    report = {name: sum(window.report[name] for window in windows) for name in first.report}
+    report |= {"truncated": any(window.report["truncated"] for window in windows), "process": first._process}
+    joined = Trace(f"{first.source} and {len(windows) - 1} more", core, report, dict(first.metadata))
+    joined.with_stack = any(window.with_stack for window in windows)
+    joined.record_shapes = any(window.record_shapes for window in windows)
+    joined.profile_memory = any(window.profile_memory for window in windows)
+    return joined

@@ -10,7 +10,7 @@ from helpers.captures import KERNEL, RTX3080, Nsys
 from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, rows
 
 import flopscope as fs
-from flopscope.read import gpu_metrics
+from flopscope.read import nsys
 from flopscope.read.database import Database, Reading
 
 # Graphs ---------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_gpu_metrics_become_samples(columns: tuple[str, str], reader: str, tmp_p
             made.add("GPU_METRICS", **where, value=10 * (metric + 1) + sample)
     path = made.write(tmp_path / "x.sqlite")
     with Database(str(path)) as opened:
-        samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], Reading())
+        samples = nsys._metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], Reading())
     found = {one.metric: one for one in samples}
     assert found.keys() == {"sm_active", "tensor_active", "dram_bytes_read"}
     active = found["sm_active"]

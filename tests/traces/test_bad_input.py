@@ -13,7 +13,7 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.recording import Recording
 from flopscope.cli.program import main
-from flopscope.read.load import NotATrace
+from flopscope.read.formats import NotATrace
 from flopscope.show.advice import advise
 
 

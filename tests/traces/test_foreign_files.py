@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import flopscope as fs
 from flopscope.cli.program import main
 from flopscope.read.foreign import foreign_file
-from flopscope.read.load import NotATrace
+from flopscope.read.formats import NotATrace
 
 
 def database(*tables: str) -> Callable[[Path], object]:

@@ -15,7 +15,7 @@ import pytest
 from helpers.hand_traces import Json, call, event, kernel, memory, op
 
 import flopscope as fs
-from flopscope.read import load
+from flopscope.read import input
 
 LIMIT = 300_000  # bytes, instead of 256 MB
 
@@ -31,10 +31,10 @@ def text_of(events: list[Json], **head: Any) -> bytes:
 @pytest.fixture
 def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
     """Return equal events, which gzip compresses about 400 times."""
-    monkeypatch.setattr(load, "EXPANSION_FREE", LIMIT)
+    monkeypatch.setattr(input, "EXPANSION_FREE", LIMIT)
     text = text_of([op("a", 1, 1)] * 40_000)
     packed = gzip.compress(text, 9)
-    assert len(text) > LIMIT + load.EXPANSION * len(packed)
+    assert len(text) > LIMIT + input.EXPANSION * len(packed)
     return packed
 
 
@@ -44,7 +44,7 @@ def test_a_file_that_expands_too_far_is_refused_with_its_limit(bomb: bytes, sour
     with pytest.raises(ValueError, match=message) as refused:
         fs.load_trace(source(bomb))
     limit = int(str(refused.value).split("more than ")[1].split()[0].replace(",", ""))
-    assert LIMIT <= limit <= LIMIT + load.EXPANSION * len(bomb)
+    assert LIMIT <= limit <= LIMIT + input.EXPANSION * len(bomb)
 
 
 def test_max_bytes_raises_the_limit_and_limits_any_source(bomb: bytes, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_max_bytes_raises_the_limit_and_limits_any_source(bomb: bytes, tmp_path:
 
 def test_usual_compression_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files compressed less than 200 times are read, whatever their size."""
-    monkeypatch.setattr(load, "EXPANSION_FREE", 0)
+    monkeypatch.setattr(input, "EXPANSION_FREE", 0)
     events = [op(f"aten::op{i % 50}", i * 1.25, 1, External_id=i) for i in range(20_000)]
     text = text_of(events)
     packed = gzip.compress(text)

@@ -135,15 +135,15 @@ def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flopscope.read import find
+    from flopscope.read import trace
 
-    read, found = find.read_captures, []
+    read, found = trace.read_captures, []
 
     def counted(*arguments: Any) -> Any:
         found.append(arguments)
         return read(*arguments)
 
-    monkeypatch.setattr(find, "read_captures", counted)
+    monkeypatch.setattr(trace, "read_captures", counted)
     capture = tmp_path / "capture.json"
     write(capture, 0)
     for rank in range(3):

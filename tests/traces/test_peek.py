@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flopscope.read.peek import START, start_of
+from flopscope.read.input import START, start_of
 
 RANDOM = random.Random(1).randbytes(4 * START)  # that no compression makes smaller
 TEXTS = (b"", b'{"traceEvents": []}', b'{"ph": "X", "name": "aten::add"},\n' * 50_000, RANDOM)

@@ -17,7 +17,7 @@ from helpers.windows import STEPS, rank, window
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.read.windows import join_windows
+from flopscope.read.trace import join_windows
 from flopscope.results.results import store_of
 
 TIMES = ("self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total")

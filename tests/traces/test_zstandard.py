@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.read import compression, feed, load
+from flopscope.read import compression, input
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -108,7 +108,7 @@ def test_a_bomb_is_refused_without_its_memory(monkeypatch: pytest.MonkeyPatch) -
     chunk = zstandard.ZstdCompressor().compressobj()
     bomb = b"".join(chunk.compress(b" " * (64 << 20)) for _ in range(64)) + chunk.flush()
     assert len(bomb) < 1 << 20
-    monkeypatch.setattr(load, "EXPANSION_FREE", 64 << 20)
+    monkeypatch.setattr(input, "EXPANSION_FREE", 64 << 20)
     pieces = compression.FORMATS[1].library()[0]().pieces(bomb)
     assert max(len(next(pieces)) for _ in range(10)) <= 64 << 20
     with pytest.raises(ValueError, match="it expands to more than"):
@@ -142,9 +142,9 @@ def test_reads_and_batches_of_any_size_give_the_same(
         assert rows(first + compress(RAW[999:])) == rows(RAW)
     monkeypatch.setattr(compression, "PIECE", 50)
     monkeypatch.setattr(compression, "CHUNK", 20)
-    monkeypatch.setattr(feed, "BATCH", (100, 1, 100))
+    monkeypatch.setattr(input, "BATCH", (100, 1, 100))
     assert rows(compress(RAW)) == rows(RAW)
-    monkeypatch.setattr(load._Problems, "check_size", lambda self, size, packed=None: 1 // (size < 500))
+    monkeypatch.setattr(input.Input, "check_size", lambda self, size, packed=None: 1 // (size < 500))
     with pytest.raises(ZeroDivisionError):
         fs.load_trace(compress(RAW))
 

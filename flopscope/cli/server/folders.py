@@ -7,8 +7,8 @@ import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 
-from flopscope.read.captures import REPORTS
-from flopscope.read.peek import start_of
+from flopscope.read.input import start_of
+from flopscope.read.nsys import REPORT
 from flopscope.read.trace import Trace, load_trace
 from flopscope.support.files import close_names
 from flopscope.support.safe import shown
@@ -76,7 +76,7 @@ class Folders:
             raise ValueError(f"{name} is a folder; open lists the traces in it")
         if not os.path.isfile(real):
             raise ValueError(f"{name} is not a regular file")
-        if start_of(real).startswith(REPORTS):
+        if start_of(real).startswith(REPORT):
             raise ValueError(
                 f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys export "
                 f"--type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"

@@ -1,0 +1,236 @@
+"""The formats of recordings: how each is recognised and read, and what to record so that more is known."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flopscope import _core
+from flopscope.read.database import MAGIC, Database, Reading, journals
+from flopscope.read.input import Input
+from flopscope.read.nsys import REPORT, exported, is_nsys, read_nsys, sayings
+from flopscope.read.pftrace import feed_pftrace, is_pftrace
+from flopscope.read.rocpd import is_rocpd, read_rocpd
+from flopscope.read.rocprof import is_json, read_json
+from flopscope.read.xplane import Modules, is_xplane, read_xplane
+from flopscope.results.head import STACKS_MEMBER, members_of, unfinished_steps
+from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
+
+
+class NotATrace(ValueError):
+    """A file that is something else than a trace, as opposed to a damaged trace. ``brief`` says why in a few words."""
+
+    def __init__(self, message: str, brief: str) -> None:
+        super().__init__(message)
+        self.brief = brief
+
+
+class NotACapture(ValueError):
+    """A database of something else."""
+
+
+class Content(NamedTuple):
+    """What a recording holds, beside the events in the store."""
+
+    report: Mapping[str, Any]
+    """Counts from reading."""
+    metadata: dict[str, Any]
+    notes: list[str]
+    """What the user should know about the file."""
+    modules: Modules | None = None
+    """The modules of XLA that it holds."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A row of FORMATS."""
+
+    begins: Callable[[bytes], bool]
+    """Whether a file that begins so has the format."""
+    read: Callable[[Input, _core.Store], Content]
+    """Reads the events into the store. Raises ValueError, saying what was wrong, if that is impossible."""
+    takes_captures: bool = False
+    """Whether launches of graphs in it are joined to captures that are given."""
+    explains: bool = False
+    """Whether a file that it cannot read may be something else: the error says what."""
+
+
+def format_of(start: bytes) -> Format:
+    """Return the format of a text that begins so."""
+    return next(form for form in FORMATS if form.begins(start))
+
+
+# Traces of events -----------------------------------------------------------------------------------------------------
+
+
+def _read_trace(given: Input, store: _core.Store) -> Content:
+    reader = _core.TraceReader()
+    given.feed(reader)
+    return _events(given, reader, store)
+
+
+def _read_pftrace(given: Input, store: _core.Store) -> Content:
+    reader = _core.TraceReader()
+    feed_pftrace(given, reader)
+    return _events(given, reader, store)
+
+
+def _events(given: Input, reader: _core.TraceReader, store: _core.Store) -> Content:
+    report = reader.finish(store)
+    metadata = members_of(report["head"])
+    _check_kind(given, report, metadata)
+    notes = []
+    if report["truncated"] or given.cut:
+        why = given.cut or f"it ends at byte {report['bytes']:,}, before the end of the trace"
+        notes.append(f"the file is truncated: {why}; {report['events']:,} events were read")
+    metadata.pop(STACKS_MEMBER, None)  # the core has read it
+    for step in unfinished_steps(metadata):
+        store.undo_step(step)
+    return Content(report, metadata, notes)
+
+
+_OF_TORCH = frozenset({"schemaVersion", "deviceProperties", "flopscope"})
+_KINDS = 4  # of each member that are named
+
+
+def _check_kind(given: Input, report: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Raise NotATrace if there are events, but none that torch or flopscope writes.
+
+    A trace of torch in which nothing ran is empty: it has the head of torch's traces, and no slices.
+    """
+    if report["understood"] or report["events"] == report["metadata"]:
+        return
+    complete = not report["truncated"] and not given.cut
+    if _OF_TORCH & metadata.keys() and not (complete and report["unknown"]):
+        return
+    count = "1 event, which is not" if report["events"] == 1 else f"{report['events']:,} events, none of them"
+    brief = f"not a trace that flopscope reads: {count} an op, a kernel or an API call"
+    raise NotATrace(f"{brief} ({_kinds(given.start)}); record the program with torch.profiler", brief)
+
+
+def _kinds(start: bytes) -> str:
+    """Return the phases and the categories of the events in the first bytes of a text, for a message."""
+    found = []
+    for member, one, several in (("ph", "phase", "phases"), ("cat", "category", "categories")):
+        values = re.findall(rb'"%s"\s*:\s*"([^"\\]{1,40})"' % member.encode(), start)
+        names = [f'"{name.decode("utf-8", "replace")}"' for name in dict.fromkeys(values)]
+        if names:
+            more = " and more" if len(names) > _KINDS else ""
+            found.append(f"{one if len(names) == 1 else several} {', '.join(names[:_KINDS])}{more}")
+    return "; ".join(found) or 'without a member "ph"'
+
+
+# Files of other profilers ---------------------------------------------------------------------------------------------
+
+
+def _read_report(given: Input, store: _core.Store) -> Content:
+    with given.as_file() as path, exported(path) as export:
+        return _of_database(export, store)
+
+
+def _read_database(given: Input, store: _core.Store) -> Content:
+    with given.as_file() as path:
+        return _of_database(path, store)
+
+
+def _of_database(path: str, store: _core.Store) -> Content:
+    with Database(path) as database:
+        reading, reader = Reading(), _core.DatabaseReader()
+        read = read_nsys if is_nsys(database) else read_rocpd if is_rocpd(database) else None
+        if read is None:
+            tables = ", ".join(sorted(database.tables)[:5]) or "none"
+            unread = "".join(f"; {note}" for note in journals(path))
+            raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}{unread}")
+        report, metadata, notes = read(database, reader, store, reading)
+    return Content(_report(path, report, reading), metadata, [*_lost(reading), *journals(path), *notes])
+
+
+def _lost(reading: Reading) -> Iterator[str]:
+    yield from reading.problems
+    if reading.too_long:
+        yield f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
+
+
+def _read_json(given: Input, store: _core.Store) -> Content:
+    with given.as_file() as path:
+        report, metadata, notes = read_json(path, _core.DatabaseReader(), store)
+        return Content(_report(path, report, Reading()), metadata, notes)
+
+
+def _read_xplane(given: Input, store: _core.Store) -> Content:
+    with given.as_file() as path:
+        report, metadata, notes, modules = read_xplane(path, given.name, _core.DatabaseReader(), store)
+        return Content(_report(path, report, Reading()), metadata, notes, modules)
+
+
+def _report(path: str, report: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
+    """Return the counts under the names of a trace's."""
+    return {
+        **report,
+        "bytes": os.stat(path).st_size,
+        "unknown": reading.too_long,
+        "first_unknown": None,
+        "contradicting": 0,
+        "truncated": bool(reading.problems),
+    }
+
+
+FORMATS = (
+    Format(lambda start: start.startswith(REPORT), _read_report),
+    Format(lambda start: start.startswith(MAGIC), _read_database),
+    Format(is_json, _read_json),
+    Format(is_xplane, _read_xplane),
+    Format(is_pftrace, _read_pftrace, takes_captures=True),
+    Format(lambda start: True, _read_trace, takes_captures=True, explains=True),
+)
+"""The first row that matches counts."""
+
+
+# Hints ----------------------------------------------------------------------------------------------------------------
+
+# What to record, by the member of the metadata that names the profiler.
+_NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
+_ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
+_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprof": _ROCTX}
+
+_RECORDS = {
+    "nsys": {
+        "device": "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
+        "counters": "nsys profile --gpu-metrics-devices=all",
+        "memory": "nsys profile --cuda-memory-usage=true",
+    },
+    "rocprofv3": {
+        "device": "rocprofv3 --runtime-trace",
+        "counters": "rocprofv3 --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+        "memory": "rocprofv3 --memory-allocation-trace",
+    },
+}
+_OTHERS = {
+    "stacks": "torch.profiler with with_stack=True",
+    "modules": 'a range named "nn.Module: Block_0" around each call',
+}
+
+
+def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
+    """Return what to record so that more is known."""
+    if "xplane" in metadata:
+        return XLA_HINTS
+    option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
+    if option is None or "ops" not in report:
+        if "flopscope" in metadata:
+            return OWN_HINTS
+        return WITHOUT_OPS if metadata.get("record_shapes") else HINTS
+    what = "ops is unknown because no input shapes were recorded"
+    if not report["ops"]:
+        what = "kernels is unknown because no ops were recorded"
+    shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
+    steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
+    found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
+    kernels = f"{shapes} For other programs, counters count what kernels move: {found['counters']}."
+    records = found | {"steps": f"{steps} around each step"} | _OTHERS
+    graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
+    said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata else ()
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, kernels, said)

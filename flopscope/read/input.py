@@ -1,0 +1,204 @@
+"""A source that is read: its first bytes, by which its format is recognised, and its text, decompressed."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import IO, Any
+
+from flopscope import _core
+from flopscope.read.compression import CHUNK, MAGIC, Format, decompressed, format_of
+from flopscope.support.progress import progress_bar
+
+START = 64 << 10  # bytes by which a format is recognised
+PACKED = (16 << 10, CHUNK)  # bytes of a compressed file that hold as many of its text: nearly always, and at the most
+BATCH = (3 << 20, 1 << 19, 16 << 20)  # bytes read at once: at the least, for each thread, at the most
+SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
+EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
+EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
+BYTES = (bytes, bytearray, memoryview)
+PATH = (str, os.PathLike)
+
+
+def opened(source: Any) -> AbstractContextManager[IO[bytes]]:
+    """Return a source as a binary file. Raise TypeError if it is no path, bytes or file object."""
+    if isinstance(source, BYTES):
+        return io.BytesIO(source)
+    if isinstance(source, PATH):
+        return open(source, "rb", buffering=0)
+    if not callable(getattr(source, "read", None)):
+        raise TypeError(f"a trace must be a path, bytes or a binary file object, not {source!r}")
+    return nullcontext(source)
+
+
+def _is_packed(file: IO[bytes]) -> bool:
+    """Return whether a file on disk is compressed."""
+    return format_of(os.pread(file.fileno(), MAGIC, 0)) is not None
+
+
+def start_of(source: Any) -> bytes:
+    """Return the first bytes of a source that can be read again from its start, decompressed; of others, none."""
+    if isinstance(source, PATH) and not stat.S_ISREG(os.stat(source).st_mode):
+        return b""
+    with opened(source) as file:
+        if not callable(getattr(file, "seekable", None)) or not file.seekable():
+            return b""
+        place = file.tell()
+        start = file.read(START)
+        form = format_of(start) if isinstance(start, bytes) else None
+        more = b"" if form is None else file.read(CHUNK)
+        file.seek(place)
+    if form is not None:
+        return _unpacked(start + more, form)
+    return start if isinstance(start, bytes) else b""
+
+
+def _unpacked(packed: bytes, form: Format) -> bytes:
+    """Return the first bytes of a text from those of its file. Damage is found when the whole file is read."""
+    text = b""
+    for size in PACKED:
+        text = b""
+        try:
+            for piece in decompressed(io.BytesIO(packed[:size]), form, lambda *_: None, lambda _: None):
+                text += piece
+                if len(text) >= START:
+                    return text[:START]
+        except (ValueError, OSError, ImportError, EOFError):
+            continue
+    return text
+
+
+class Input:
+    """A path, bytes or a binary file object, with what is found out about it while it is read.
+
+    name: for messages. max_bytes: maximum size of its text.
+    """
+
+    def __init__(self, source: Any, name: str, max_bytes: int | None = None) -> None:
+        self.source, self.name, self.max_bytes = source, name, max_bytes
+        self.start = b""
+        """The first bytes of the text, at most START."""
+        self.cut: str | None = None
+        """Why decompression ended early, if it did."""
+
+    def check_size(self, size: int, packed: int | None = None) -> None:
+        """Raise ValueError if the size of the text exceeds the limit. ``packed`` is its compressed size, in bytes."""
+        limit = self.max_bytes
+        if limit is None and packed is not None:
+            limit = EXPANSION_FREE + EXPANSION * packed
+            if size > limit:
+                raise ValueError(
+                    f"it expands to more than {limit:,} bytes, which is {EXPANSION_FREE >> 20} MB plus {EXPANSION} "
+                    f"times its compressed size; set another limit by load_trace(…, max_bytes=…)"
+                )
+        elif limit is not None and size > limit:
+            raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
+
+    def text(self) -> bytes:
+        """Return the whole text. Raise TypeError if the file is open in text mode, ValueError if the text exceeds a
+        limit or is damaged."""
+        with opened(self.source) as file:
+            content = b"".join(self._pieces(file))
+        if self.cut:
+            raise ValueError(self.cut)
+        return content
+
+    @contextmanager
+    def as_file(self) -> Iterator[str]:
+        """Give the path of a file with the text: the source itself, or a temporary copy. Raise as text() does."""
+        with opened(self.source) as file:
+            if isinstance(self.source, PATH) and not _is_packed(file):
+                self.check_size(os.fstat(file.fileno()).st_size)
+                yield os.fsdecode(self.source)
+                return
+            import tempfile
+
+            with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
+                path = os.path.join(folder, "capture")
+                with open(path, "wb") as copy:
+                    copy.writelines(self._pieces(file))
+                if self.cut:
+                    raise ValueError(self.cut)
+                yield path
+
+    def feed(self, reader: _core.TraceReader) -> None:
+        """Feed the text to the reader, by several threads unless it is compressed or a stream. Raise TypeError for a
+        source that is no path, bytes or binary file, ValueError and OSError for a wrong one."""
+        source = self.source
+        if isinstance(source, BYTES) and format_of(bytes(source[:MAGIC])) is None:
+            self.check_size(memoryview(source).nbytes)
+            reader.scan_bytes(source)
+            return
+        with opened(source) as file:
+            on_disk = isinstance(source, PATH) and file.seekable()
+            size = os.fstat(file.fileno()).st_size if on_disk else 0
+            if on_disk and not _is_packed(file):
+                self.check_size(size)
+                reader.scan_file(file.fileno(), size)
+                return
+            with progress_bar(f"reading {self.name}", 1 + size // CHUNK, size > SLOW) as advance:
+                for batch in _batches(self._pieces(file, advance), reader):
+                    reader.feed_ahead(batch)
+                reader.feed(b"")
+
+    def _pieces(self, file: IO[bytes], advance: Callable[[], object] = bool) -> Iterator[bytes]:
+        """Yield the text in pieces, decompressed. ``advance`` is called for each CHUNK of compressed data."""
+        first = file.read(MAGIC)
+        if isinstance(first, str):
+            raise TypeError(f"{file!r} is open in text mode; open it in binary mode: open(path, 'rb')")
+        while len(first) < MAGIC and (more := file.read(MAGIC - len(first))):  # a pipe may give a byte at a time
+            first += more
+        form = format_of(first)
+        rest = _Chained(first, file)
+        pieces = (
+            iter(lambda: rest.read(CHUNK), b"")
+            if form is None
+            else decompressed(rest, form, self.check_size, self._cut_off, advance)
+        )
+        size = 0
+        self.start = b""
+        for piece in pieces:
+            size += len(piece)
+            if form is None:
+                self.check_size(size)
+            if len(self.start) < START:
+                self.start += piece[: START - len(self.start)]
+            yield piece
+
+    def _cut_off(self, reason: str) -> None:
+        self.cut = reason
+
+
+class _Chained:
+    """A file object whose first bytes have already been read."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, size: int) -> bytes:
+        first, self._first = self._first, b""
+        return first + self._rest.read(size - len(first))
+
+
+def _batches(pieces: Iterator[bytes], reader: _core.TraceReader) -> Iterator[list[bytes]]:
+    """Collect the pieces. While this makes a batch, other threads read the one before."""
+    least, each, most = BATCH
+    enough = min(max(least, each * _core.num_threads()), most)
+    batch: list[bytes] = []
+    size = 0
+    try:
+        for piece in pieces:
+            batch.append(piece)
+            size += len(piece)
+            if size >= enough:
+                yield batch
+                batch, size = [], 0
+    except Exception:
+        reader.feed(b"")  # raises what is wrong with the text before
+        raise
+    if batch:
+        yield batch
