@@ -15,7 +15,6 @@ from flopscope.measuring.trying.pairs import (
     Ratio,
     checked,
     ratio_of,
-    t_distribution,
     t_quantile,
     word_of,
 )
@@ -37,11 +36,6 @@ TABLE = [
 @pytest.mark.parametrize("probability, freedom, value", TABLE)
 def test_quantiles_are_those_of_printed_tables(probability: float, freedom: int, value: float) -> None:
     assert t_quantile(probability, freedom) == pytest.approx(value, abs=6e-4)
-
-
-def test_the_distribution_of_one_degree_is_cauchys() -> None:
-    for t in (0.0, 0.3, 1.0, 7.5):
-        assert t_distribution(t, 1) == pytest.approx(0.5 + math.atan(t) / math.pi)
 
 
 def test_the_interval_is_that_of_the_mean_logarithm() -> None:

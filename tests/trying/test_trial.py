@@ -163,11 +163,6 @@ def test_a_busy_machine_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "free CPU" not in str(tried(monkeypatch, Simulated({"threads": 0.5}), "threads"))
 
 
-def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tried(monkeypatch, Simulated({"threads": 0.5}), "threads", max_time=1e-9)
-    assert [one.verdict for one in result.changes] == ["unclear"] and not result.kept and not result.lines
-
-
 def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     result = tried(monkeypatch, Simulated({"threads": 0.98}, noise=0.1), "threads")
     assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
@@ -221,24 +216,20 @@ def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPa
 # Plans and predictions ------------------------------------------------------------------------------------------------
 
 
-def test_fast_steps_are_timed_for_half_as_long_as_the_start_takes() -> None:
-    plan = plan_of(Record(marks=[3 + 2**-7 * at for at in range(200)]))
-    assert (plan.warm, plan.steps, plan.note) == (5, 192, "")
-
-
-def test_there_are_enough_steps_for_blocks_if_they_are_short() -> None:
-    for seconds, steps in ((2**-6, 50), (2**-5, 10)):  # in 0.8 s, and else in 0.3 s
-        assert plan_of(Record(marks=[0.5 + seconds * at for at in range(40)])).steps == steps
-
-
-def test_slow_steps_are_few() -> None:
-    plan = plan_of(Record(marks=[20.0 + 6 * at for at in range(12)]))
-    assert (plan.warm, plan.steps) == (2, 3)
-
-
-def test_a_program_that_ends_sets_the_limit() -> None:
-    plan = plan_of(Record(marks=[1 + 0.01 * at for at in range(20)], whole=2.0))
-    assert plan.warm + plan.steps == 20
+@pytest.mark.parametrize(
+    ("start", "step", "count", "whole", "warm", "steps"),
+    [
+        (3.0, 2**-7, 200, None, 5, 192),  # for half as long as the start takes
+        (0.5, 2**-6, 40, None, 5, 50),  # enough for blocks, in 0.8 s
+        (0.5, 2**-5, 40, None, 5, 10),  # for 0.3 s
+        (20.0, 6.0, 12, None, 2, 3),
+        (1.0, 0.01, 20, 2.0, 5, 15),  # the program ends
+    ],
+)
+def test_steps_are_timed_for_long_enough(
+    start: float, step: float, count: int, whole: float | None, warm: int, steps: int
+) -> None:
+    assert plan_of(Record(marks=[start + step * at for at in range(count)], whole=whole)) == (warm, steps, "")
 
 
 @pytest.mark.parametrize("marks, why", [([], "no steps"), ([1.0, 1.1, 1.2], "3 steps, too few")])

@@ -17,7 +17,7 @@ from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.losses import Recorder, magnitudes, parity_of
 from flopscope.measuring.trying.means import Around, Call, Reach, Settings
 from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
-from flopscope.measuring.trying.result import Change, Tried
+from flopscope.measuring.trying.result import Change, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.support.device import find_device
 from flopscope.support.lock import alone
@@ -69,7 +69,7 @@ def try_changes(
         tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
     tried.before = next((one.before for one in tried.changes if not math.isnan(one.before)), math.nan)
     tried.seconds = time.monotonic() - begin
-    tried.keep_faster(lambda name: "one")  # they were measured one by one
+    tried.keep_faster()
     return tried
 
 
@@ -108,8 +108,8 @@ def _switched(switch: Switch, reach: Reach, fn: Call) -> Call | None:
 
 
 def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, margin: float) -> Change:
-    change = Change(switch.name, switch.what, effect=switch.effect, source=switch.source, margin=margin, hits=1)
-    change.lines = switch.lines_for(reach.seen)
+    change = change_of(switch, reach.seen, margin)
+    change.hits = 1
     plain = [_results(reach.torch, fn) for _ in range(2)]
     try:
         begin = time.monotonic()

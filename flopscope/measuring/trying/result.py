@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.losses import USELESS, Parity
 from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio, word_of
+from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
@@ -100,6 +102,12 @@ class Change:
         return {**own, "verdict": self.verdict}
 
 
+def change_of(switch: Switch, seen: Seen, margin: float, predicted: float = math.nan) -> Change:
+    """Return a change before it is measured."""
+    about = {name: getattr(switch, name) for name in ("name", "what", "effect", "source")}
+    return Change(**about, predicted=predicted, lines=switch.lines_for(seen), margin=margin)
+
+
 @dataclass
 class Edit:
     """A piece of advice that needs an edit of the program."""
@@ -145,13 +153,13 @@ class Tried:
         changes, edits = [one.content() for one in self.changes], [asdict(one) for one in self.edits]
         return TRIED.of({**own, "changes": changes, "edits": edits})
 
-    def keep_faster(self, group_of: Callable[[str], str]) -> None:
-        """Keep the changes that are faster, the best of each group; ``group_of`` names that of a change, if any."""
+    def keep_faster(self) -> None:
+        """Keep the changes that are faster, the best of each group."""
         groups = set()
         faster = [one for one in self.changes if one.verdict == "faster"]
         for one in sorted(faster, key=lambda one: one.ratio.value):
-            group = group_of(one.name)
-            if not group or group not in groups:
+            group = SWITCHES[one.name].group or one.name
+            if group not in groups:
                 self.kept.append(one.name)
                 self.lines += one.lines.split("\n")
                 groups.add(group)

@@ -17,7 +17,7 @@ from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.losses import parity_of
 from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, checked
 from flopscope.measuring.trying.processes import Processes, Program
-from flopscope.measuring.trying.result import Change, Edit, Tried
+from flopscope.measuring.trying.result import Change, Edit, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.support.cpu_wait import WORTH
 
@@ -155,7 +155,7 @@ class Trial:
             self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {part}.")
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
-        tried.keep_faster(lambda name: SWITCHES[name].group)
+        tried.keep_faster()
         return tried
 
     # The program as it is ---------------------------------------------------------------------------------------------
@@ -206,7 +206,8 @@ class Trial:
         tried.edits = edits_of(advice, chosen)
         names = ", ".join(one.name for one in chosen) or "nothing"
         self._tell(f"{self._program.title} {self._described()}; {len(chosen)} to try: {names}")
-        tried.changes = [self._change(one, predicted_of(one, self._seen, advice)) for one in chosen]
+        margin, seen = self._options.margin, self._seen
+        tried.changes = [change_of(one, seen, margin, predicted_of(one, seen, advice)) for one in chosen]
         for number, change in enumerate(tried.changes):
             left = self._deadline - time.monotonic()
             self._try(Candidate(change), left / (len(chosen) - number))
@@ -214,17 +215,6 @@ class Trial:
             if change.ratio.pairs:
                 found = f", {change.ratio.pairs} pairs, {change.ratio.gain:+.1f} %{found}"
             self._tell(f"{change.name}: {change.verdict}{found}")
-
-    def _change(self, one: Switch, predicted: float) -> Change:
-        return Change(
-            one.name,
-            one.what,
-            predicted,
-            effect=one.effect,
-            lines=one.lines_for(self._seen),
-            source=one.source,
-            margin=self._options.margin,
-        )
 
     def _try(self, one: Candidate, share: float) -> None:
         """Run pairs of a change until it has a verdict, its share of the time or all the time is over."""
