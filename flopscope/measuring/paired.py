@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from flopscope.measuring.distribution import between_steps, confidence_of_check, median_interval
 from flopscope.measuring.measuring import require_numbers
-from flopscope.measuring.sampling import LONGEST_BATCH, Clock, Watch, no_collector
+from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
 from flopscope.measuring.stage import name_of, prepare, require_callable
 from flopscope.support import upward
 from flopscope.support.documents import Document, Field, columns
@@ -229,8 +229,7 @@ def rounds(
         if elapsed >= seconds[1] and len(pairs) >= 3:
             return pairs
         wanted = max(next_check - len(pairs), math.ceil((seconds[0] - elapsed) / max(elapsed / len(pairs), 1e-9)))
-        left = min(max(seconds[1] - elapsed, 0.0), LONGEST_BATCH)
-        count = max(1, min(wanted, int(left / max(elapsed / len(pairs), 1e-9))))
+        count = batch_size(wanted, len(pairs), elapsed, seconds[1])
 
 
 def _orders() -> Iterator[tuple[int, int]]:

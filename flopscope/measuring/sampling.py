@@ -138,6 +138,15 @@ def warm_up(clock: Clock, which: int, min_time: float, max_time: float, watch: W
             return blocks[-1]
 
 
+def batch_size(wanted: int, done: int, elapsed: float, max_time: float) -> int:
+    """Return how many of the wanted samples to take next, by the seconds that those before took.
+
+    They stay close to the remaining time, and the criterion and the memory are checked at least every LONGEST_BATCH.
+    """
+    left = min(max(max_time - elapsed, 0.0), LONGEST_BATCH)
+    return max(1, min(wanted, int(left / max(elapsed / done, 1e-9))))
+
+
 def collect(
     clock: Clock,
     rule: Rule,
@@ -169,10 +178,7 @@ def collect(
         stopped = rule.met(times, elapsed)
         if stopped:
             break
-        # Stay close to the remaining time, and check the criterion and the memory at least every LONGEST_BATCH.
-        left = min(max(rule.max_time - elapsed, 0.0), LONGEST_BATCH)
-        missing = rule.missing(times, elapsed)
-        count = max(1, min(missing, int(left / max(elapsed / len(every), 1e-9))))
+        count = batch_size(rule.missing(times, elapsed), len(every), elapsed, rule.max_time)
     throughout = len(slow) > len(good)
     counted = every if throughout else good
     return Series(
