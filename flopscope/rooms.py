@@ -60,10 +60,10 @@ def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.Da
     return what_if_frame(analysis, device=device, **change)
 
 
-def summary(results: Results, peaks: str | None, budget: int | None) -> Summary:
+def summary(results: Results, peaks: str | None) -> Summary:
     from flopscope.show.summarize import summarize
 
-    return summarize(results, peaks, budget)
+    return summarize(results, peaks)
 
 
 def overview_html(results: Results) -> str:

@@ -326,14 +326,13 @@ class Results(Summaries):
         """
         upward.rooms.write_profile(self, path, peaks, title)
 
-    def summary(self, *, peaks: str | None = None, budget: int | None = None) -> Summary:
+    def summary(self, *, peaks: str | None = None) -> Summary:
         """Return where the time went and what to change first, then utilization, steps, launches and communication.
 
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
-        returns its facts. peaks: as in key_averages(). budget: words of the text at most, at least 50: the most
-        valuable parts are shown, each whole, and a sentence names those that are left out.
+        returns its facts. peaks: as in key_averages().
         """
-        return upward.rooms.summary(self, peaks, budget)
+        return upward.rooms.summary(self, peaks)
 
     def _repr_html_(self) -> str:
         """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.

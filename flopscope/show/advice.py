@@ -54,26 +54,19 @@ class AdviceTable(Sequence[Advice]):
 
     def lines(self, width: int = WIDTH) -> Iterator[str]:
         """Yield the lines of the text, of at most ``width`` characters."""
-        for item in self.items(width):
-            for part in item:
-                yield from part
-
-    def items(self, width: int = WIDTH) -> Iterator[list[list[str]]]:
-        """Yield the lines of each piece of advice, in three parts (what to do, why, evidence); then of notes."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
             saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
             reason = f"{printable(row.reason)} (rule: {row.rule})"
-            yield [
-                textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   "),
-                textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   "),
-                [f"     {_evidence_text(entry, width - 7)}" for entry in row.evidence[:EVIDENCE_SHOWN]]
-                + ([_at(printable(row.where), width)] if row.where else []),
-            ]
+            yield from textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   ")
+            yield from textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   ")
+            yield from (f"     {_evidence_text(entry, width - 7)}" for entry in row.evidence[:EVIDENCE_SHOWN])
+            if row.where:
+                yield _at(printable(row.where), width)
         if not self._rows:
-            yield [["Nothing was found that saves at least 1% of the time."]]
+            yield "Nothing was found that saves at least 1% of the time."
         for note in self.notes:
-            yield [textwrap.wrap(printable(note), width)]
+            yield from textwrap.wrap(printable(note), width)
 
     def __str__(self) -> str:
         return "\n".join(self.lines()) + "\n"

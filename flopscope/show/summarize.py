@@ -20,7 +20,6 @@ from flopscope.answers.step_kinds import first_apart
 from flopscope.results.frames import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.results.results import cpu_of, store_of
 from flopscope.show.advice import AdviceTable, advise
-from flopscope.show.budget import ADVICE, require_budget
 from flopscope.show.documents import SUMMARY
 from flopscope.show.summary import Bars, Summary
 from flopscope.support.columns import Rows
@@ -48,10 +47,8 @@ MOSTLY = 0.5
 NAME_WIDTH = 18
 
 
-def summarize(results: Results, peaks: str | None = None, budget: int | None = None) -> Summary:
-    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages(). budget:
-    words of its text at most."""
-    require_budget(budget)
+def summarize(results: Results, peaks: str | None = None) -> Summary:
+    """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages()."""
     core = store_of(results, "summary")
     analysis = analysis_of(results, "summary", peaks)
     sampled = lines_of(core, analysis.apart)
@@ -78,7 +75,7 @@ def summarize(results: Results, peaks: str | None = None, budget: int | None = N
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
         alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
-        return Summary(alone if sampled.lines else [*rest, *said], document, budget)
+        return Summary(alone if sampled.lines else [*rest, *said], document)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
@@ -92,8 +89,8 @@ def summarize(results: Results, peaks: str | None = None, budget: int | None = N
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     head = accounting_head(analysis, whole, hfu)
-    parts = [*map(printable, first), *head, "", bars, "", ADVICE, advice, "", *where, *rest]
-    return Summary(parts, document, budget)
+    parts = [*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest]
+    return Summary(parts, document)
 
 
 def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol
 
-from flopscope.show.budget import Shown, part_lines, within_budget
 from flopscope.show.fitted import terminal_width
 from flopscope.show.html import PIXELS, STYLE
 from flopscope.show.overview import OVERVIEW_STYLE, bar_html
@@ -15,12 +16,22 @@ from flopscope.support.safe import markup
 
 WIDTH = 100
 """Characters of a line, also on wider terminals."""
+INDENT = "  "
 SUMMARY_STYLE = f"""
 .flopscope-summary {{max-width: {PIXELS}px; line-height: 1.4}}
 .flopscope-summary .title {{font-weight: 600; margin-top: 0.8em}}
 .flopscope-summary .quiet {{opacity: 0.75; font-size: 0.9em}}
 .flopscope-summary .part {{overflow-x: auto; margin: 0.2em 0}}
 """
+
+
+class Shown(Protocol):
+    """A part of a summary that is more than a paragraph."""
+
+    def lines(self, width: int) -> Iterable[str]:
+        """Return the part as lines of at most ``width`` characters."""
+
+    def _repr_html_(self) -> str: ...
 
 
 class Bars:
@@ -48,17 +59,9 @@ class Summary:
     ``str()`` and ``repr()`` give the text, fitted to the terminal, of at most 100 columns.
     """
 
-    def __init__(
-        self,
-        parts: Iterable[str | Rows | Shown],
-        document: Callable[[], dict[str, Any]],
-        budget: int | None = None,
-    ) -> None:
-        """parts: paragraphs, "" for an empty line, and parts that show themselves. document: returns the facts.
-
-        budget: words of the text at most; None for all of it.
-        """
-        self._parts, self._document, self._budget = list(parts), document, budget
+    def __init__(self, parts: Iterable[str | Rows | Shown], document: Callable[[], dict[str, Any]]) -> None:
+        """parts: paragraphs, "" for an empty line, and parts that show themselves. document: returns the facts."""
+        self._parts, self._document = list(parts), document
         while self._parts and self._parts[-1] == "":
             self._parts.pop()
 
@@ -75,9 +78,7 @@ class Summary:
     def fitted(self, width: int | None = None) -> str:
         """Return the text in lines of at most ``width`` characters, and 100; None for the terminal's width."""
         whole = min(terminal_width() if width is None else width, WIDTH)
-        if self._budget is not None:
-            return within_budget(self._parts, self._budget, whole)
-        return "\n".join(line for part in self._parts for line in part_lines(part, whole))
+        return "\n".join(line for part in self._parts for line in _lines(part, whole))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts as a document for JSON, as --json of the commands writes it: see docs/json.md."""
@@ -92,6 +93,23 @@ class Summary:
         body = [_html(part, after) for part, after in zip_longest(self._parts, self._parts[1:], fillvalue="")]
         style = f"<style>{STYLE}{OVERVIEW_STYLE}{SUMMARY_STYLE}</style>"
         return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """Return a paragraph as lines, which keep its indentation; those of a numbered one begin below its text."""
+    if len(line) <= width:
+        return [line]
+    begin = re.match(r"\s*(?:\d+\. )?", line)
+    hanging = " " * len(begin[0]) if begin else ""
+    return textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
+
+
+def _lines(part: str | Rows | Shown, width: int) -> list[str]:
+    """Return a part as lines of at most ``width`` characters."""
+    if isinstance(part, str):
+        return _wrapped(part, width)
+    lines = part.lines(width - len(INDENT))
+    return [line for one in lines for line in _wrapped(f"{INDENT}{one}".rstrip(), width)]
 
 
 def _html(part: str | Rows | Shown, after: str | Rows | Shown) -> str:

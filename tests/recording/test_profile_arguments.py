@@ -207,7 +207,7 @@ def test_results_are_of_the_recorded_cycle(
 def test_the_summary_is_returned_and_not_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(upward.rooms, "summary", lambda results, peaks, budget: f"{len(results)} events")
+    monkeypatch.setattr(upward.rooms, "summary", lambda results, peaks: f"{len(results)} events")
     with fs.profile() as prof:
         fs.ones(())
     assert prof.summary(peaks="none") == "1 events"

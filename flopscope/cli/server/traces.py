@@ -86,14 +86,10 @@ def _facts(trace: Trace) -> dict[str, Any]:
     }
 
 
-def summary(
-    folders: Folders,
-    path: str = FILE,
-    budget: int = Field(300, description="words of the text at most", ge=50, le=5000),
-) -> Answer:
+def summary(folders: Folders, path: str = FILE) -> Answer:
     """Where the time of a step went and what to change first: accounting, advice, GPUs, steps, launches and
-    collectives. The first question about any trace. The text fits the budget of words, the most valuable first."""
-    found = folders.trace(path).summary(budget=budget)
+    collectives. The first question about any trace."""
+    found = folders.trace(path).summary()
     document = {**found.to_dict(), "file": path}
     cut = [line for name in ("steps", "lines") for line in shortened(document, name, STEPS)]
     if len(document["accounting"]) > STEPS:
