@@ -34,7 +34,7 @@ TYPE_CHECKING = False  # as type checkers know it; importing typing would take a
 if TYPE_CHECKING:
     from typing import Any
 
-    from flopscope.answers.sentences.comparison import compare
+    from flopscope.answers.comparing import compare
     from flopscope.answers.what_if import what_if
     from flopscope.answers.work_of import Work, roofline_time, work
     from flopscope.answers.work_of_hlo import work_of_hlo
@@ -133,7 +133,7 @@ _LAZY = {
     "Tried": "measuring.trying.result",
     "Work": "answers.work_of",
     "WorkCall": "record.work_rules",
-    "compare": "answers.sentences.comparison",
+    "compare": "answers.comparing",
     "compare_times": "measuring.paired",
     "devices": "support.device",
     "load_ranks": "ranks.load",

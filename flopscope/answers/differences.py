@@ -1,22 +1,49 @@
-"""What changed between two runs, by name, and what explains it."""
+"""What changed between two runs by name: which rows belong together, what explains each change, what replaced what.
+
+Two runs may name the same work differently. The device work of one step of each is aligned by name: where names differ
+between the same neighbours, those of one run replaced those of the other; ranges and modules that both runs have divide
+such a stretch.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from flopscope.results.changes import Cause, Change, Launches, Moved, Replaced, Scale, scaled
-from flopscope.results.matching import ComparisonRow, Side, sum_of
+from flopscope.results.categories import OTHER, category_of, sums_of_groups
+from flopscope.results.comparison import Cause, Change, ComparisonRow, Scale, Side, scaled
+from flopscope.support.kernel_names import short_names
+from flopscope.support.units import bytes_text, count_text, percent_text, plural, short_time_text
 
+Key = tuple[str, str]  # name with namespace, shapes
+
+# torch ops that do the work of a flopscope op under another name, because the torch op of the same name calls them.
+# If none of them ran, a name matches itself.
+ALSO = {
+    "matmul": ("mm", "bmm"),
+    "norm": ("linalg_vector_norm",),
+    "softmax": ("_softmax",),
+    "log_softmax": ("_log_softmax",),
+    "layer_norm": ("native_layer_norm",),
+    "rms_norm": ("_fused_rms_norm",),
+    "ones": ("fill_",),
+    "zeros": ("zero_", "fill_"),
+    "full": ("fill_",),
+    "rand": ("uniform_",),
+    "randn": ("normal_",),
+    "cast": ("copy_",),
+    "copy": ("clone", "copy_"),
+}
+NAMESPACES = ("flopscope::", "aten::")
 LEAST = 0.05
 """Share of the time of a row; a smaller change has no cause."""
 SAME_LENGTH = 0.05
 """Runs without steps have the same length if their numbers of calls differ by less."""
 SECOND = 0.3
 """A second cause is stated if it explains this part of the change."""
-WORK: tuple[Literal["flops", "bytes"], ...] = ("flops", "bytes")
 MOST_PAIRS = 100_000
 """Pairs of shapes of one name that are compared with each other."""
 
@@ -60,12 +87,12 @@ def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
 def change_of(row: ComparisonRow, scale: Scale) -> Change:
     """Return a row as a change."""
     cause: Cause = "only a" if row.a else "only b"
-    facts: list[list[Moved]] = []
+    why = ""
     if row.a and row.b:
         cause = "same" if row.a.time == row.b.time else "time"
         if row.a.time > 0 and row.b.time > 0:  # else the total of a run without rows
-            cause, facts = _cause(row.a, row.b, scale)
-    return Change(row.name, row.a, row.b, [row], scale, cause, facts)
+            cause, why = _cause(row.a, row.b, scale)
+    return Change(row.name, row.a, row.b, [row], scale, cause, why)
 
 
 def shapes_text(row: ComparisonRow) -> str:
@@ -89,46 +116,34 @@ def _sums(name: str, rows: Sequence[ComparisonRow]) -> tuple[Side | None, Side |
     return a, b
 
 
-def replacement(
-    a: Sequence[Change], b: Sequence[Change], scale: Scale, noun: str, launches: Launches | None = None
-) -> Change:
-    """Return the changes that replaced each other as one.
-
-    noun: what they are. launches: what became of the launches, if one run has CUDA graphs.
-    """
-    members = sorted({id(change): change for change in (*a, *b)}.values(), key=lambda change: -abs(change.difference))
-    rows = [row for change in members for row in change.rows]
-    names = [
-        [(change.name, getattr(change, calls)) for change in sorted(side, key=lambda change: change.matched)]
-        for side, calls in ((a, "calls_a"), (b, "calls_b"))
-    ]
-    facts = Replaced(names[0], names[1], noun, launches)
-    return Change("", *_sums("", rows), rows, scale, "replaced", facts, parts=members)
-
-
 # Causes ---------------------------------------------------------------------------------------------------------------
 
 
-def _cause(a: Side, b: Side, scale: Scale) -> tuple[Cause, list[list[Moved]]]:
+def _cause(a: Side, b: Side, scale: Scale) -> tuple[Cause, str]:
     """Return the cause of the difference of two sides with time, and the numbers behind it."""
     per_call = scale.per == "call"
     calls = 1.0 if per_call else (b.count / scale.b) / (a.count / scale.a) if a.count and b.count else 1.0
     time = (b.time / max(b.count, 1)) / (a.time / max(a.count, 1)) * calls
     if abs(time - 1) < LEAST:
-        return "same", []
+        return "same", ""
     work = _work_ratio(a, b)
-    parts: list[tuple[Cause, float, list[Moved]]] = [
-        ("calls", math.log(calls), [Moved("calls", a.count / scale.a, b.count / scale.b)])
+    parts: list[tuple[Cause, float, str]] = [
+        ("calls", math.log(calls), calls_text(a.count / scale.a, b.count / scale.b))
     ]
     if math.isnan(work):
-        parts.append(("time", math.log(time / calls), [_times(a, b)]))
+        parts.append(("time", math.log(time / calls), _times(a, b)))
     else:
         parts.append(("work", math.log(work), _work(a, b)))
         parts.append(("rate", math.log(time / calls / work), _rates(a, b)))
     whole = math.log(time)
     parts.sort(key=lambda part: -part[1] * math.copysign(1, whole))
-    facts = [found for number, (_, value, found) in enumerate(parts) if number == 0 or value / whole > SECOND]
-    return parts[0][0], [found for found in facts if found]
+    texts = [text for place, (_, value, text) in enumerate(parts) if place == 0 or value / whole > SECOND]
+    return parts[0][0], "; ".join(filter(None, texts))
+
+
+def calls_text(a: float, b: float, noun: str = "call", nouns: str | None = None) -> str:
+    """Return the number of calls before and after: "12 → 4 calls"."""
+    return f"{a:.4g} → {plural(b, noun, nouns)}"
 
 
 def _known(values: Iterable[float]) -> bool:
@@ -145,23 +160,31 @@ def _work_ratio(a: Side, b: Side) -> float:
     return math.nan
 
 
-def _work(a: Side, b: Side) -> list[Moved]:
-    """Return the work of a call whose ratio differs more, of FLOPs and bytes; both if they differ alike."""
-    known = [kind for kind in WORK if _known((getattr(a, kind), getattr(b, kind)))]
-    found = [Moved(kind, getattr(a, kind) / a.count, getattr(b, kind) / b.count) for kind in known]
-    ratios = [abs(math.log(one.b / one.a)) for one in found]
-    return [one for one, ratio in zip(found, ratios, strict=True) if ratio == max(ratios)]
+def _work(a: Side, b: Side) -> str:
+    """Return the work of a call whose ratio differs more, of FLOPs and bytes; either if they differ alike."""
+    found = []
+    for kind, text in (("flops", _flops), ("bytes", bytes_text)):
+        x, y = getattr(a, kind), getattr(b, kind)
+        if _known((x, y)):
+            x, y = x / a.count, y / b.count
+            found.append((abs(math.log(y / x)), f"{text(x)} → {text(y)} a call"))
+    return max(found, default=(0.0, ""))[1]
 
 
-def _rates(a: Side, b: Side) -> list[Moved]:
-    found = [Moved("unit", a.unit, b.unit)] if a.unit != b.unit and a.unit and b.unit else []
+def _flops(value: float) -> str:
+    return f"{count_text(value)}{' ' if value < 1000 else ''}FLOPs"
+
+
+def _rates(a: Side, b: Side) -> str:
+    found = [f"{a.unit} → {b.unit}"] if a.unit != b.unit and a.unit and b.unit else []
     if _known((a.pct_roofline, b.pct_roofline)):
-        found.append(Moved("share", a.pct_roofline, b.pct_roofline))
-    return found or [_times(a, b)]
+        found.append(f"{percent_text(a.pct_roofline)} → {percent_text(b.pct_roofline)} of roofline")
+    return ", ".join(found) or _times(a, b)
 
 
-def _times(a: Side, b: Side) -> Moved:
-    return Moved("time", *(side.time / max(side.count, 1) for side in (a, b)))
+def _times(a: Side, b: Side) -> str:
+    x, y = (short_time_text(side.time / max(side.count, 1)) for side in (a, b))
+    return f"{x} → {y} a call"
 
 
 # Shapes ---------------------------------------------------------------------------------------------------------------
@@ -213,3 +236,236 @@ def _rank(shape: Any) -> Any:
 def flat(shapes: Any) -> list[int]:
     """Return the dimensions of shapes, which are numbers in nested lists."""
     return [dim for part in shapes for dim in (flat(part) if isinstance(part, list | tuple) else [part])]
+
+
+# Matching -------------------------------------------------------------------------------------------------------------
+
+
+def sum_of(name: str, sides: Sequence[Side]) -> Side:
+    """Return the sum of several sides."""
+    return sums_of({(name, ""): sides})[name, ""]
+
+
+def total_of(sides: Sequence[Side]) -> Side:
+    """Return the sum of all sides of a run."""
+    return sums_of({("total", ""): sides}, whole=True)["total", ""]
+
+
+_SUMMED = {
+    "count": "count",
+    "time": "self_cpu_time_total",
+    "flops": "flops",
+    "bytes": "bytes_total_moved",
+    "pct_roofline": "pct_roofline",
+    "rated_time": "roofline_time",
+}
+"""The values of sides, and the columns of tables that are summed in the same way."""
+
+
+def sums_of(groups: Mapping[Key, Sequence[Side]], whole: bool = False) -> dict[Key, Side]:
+    """Return the sum of each group of sides. whole: the sides are all of a run, so ranges have no work if ops have."""
+    parts = [side for sides in groups.values() for side in sides]
+    numbers = [number for number, sides in enumerate(groups.values()) for _ in sides]
+    columns: dict[str, list[Any]] = {name: [getattr(side, of) for side in parts] for of, name in _SUMMED.items()}
+    columns["headroom"] = [0.0] * len(parts)  # rated_time is roofline_time + headroom
+    columns["is_user_annotation"] = [whole and side.is_range for side in parts]
+    sums = sums_of_groups(columns, numbers, [-1] * len(groups))
+    return {
+        key: Side(
+            key[0],
+            **{of: sums[name][number] for of, name in _SUMMED.items()},
+            input_shapes=sides[0].input_shapes if sides else [],
+            is_range=any(side.is_range for side in sides),
+            unit=max(((side.time, side.unit) for side in sides if side.unit), default=(0.0, None))[1],
+        )
+        for number, (key, sides) in enumerate(groups.items())
+    }
+
+
+def bare(name: str) -> str:
+    return next((name.removeprefix(space) for space in NAMESPACES if name.startswith(space)), name)
+
+
+def matched(a: dict[Key, Side], b: dict[Key, Side]) -> list[ComparisonRow]:
+    """Match equal names first, then torch's other names of the same work, then names without their namespace."""
+    left, right, rows = dict(a), dict(b), []
+
+    def match(key: Key, other: Key) -> None:
+        rows.append(ComparisonRow(bare(key[0]), left.pop(key), right.pop(other)))
+
+    for key in [key for key in a if key in b]:
+        match(key, key)
+    for key, other in _other_names(left, right):
+        match(key, other)
+    for other, key in _other_names(right, left):
+        match(key, other)
+    unspaced = {(bare(name), shapes): (name, shapes) for name, shapes in right}
+    for key in list(left):
+        same = unspaced.get((bare(key[0]), key[1]))
+        if same is not None and same in right:
+            match(key, same)
+    rows += [ComparisonRow(bare(side.key), side, None) for side in left.values()]
+    rows += [ComparisonRow(bare(side.key), None, side) for side in right.values()]
+    return rows
+
+
+def _other_names(ours: Mapping[Key, Side], theirs: Mapping[Key, Side]) -> Iterator[tuple[Key, Key]]:
+    """Yield keys of flopscope's ops with those of the torch ops that do the same work, each at most once."""
+    used: set[Key] = set()
+    for name, shapes in list(ours):
+        if name.startswith("flopscope::"):
+            for other in ALSO.get(bare(name), ()):
+                key = (f"aten::{other}", shapes)
+                if key in theirs and key not in used:
+                    used.add(key)
+                    yield (name, shapes), key
+                    break
+
+
+# What replaced what ---------------------------------------------------------------------------------------------------
+
+STEP = "ProfilerStep*"
+"""The row of kernels that belong to no op, such as those of a CUDA graph."""
+FUSED = "triton_"
+FUSIBLE = ("pointwise", "reduction", "normalisation")
+NAMES_SHOWN, NAME = 4, 40
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of device work: the name of its row, and the ranges and modules around its launch, outermost first."""
+
+    name: str
+    around: tuple[str, ...] = ()
+
+
+def replacement(a: Sequence[Change], b: Sequence[Change], scale: Scale, noun: str, launches: str = "") -> Change:
+    """Return the changes that replaced each other as one, which is named by what replaced what.
+
+    noun: what they are. launches: what became of the launches, if one run has CUDA graphs.
+    """
+    members = sorted({id(change): change for change in (*a, *b)}.values(), key=lambda change: -abs(change.difference))
+    rows = [row for change in members for row in change.rows]
+    runs = [
+        [(change.name, getattr(change, calls)) for change in sorted(side, key=lambda change: change.matched)]
+        for side, calls in ((a, "calls_a"), (b, "calls_b"))
+    ]
+    name = " → ".join(_counted(run, noun) for run in runs)
+    why = launches or " → ".join(map(_names, runs))
+    return Change(name, *_sums("", rows), rows, scale, "replaced", why, parts=members)
+
+
+def _counted(members: Sequence[tuple[str, float]], noun: str) -> str:
+    """Return how many ops these are: "9 ops", "2 fused kernels and 1 op", "a CUDA graph"."""
+    if all(name == STEP for name, _ in members):
+        return "a CUDA graph"
+    fused = sum(calls for name, calls in members if name.startswith(FUSED))
+    rest = sum(calls for _, calls in members) - fused
+    return " and ".join([*([plural(fused, "fused kernel")] if fused else []), *([plural(rest, noun)] if rest else [])])
+
+
+def _names(members: Sequence[tuple[str, float]]) -> str:
+    names = [short_names([name])[name] for name, _ in members[:NAMES_SHOWN]]
+    more = ["…"] if len(members) > NAMES_SHOWN else []
+    return ", ".join([*(name if len(name) <= NAME else f"{name[: NAME - 1]}…" for name in names), *more])
+
+
+def replacements(
+    a: Sequence[Piece], b: Sequence[Piece], matched: set[str], fewer: set[str]
+) -> list[tuple[set[str], set[str]]]:
+    """Return the sets of names of a with those of b that replaced them.
+
+    matched: the names that both runs have. fewer: those of them with fewer calls in b. They join a set if most of their
+    work was replaced.
+    """
+    from difflib import SequenceMatcher
+
+    left, right = ([piece.name for piece in pieces] for pieces in (a, b))
+    shared = {name for piece in a for name in piece.around} & {name for piece in b for name in piece.around}
+    groups = _Groups()
+    partly: dict[str, list[tuple[str, str]]] = {}
+    lost: Counter[str] = Counter()
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "replace":
+            continue
+        for old, new in _parts(a[i1:i2], b[j1:j2], shared):
+            ours = {name for name in old if name not in matched}
+            theirs = {name for name in new if name not in matched}
+            if theirs and old:
+                first = ("b", min(theirs))
+                for name in ours:
+                    groups.join(("a", name), first)
+                for name in theirs:
+                    groups.join(("b", name), first)
+                for name in old:
+                    if name in matched:
+                        lost[name] += 1
+                        partly.setdefault(name, []).append(first)
+    counts = Counter(left)
+    for name in sorted(fewer):
+        if name in partly and 2 * lost[name] >= counts[name]:
+            place = Counter(map(groups.root, partly[name])).most_common(1)[0][0]
+            groups.join(("a", name), place)
+            groups.join(("b", name), place)
+    _join_rest(groups, a, b, shared, matched)
+    return groups.pairs()
+
+
+def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: set[str], matched: set[str]) -> None:
+    """Join names without a counterpart at their place: by the range around them, else by their kind of work."""
+    alone = {
+        (run, piece.name): (_place(piece, shared), _kind(piece.name))
+        for run, pieces in (("a", a), ("b", b))
+        for piece in pieces
+        if piece.name not in matched
+    }
+    for number in (0, 1):
+        paired = {(run, name) for pair in groups.pairs() for run, side in zip("ab", pair, strict=True) for name in side}
+        for item in sorted(alone.keys() - paired):
+            at = alone[item][number]
+            other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
+            if at and other:
+                groups.join(item, min(other, key=lambda one: (one not in paired, one)))
+
+
+def _kind(name: str) -> str:
+    """Return what fused kernels can replace as one kind, and the category of others; "" if it says little."""
+    category = category_of(name)
+    return "" if category in (OTHER, "copies") else "fusible" if category in FUSIBLE else category
+
+
+def _place(piece: Piece, shared: set[str]) -> str:
+    return next((name for name in reversed(piece.around) if name in shared), "")
+
+
+def _parts(a: Sequence[Piece], b: Sequence[Piece], shared: set[str]) -> list[tuple[list[str], list[str]]]:
+    """Divide the pieces of a stretch by the innermost range or module that both runs have."""
+    common = {_place(piece, shared) for piece in a} & {_place(piece, shared) for piece in b}
+    parts: dict[str | None, tuple[list[str], list[str]]] = {}
+    for side, pieces in enumerate((a, b)):
+        for piece in pieces:
+            place = _place(piece, shared)
+            where = place if place in common else None
+            parts.setdefault(where, ([], []))[side].append(piece.name)
+    return [part for part in parts.values() if all(part)]
+
+
+class _Groups:
+    """Disjoint sets of (run, name)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root(self, item: tuple[str, str]) -> tuple[str, str]:
+        while (parent := self._parent.setdefault(item, item)) != item:
+            item = parent
+        return item
+
+    def join(self, x: tuple[str, str], y: tuple[str, str]) -> None:
+        self._parent[self.root(x)] = self.root(y)
+
+    def pairs(self) -> list[tuple[set[str], set[str]]]:
+        found: dict[Any, tuple[set[str], set[str]]] = {}
+        for item in self._parent:
+            found.setdefault(self.root(item), (set(), set()))["ab".index(item[0])].add(item[1])
+        return [pair for pair in found.values() if all(pair)]

@@ -407,7 +407,7 @@ def _names(text: str) -> list[str]:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from flopscope.answers.sentences.comparison import compare
+    from flopscope.answers.comparing import compare
 
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     result.text(options.sort_by).print()

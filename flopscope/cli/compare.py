@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from flopscope.answers.sentences.comparison import compare
+    from flopscope.answers.comparing import compare
 
     (a, files_a), (b, files_b) = (_one_process(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)

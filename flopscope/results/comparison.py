@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.results.changes import Change, Per, Scale
-from flopscope.results.matching import ComparisonRow
 from flopscope.results.records import DEVICE
 from flopscope.support import upward
 from flopscope.support.documents import Document, Field, columns, record, rows
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
     from flopscope.results.results import Results
 
 By = Literal["name", "shape"]
+Per = Literal["step", "call", "run"]
+Cause = Literal["calls", "work", "rate", "time", "replaced", "only a", "only b", "same"]
 
 _UNTIMED = "one of the runs has no time"
 _ABSENT = "the run has no such row, or the value is unknown"
@@ -57,6 +57,138 @@ COMPARISON = Document(
         ),
     ),
 )
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run's values of a row. Work is that of all calls, NaN if unknown."""
+
+    key: str
+    """Name in this run, such as "aten::add"."""
+    count: int
+    time: float
+    """Self time of all calls in µs: device time if the run used a device, else host time."""
+    flops: float
+    bytes: float
+    pct_roofline: float
+    input_shapes: list[Any] = field(default_factory=list)
+    rated_time: float = math.nan
+    """Time in µs that pct_roofline refers to."""
+    is_range: bool = False
+    """Whether the row is a range named by the program, whose work is that of the ops in it."""
+    unit: str | None = None
+    """The compute unit that did the FLOPs, such as "fp32" or "bf16_tensor"; that of the longest time."""
+
+
+@dataclass(frozen=True)
+class ComparisonRow:
+    """A row of one run or both; ``a`` or ``b`` is None if that run has no such row."""
+
+    name: str
+    a: Side | None
+    b: Side | None
+
+    @property
+    def ratio(self) -> float:
+        """Time of a divided by time of b, below 1 if a is faster; NaN if one is missing or took no time."""
+        return _ratio(self.a.time, self.b.time) if self.a and self.b else math.nan
+
+    @property
+    def ratio_per_call(self) -> float:
+        """The ratio of the mean times per call."""
+        if not (self.a and self.b and self.a.count and self.b.count):
+            return math.nan
+        return _ratio(self.a.time / self.a.count, self.b.time / self.b.count)
+
+    @property
+    def differs(self) -> bool:
+        """Whether only one run has the row, or with other shapes."""
+        return not (self.a and self.b) or _unlike(self.a.input_shapes, self.b.input_shapes)
+
+    @property
+    def input_shapes(self) -> list[Any]:
+        """The input shapes of both runs; [] if rows are matched by name."""
+        side = self.a or self.b
+        return side.input_shapes if side else []
+
+
+def _unlike(a: list[Any], b: list[Any]) -> bool:
+    """Whether shapes differ, except that one call may list its output last, as ``mm.out`` does."""
+    common = min(len(a), len(b))
+    return a[:common] != b[:common] or (not common and a != b)
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b > 0 else math.nan
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What times and calls refer to, and the numbers of steps that the sums of each run are divided by."""
+
+    per: Per
+    a: int = 1
+    b: int = 1
+
+
+@dataclass(frozen=True)
+class Change(ComparisonRow):
+    """A name of one run or both, or ops of run a and those of run b that replaced them.
+
+    ``a`` and ``b`` are the sums of the rows, not scaled; None for a run that has none with time.
+    """
+
+    rows: list[ComparisonRow]
+    """By shape. Shapes that only one run has are paired with similar ones; the ops of a replacement are not paired."""
+    scale: Scale
+    cause: Cause
+    """What explains most of the difference.
+
+    "calls": their number. "work": FLOPs or bytes of a call. "rate": the same work at another speed. "time": the time of
+    a call, whose work is unknown. "replaced": other ops or kernels do the work. "only a", "only b": one run has it.
+    "same": the times differ by less than 5 %.
+    """
+    why: str = ""
+    """The numbers behind ``cause`` as text; of several causes those of each."""
+    parts: list[Change] = field(default_factory=list)
+    """The same by shape, or the ops that replaced each other; the largest difference first."""
+
+    @property
+    def time_a(self) -> float:
+        """Time in µs of run a: of a step, of a call or of the run; 0 if it has none."""
+        return scaled(self.a, self.scale, self.scale.a)
+
+    @property
+    def time_b(self) -> float:
+        """The same of run b."""
+        return scaled(self.b, self.scale, self.scale.b)
+
+    @property
+    def calls_a(self) -> float:
+        """Calls of run a, of a step or of the run."""
+        return self.a.count / self.scale.a if self.a else 0.0
+
+    @property
+    def calls_b(self) -> float:
+        """The same of run b."""
+        return self.b.count / self.scale.b if self.b else 0.0
+
+    @property
+    def difference(self) -> float:
+        """Time of b minus time of a in µs; if times are those of a call, times the calls of run a."""
+        calls = self.a.count if self.a and self.scale.per == "call" else 1
+        return (self.time_b - self.time_a) * calls
+
+    @property
+    def matched(self) -> bool:
+        """Whether both runs have it."""
+        return self.a is not None and self.b is not None
+
+
+def scaled(side: Side | None, scale: Scale, steps: int) -> float:
+    if side is None:
+        return 0.0
+    return side.time / max(side.count if scale.per == "call" else steps, 1)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from flopscope.support.cutting import cut_apart, cut_end
 from flopscope.support.safe import markup, printable
 
 if TYPE_CHECKING:
-    from flopscope.results.changes import Change
-    from flopscope.results.comparison import Comparison
+    from flopscope.results.comparison import Change, Comparison
 
 LEAST_NAME, LEAST_WHY = 16, 12
 HTML_ROWS = 50

@@ -9,7 +9,7 @@ import pytest
 from helpers.tables import make_table
 
 import flopscope as fs
-from flopscope.answers.sentences.comparison import compare
+from flopscope.answers.comparing import compare
 from flopscope.results.comparison import Comparison
 from flopscope.results.table import EventTable
 

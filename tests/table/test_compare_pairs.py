@@ -19,8 +19,8 @@ from helpers import DATA, TRACES
 from helpers.hand_traces import Program
 
 import flopscope as fs
-from flopscope.answers.replaced import Piece, replacements
-from flopscope.answers.sentences.comparison import compare
+from flopscope.answers.comparing import compare
+from flopscope.answers.differences import Piece, replacements
 from flopscope.cli.program import main
 from flopscope.results.comparison import Comparison
 

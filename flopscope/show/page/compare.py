@@ -17,8 +17,7 @@ from flopscope.show.page.profile import Profile, steps_text
 from flopscope.support.parts import parts_of
 
 if TYPE_CHECKING:
-    from flopscope.results.changes import Change
-    from flopscope.results.comparison import Comparison
+    from flopscope.results.comparison import Change, Comparison
 
 MOST_ROWS = 100_000
 """Names and shapes of them that a page lists; the rest is counted."""
