@@ -79,10 +79,10 @@ def launches(launch: Launch, opener: Opener) -> Sampler:
 
 
 def load_floor(folder: Path) -> Any:
-    from flopscope.support import libraries
+    from flopscope.support.package import find_library
 
     library = ctypes.CDLL(str(build_c_library(HERE / "cupti_floor.c", folder)))
-    if library.floor_load(libraries.find("cupti").encode()) != 0:
+    if library.floor_load(find_library("cupti").encode()) != 0:
         raise RuntimeError("CUPTI could not be loaded")
     return library
 

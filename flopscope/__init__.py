@@ -21,7 +21,7 @@ from flopscope.support import own_path  # isort: skip - before all else, so that
 try:
     from flopscope import _core
 except ImportError as problem:
-    from flopscope.support.libraries import unbuilt
+    from flopscope.support.package import unbuilt
 
     raise unbuilt(problem) from None
 from flopscope import rooms
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     from flopscope.answers.comparing import compare
     from flopscope.answers.what_if import what_if
-    from flopscope.answers.work_of import Work, roofline_time, work
-    from flopscope.answers.work_of_hlo import work_of_hlo
+    from flopscope.answers.work_of import Work, roofline_time, work, work_of_hlo
     from flopscope.measuring.counting import Counts
     from flopscope.measuring.measurement import Measurement
     from flopscope.measuring.measuring import measure
@@ -57,12 +56,12 @@ if TYPE_CHECKING:
     from flopscope.record.steps import step
     from flopscope.record.watching import GraphWatch, watch_graphs
     from flopscope.record.work_rules import WorkCall, register_work
-    from flopscope.results.chrome_trace import trace_handler
     from flopscope.results.comparison import Comparison
+    from flopscope.results.exports import trace_handler
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
     from flopscope.show.roofline import roofline
-    from flopscope.support.activities import ProfilerActivity
+    from flopscope.support.capture import ProfilerActivity
     from flopscope.support.device import Device, devices, measure_peaks
 
 __version__ = VERSION
@@ -124,7 +123,7 @@ _LAZY = {
     "GraphWatch": "record.watching",
     "Measurement": "measuring.measurement",
     "ProfilerAction": "record.schedules",
-    "ProfilerActivity": "support.activities",
+    "ProfilerActivity": "support.capture",
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",
     "Sweep": "measuring.sweep",
@@ -150,13 +149,13 @@ _LAZY = {
     "step": "record.steps",
     "stragglers": "ranks.load",
     "sweep": "measuring.sweep",
-    "trace_handler": "results.chrome_trace",
+    "trace_handler": "results.exports",
     "try_changes": "measuring.trying.calls",
     "watch_graphs": "record.watching",
     "watch_nvtx": "record.nvtx",
     "what_if": "answers.what_if",
     "work": "answers.work_of",
-    "work_of_hlo": "answers.work_of_hlo",
+    "work_of_hlo": "answers.work_of",
 }
 
 
@@ -185,7 +184,7 @@ def __dir__() -> list[str]:
 
 
 if is_mixed():
-    from flopscope.support.warn import warn_user
+    from flopscope.support.package import warn_user
 
     warn_user(MIXED)
 upward.rooms = rooms

@@ -10,8 +10,8 @@
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *finder = PyImport_ImportModule("flopscope.support.libraries");
-    PyObject *location = finder ? PyObject_CallMethod(finder, "find", "s", name) : NULL;
+    PyObject *finder = PyImport_ImportModule("flopscope.support.package");
+    PyObject *location = finder ? PyObject_CallMethod(finder, "find_library", "s", name) : NULL;
     const char *text = location ? PyUnicode_AsUTF8(location) : NULL;
     fs_status status = FS_OK;
     if (text != NULL && strlen(text) < size) {

@@ -16,16 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.pieces import Gap, Kernel, Op, Step
+from flopscope.answers.pieces import Gap, Kernel, Op, Step, first_apart
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
-from flopscope.answers.step_kinds import first_apart
-from flopscope.results.details import has_kernels_of_torch
+from flopscope.results.categories import is_op_of_library
 from flopscope.results.records import IDENTITY, row_id
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
-from flopscope.results.table_facts import Grouped
-from flopscope.support.distinct import distinct
+from flopscope.results.table_facts import Grouped, has_kernels_of_torch
 from flopscope.support.hints import HINTS, WITHOUT_OPS
-from flopscope.support.kernel_names import is_op_of_library
+from flopscope.support.statistics import distinct
 
 if TYPE_CHECKING:
     from flopscope._core import Store

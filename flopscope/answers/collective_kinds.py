@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from flopscope.support.median import median
+from flopscope.support.statistics import median
 
 
 class CollectiveKind(NamedTuple):

@@ -11,7 +11,7 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, finding_about
 from flopscope.answers.jax_rules import remarks
-from flopscope.support.median import median
+from flopscope.support.statistics import median
 
 SLOW = 2.0
 """Times the time that its bytes need, above which a collective waited for another rank."""

@@ -30,7 +30,7 @@ from flopscope.answers.verdict import Whole, launches_of, middle_step, sentences
 from flopscope.results.comparison import By, Change, Comparison, ComparisonRow, Scale, Side
 from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
-from flopscope.support.core_values import WORK
+from flopscope.support.core_facts import WORK
 from flopscope.support.device import STORED
 from flopscope.support.peaks import stated_peaks
 from flopscope.support.safe import printable

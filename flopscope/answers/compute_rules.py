@@ -34,8 +34,8 @@ from flopscope.answers.premises import (
     ran_as,
     tensors,
 )
-from flopscope.support.kernel_names import short_names
-from flopscope.support.median import median
+from flopscope.results.categories import short_names
+from flopscope.support.statistics import median
 
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""

@@ -1,4 +1,4 @@
-"""What hardware counters counted: sums over the whole profile."""
+"""What hardware counters counted: sums over the whole profile, and as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from flopscope.answers.analysis import WORK_PARTS
-from flopscope.support.core_values import UNKNOWN_TIME, WORK
+from flopscope.support.core_facts import UNKNOWN_TIME, WORK
+from flopscope.support.units import bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -201,3 +202,13 @@ def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
         )
         for device, one in energy.items()
     ]
+
+
+def counter_rows(counted: Counted) -> list[tuple[str, ...]]:
+    """Return the rows of the summary's section on counters: a header, then one for each device; [] without any."""
+    rows: list[tuple[str, ...]] = [("device", "read", "written", "mean TB/s", "SM active", "tensor active", "counted")]
+    for total in counted.totals():
+        traffic = map(bytes_text, (total.whole_read, total.whole_written))
+        shares = map(percent_text, (total.sm_active, total.tensor_active, 100 * total.share))
+        rows.append((counted.core.device_name(total.device), *traffic, number_text(total.tbytes_per_s), *shares))
+    return rows if len(rows) > 1 else []

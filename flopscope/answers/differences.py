@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flopscope.results.categories import OTHER, category_of, sums_of_groups
+from flopscope.results.categories import OTHER, category_of, short_names, sums_of_groups
 from flopscope.results.comparison import Cause, Change, ComparisonRow, Scale, Side, scaled
-from flopscope.support.kernel_names import short_names
 from flopscope.support.units import bytes_text, count_text, percent_text, plural, short_time_text
 
 Key = tuple[str, str]  # name with namespace, shapes

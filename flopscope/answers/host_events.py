@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
-from flopscope.support.distinct import distinct
+from flopscope.support.statistics import distinct
 
 OTHERWISE = re.compile(
     r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|\(JAX (?:tracing|lowering)\)|\(XLA compilation\)|"

@@ -13,7 +13,7 @@ from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.wait_rules import tuning_gaps
-from flopscope.support.median import median
+from flopscope.support.statistics import median
 
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:

@@ -1,15 +1,18 @@
-"""Where the program was, by line: sums of sampled stacks."""
+"""Where the program was, by line: sums of sampled stacks, and the sections of a summary about them."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
+from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
+from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
@@ -116,3 +119,135 @@ def _cell(path: str) -> str:
         found = ipython and ipython.get_ipython().compile.format_code_name(path)
         return str(found[1]) if found else ""
     return ""
+
+
+# Sections of a summary ------------------------------------------------------------------------------------------------
+
+
+SHOWN = 5
+LEAST = 1.0
+"""Percent of the time below which a line is left out."""
+MOSTLY = 0.5
+"""Share of the time of a line from which what it called is named."""
+LINE_WIDTH, INSIDE_WIDTH = 34, 25
+FEWEST = 0.05
+"""Share of a step from which the lines that the device waited for are shown."""
+WAITING = ("host", "sync")
+"""Parts of the accounting in which the device waited for what the host does."""
+
+
+class Place(NamedTuple):
+    """A line of the program, with its time."""
+
+    line: str
+    inside: str
+    """What it called and was in for most of the time; the same as the line, or the function of another."""
+    time: float
+    """µs."""
+    share: float
+    """Percent of all lines."""
+
+
+def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Place]:
+    """Return the lines with the most of a time; what is below LEAST percent, or beyond the first few, is left out."""
+    sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for one in lines:
+        sums[one.line][one.inside] += time(one)
+    total = sum(sum(inside.values()) for inside in sums.values())
+    found = []
+    for line, inside in sums.items() if total > 0 else ():
+        whole, functions = sum(inside.values()), defaultdict[str, float](float)
+        for name, most in inside.items():
+            functions[function_text(name)] += most
+        largest = [max(times.items(), key=lambda one: one[1]) for times in (inside, functions)]
+        named = next((name for name, most in largest if most > MOSTLY * whole), "")
+        found.append(Place(place_text(line), _called(named), whole, 100 * whole / total))
+    found.sort(key=lambda one: -one.time)
+    return [one for one in found[:SHOWN] if one.share >= LEAST]
+
+
+def _called(name: str) -> str:
+    return "importing" if name.startswith("<frozen importlib") else place_text(name)
+
+
+def host_lines(found: Lines) -> list[str | Rows]:
+    """Return where the time of the program went: of the main thread, and the CPU time of all others."""
+    sections: list[str | Rows] = []
+    for name, title in titles(found).items():
+        places = places_of([one for one in found.lines if one.group == name], GROUPS[name][1])
+        if places:
+            sections += [f"Where the time went, by line: {title}", _rows(places, 1.0), ""]
+    return sections
+
+
+def titles(found: Lines) -> dict[str, str]:
+    """Return what each group did in all: the main thread, and others that computed for a while."""
+    whole = found.groups["main"].lasted if "main" in found.groups else 0.0
+    shown = {name for name, group in found.groups.items() if name == "main" or group.cpu >= FEWEST * whole}
+    return {name: title(found.groups[name]) for name, (title, _) in GROUPS.items() if name in shown}
+
+
+def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> list[str | Rows]:
+    """Return the lines that the host was in while a device waited for it, or while no op ran on a CPU.
+
+    ``total`` µs is the time of the steps that are alike, of all devices.
+    """
+
+    def waited(line: Line) -> float:
+        return sum(line.idle[part] for part in WAITING)
+
+    whole = sum(map(waited, found.lines))
+    places = places_of(found.lines, waited)
+    if not places or whole < FEWEST * total:
+        return []
+    time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
+    what = "Where the program was while no op ran"
+    if on_device:
+        what = "What the host was in while the device waited for it"
+    return [f"{what}, by line: {time}, sampled", _rows(places, 1 / max(steps, 1)), ""]
+
+
+def _rows(places: Sequence[Place], scale: float) -> Rows:
+    """Return the rows, which fit 80 columns."""
+    rows = [("time", "share", "line", "within it")]
+    for one in places:
+        inside = "" if one.inside == one.line else _cut_inside(one.inside)
+        rows.append((short_time_text(one.time * scale), percent_text(one.share), _cut(one.line, LINE_WIDTH), inside))
+    return Rows(rows, ">><<")
+
+
+def _cut(place: str, width: int) -> str:
+    """Shorten a place: the folders of its file first."""
+    if len(place) <= width:
+        return place
+    path, _, rest = place.rpartition("/")
+    if path and len(rest) < width:
+        return f"…{place[1 - width :]}"
+    return f"{rest[: width - 1]}…"
+
+
+def _cut_inside(place: str) -> str:
+    """Shorten a place of a library; its function is the most informative part."""
+    name = place.rpartition(" ")[2]
+    short = _cut(place, INSIDE_WIDTH)
+    return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)
+
+
+def _of_main(group: Group) -> str:
+    share = percent_text(100 * min(group.cpu / group.lasted, 1.0))
+    return f"the main thread, {short_time_text(group.lasted)}, {share} of it on a CPU"
+
+
+def _of_others(count: str, group: Group) -> str:
+    return f"{count}, {short_time_text(group.cpu)} of CPU time"
+
+
+GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
+    "main": (_of_main, lambda line: line.time),
+    "threads": (lambda one: _of_others(plural(one.threads, "other thread"), one), lambda line: line.cpu),
+    "processes": (
+        lambda one: _of_others(plural(one.processes, "child process", "child processes"), one),
+        lambda line: line.cpu,
+    ),
+}
+"""Title of each group, and the time by which its lines are listed."""

@@ -15,8 +15,8 @@ from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
 from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
 from flopscope.answers.pieces import Kernel, Op
 from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
-from flopscope.support.kernel_names import short_names
-from flopscope.support.median import median
+from flopscope.results.categories import short_names
+from flopscope.support.statistics import median
 
 LEAST_SHARE = 0.05
 """Share of the device's time below which there is no finding."""

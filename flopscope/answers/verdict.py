@@ -12,7 +12,7 @@ from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, WORK_PARTS, Analysis
 from flopscope.answers.differences import calls_text, flat
 from flopscope.results.comparison import Change, Scale
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 from flopscope.support.units import percent_text, plural, ratio_text, short_time_text
 
 

@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from flopscope.record.profile import profile
-from flopscope.support.memory import available_memory, private_growth
-from flopscope.support.threads import start_thread
+from flopscope.support.process import available_memory, private_growth, start_thread
 from flopscope.support.units import memory_text
 
 WARNS, STOPS = 0.25, 0.5  # shares of the memory that was available at the start

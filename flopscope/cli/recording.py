@@ -33,11 +33,10 @@ from flopscope.record.torch_hooks import (
 )
 from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.results.results import Results, store_of
-from flopscope.support.cpu_wait import seconds_waited, wait_text
 from flopscope.support.device import find_device
 from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
-from flopscope.support.threads import start_thread
+from flopscope.support.process import seconds_waited, start_thread, wait_text
 
 
 class Window(NamedTuple):

@@ -21,8 +21,8 @@ from flopscope.cli.recording import Recording, Window
 from flopscope.support import own_path
 from flopscope.support.files import require_writable, write_json
 from flopscope.support.imports import after_import
-from flopscope.support.launchers import rank_in
 from flopscope.support.messages import Messages
+from flopscope.support.process import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.start import Start
 

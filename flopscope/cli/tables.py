@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.cli.parser import add_files, add_limit, add_traces, load, whole
+from flopscope.results.columns import KINDS
 from flopscope.results.groups import GROUPINGS
-from flopscope.results.kinds import KINDS
 from flopscope.results.table import SORT_KEYS
 from flopscope.show.columns import find_columns, headers_of
 from flopscope.show.fitted import LEAST_WIDTH
@@ -199,10 +199,10 @@ def _ranks(processes: list[Process]) -> list[int]:
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    from flopscope.results import frames
+    from flopscope.results import summaries
     from flopscope.results.results import cpu_of, store_of
 
-    return frames.device_of(store_of(trace, "device"), cpu_of(trace))
+    return summaries.device_of(store_of(trace, "device"), cpu_of(trace))
 
 
 def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:

@@ -108,7 +108,7 @@ def _try(options: argparse.Namespace) -> int:
     from flopscope.measuring.trying.result import text_of
     from flopscope.measuring.trying.trial import Options, Trial
     from flopscope.show.fitted import terminal_width
-    from flopscope.support.launchers import rank_in
+    from flopscope.support.process import rank_in
     from flopscope.support.progress import time_bar
 
     if (rank_in(os.environ) or {}).get("world_size", 1) > 1:

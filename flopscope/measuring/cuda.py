@@ -12,8 +12,8 @@ from typing import Any
 from flopscope import _core
 from flopscope.measuring.sampling import Sample
 from flopscope.support import capture
-from flopscope.support.activities import ProfilerActivity
-from flopscope.support.core_values import WORK
+from flopscope.support.capture import ProfilerActivity
+from flopscope.support.core_facts import WORK
 
 HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples

@@ -11,8 +11,8 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.support import capture
-from flopscope.support.activities import ProfilerActivity
-from flopscope.support.core_values import WORK
+from flopscope.support.capture import ProfilerActivity
+from flopscope.support.core_facts import WORK
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flopscope.ranks.calls import Calls, calls_of
 from flopscope.results import head
 from flopscope.results.process import base_time_of, rank_of
 from flopscope.results.results import grouped, store_of
-from flopscope.support.device_names import index_of
+from flopscope.support.model import index_of
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results

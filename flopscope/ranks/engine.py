@@ -21,8 +21,8 @@ from multiprocessing import connection, parent_process
 from typing import Any
 
 from flopscope.support.busy import processors
-from flopscope.support.memory import available_memory
 from flopscope.support.package import VERSION
+from flopscope.support.process import available_memory
 from flopscope.support.progress import progress_bar
 
 Task = Callable[[Any], Any]

@@ -19,9 +19,9 @@ from flopscope.ranks.stragglers import Stragglers
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
 from flopscope.read.trace import load_trace
 from flopscope.results.process import rank_of, require_different_processes, source_of
+from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results

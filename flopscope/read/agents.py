@@ -9,7 +9,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.read.counters import Samples, add_samples
-from flopscope.support.launchers import rank_in
+from flopscope.support.process import rank_in
 
 
 def newer_schema(schema: object, newest: int) -> Iterator[str]:

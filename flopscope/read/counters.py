@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
 from flopscope.read.database import Database, Query, Reading
-from flopscope.support.core_values import UNKNOWN_TIME
+from flopscope.support.core_facts import UNKNOWN_TIME
 
 if TYPE_CHECKING:
     import numpy as np

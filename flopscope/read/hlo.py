@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from flopscope import _core
+from flopscope.support.package import warn_user
 from flopscope.support.safe import printable, shown
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.read.xplane import Modules

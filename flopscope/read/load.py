@@ -19,8 +19,8 @@ from flopscope.read.paths import find_traces, recording_in
 from flopscope.read.xplane import Modules
 from flopscope.results.head import rank_of
 from flopscope.support.files import close_names
+from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
-from flopscope.support.warn import warn_user
 
 
 class Loaded(NamedTuple):

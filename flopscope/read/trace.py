@@ -18,11 +18,10 @@ from flopscope.read.xplane import Modules
 from flopscope.results.process import base_time_of, rank_of, windows_of
 from flopscope.results.results import Results, store_of
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
-from flopscope.support.device_names import index_of
-from flopscope.support.model import Model, models_of, why_unknown
+from flopscope.support.model import Model, index_of, models_of, why_unknown
+from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.support.peaks import Peaks

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope import _core
 from flopscope.record.energy import Energy, EnergyMeter
 from flopscope.support.capture import why_not_loaded
-from flopscope.support.threads import start_thread
-from flopscope.support.warn import warn_user
+from flopscope.support.package import warn_user
+from flopscope.support.process import start_thread
 
 if TYPE_CHECKING:
     from flopscope._core import Store

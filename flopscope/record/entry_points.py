@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from flopscope.support.package import warn_user
 from flopscope.support.safe import error_text
-from flopscope.support.warn import warn_user
 
 GROUP = "flopscope.work"
 

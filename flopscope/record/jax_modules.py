@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope.read.hlo import readable
+from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope._core import Store

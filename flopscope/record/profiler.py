@@ -16,10 +16,17 @@ from flopscope._core import Profiler, record_into
 from flopscope.record.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
 from flopscope.record.schedules import ProfilerAction, action_at
 from flopscope.record.triton_launches import LAUNCHES
-from flopscope.support.activities import ProfilerActivity, activities_named
-from flopscope.support.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
+from flopscope.support.capture import (
+    TIMERS,
+    ProfilerActivity,
+    Recipe,
+    Timer,
+    activities_named,
+    start_core,
+    warn_of_losses,
+)
+from flopscope.support.package import warn_user
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from typing_extensions import Self

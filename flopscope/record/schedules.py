@@ -7,8 +7,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from flopscope.support.package import warn_user
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 
 class ProfilerAction(Enum):

@@ -16,10 +16,10 @@ from typing import Any
 from flopscope._core import LaunchHook
 from flopscope.record.triton_ir import accesses, units
 from flopscope.record.work_rules import amount
+from flopscope.results.categories import OF_TRITON
 from flopscope.support.imports import after_import
-from flopscope.support.kernel_names import OF_TRITON
+from flopscope.support.package import warn_user
 from flopscope.support.safe import error_text, printable
-from flopscope.support.warn import warn_user
 
 _FLOPS = {0: "flops", 8: "flops8", 16: "flops16", 32: "flops32", 64: "flops64"}  # by width in bits; 0: unknown
 _ENTER, _EXIT = "launch_enter_hook", "launch_exit_hook"

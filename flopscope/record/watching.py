@@ -17,8 +17,8 @@ from flopscope.record.triton_launches import LAUNCHES
 from flopscope.record.watch_setting import WATCH_GRAPHS, is_forbidden
 from flopscope.support.capture import may_evict, why_not_loaded
 from flopscope.support.imports import after_import, around
+from flopscope.support.package import warn_user
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 MARK = "flopscope::clock"
 MARKS = 8  # of the clock, before and after a capture

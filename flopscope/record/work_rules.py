@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from flopscope import _core
+from flopscope.support.package import warn_user
 from flopscope.support.safe import error_text, printable, shown
 from flopscope.support.suggest import suggesting
-from flopscope.support.warn import warn_user
 
 NUMBERS = ("flops", "bytes_read", "bytes_written")
 UNIT = "unit"

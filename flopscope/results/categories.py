@@ -1,4 +1,4 @@
-"""Sums of the rows of a table by group; by the category of their ops: matrix product, attention, convolution, …
+"""Ops and kernels by their names: sums of the rows of a table by category or another group; short names of kernels.
 
 The core assigns the categories (csrc/work/category.h) and sums the rows (csrc/table/group_sums.h).
 """
@@ -6,11 +6,12 @@ The core assigns the categories (csrc/work/category.h) and sums the rows (csrc/t
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
-from flopscope.results.kinds import NO_OP
+from flopscope.results.columns import NO_OP
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -98,3 +99,42 @@ def sums_of_groups(
     around = None if parents is None else np.array(parents, dtype=np.int64)
     sums = _core.sum_rows(integers, numbers, np.array(groups, dtype=np.int64), around, on_device, device_time)
     return {name: values.tolist() for name, values in sums.items()}
+
+
+# Names of kernels: C++ signatures, and Numba's tags -------------------------------------------------------------------
+
+
+_NOISE = re.compile(
+    r"^void |\(anonymous namespace\)::|\[abi:[^\]]*\]|\b(?:at::native::|at::|c10::|std::|__main__::"
+    r"|cuda::(?:std::)?(?:__\d+::)?|(?:cub|thrust)::(?:(?:CUB|THRUST)_\w+::)?(?:[a-z_]+::)*)"
+)
+
+
+def short_names(names: Iterable[str]) -> Mapping[str, str]:
+    """Return a short name for each name; names whose short forms would be equal keep their full ones."""
+    short = {name: _NOISE.sub("", _without_arguments(name)) or name for name in names}
+    owners: dict[str, list[str]] = {}
+    for name, one in short.items():
+        owners.setdefault(one, []).append(name)
+    return {name: one if len(owners[one]) == 1 else name for name, one in short.items()}
+
+
+def _without_arguments(name: str) -> str:
+    """Return a C++ signature without its last pair of parentheses: ``f<(int)4>(float*)`` is ``f<(int)4>``."""
+    if not name.endswith(")"):
+        return name
+    depth = 0
+    for i in range(len(name) - 1, 0, -1):
+        depth += (name[i] == ")") - (name[i] == "(")
+        if depth == 0:
+            return name[:i] if name[i - 1] not in " :" else name  # "Memset (Device)" has no arguments
+    return name
+
+
+OF_TRITON = "triton::"
+"""What the name of a launch of Triton begins with, unless its kernel names it."""
+
+
+def is_op_of_library(name: str) -> bool:
+    """Return whether a name is that of an op with arguments, such as aten::mm; a launch of Triton has none recorded."""
+    return "::" in name and not name.startswith(OF_TRITON)

@@ -1,4 +1,4 @@
-"""The columns of a table: their names, units, descriptions and types."""
+"""The kinds of rows of a table, and its columns: their names, units, descriptions and types."""
 
 from __future__ import annotations
 
@@ -6,6 +6,21 @@ from dataclasses import dataclass
 
 from flopscope import _core
 from flopscope.support.documents import WHY, Field
+
+KINDS = ("op", "kernel", "range", "all")
+NO_OP = "(no op)"
+NO_MODULE = "(no module)"
+
+
+def kind_of(device_type: str, is_user_annotation: bool) -> str:
+    """Return the kind of a row: "op" (an op or API call of the host), "kernel" (work of a device) or "range"."""
+    return "range" if is_user_annotation else "op" if device_type == "cpu" else "kernel"
+
+
+def require_kind(kind: str | None) -> None:
+    """Raise ValueError for an unknown kind."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
 
 
 @dataclass(frozen=True)

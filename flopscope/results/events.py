@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
-from flopscope.support.core_values import UNKNOWN_TIME, WORK
+from flopscope.support.core_facts import UNKNOWN_TIME, WORK
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
-from flopscope.results.kinds import NO_MODULE, NO_OP
+from flopscope.results.columns import NO_MODULE, NO_OP
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from flopscope.results.categories import rows_of_groups
-from flopscope.results.kinds import NO_MODULE, NO_OP
+from flopscope.results.columns import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
 from flopscope.support import upward
 from flopscope.support.suggest import suggesting

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
 
 from flopscope.results import head
 from flopscope.results.results import store_of
-from flopscope.support.core_values import UNKNOWN_TIME
+from flopscope.support.core_facts import UNKNOWN_TIME
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results

@@ -16,9 +16,8 @@ from flopscope.results.table_facts import Grouped
 from flopscope.support import upward
 from flopscope.support.cpu import CPU, CPU_MEMBER, why_cpu_unknown
 from flopscope.support.device import STORED, devices_to_rate, find_device, peaks_by_name
-from flopscope.support.device_names import index_of
 from flopscope.support.hints import HINTS, Hints
-from flopscope.support.model import Model, why_unknown
+from flopscope.support.model import Model, index_of, why_unknown
 from flopscope.support.peaks import stated_peaks
 from flopscope.support.suggest import suggesting
 
@@ -152,7 +151,7 @@ class Results(Summaries):
         they exist, else the datasheet's. An existing file is replaced only by a complete one. Raises OSError if the
         file cannot be written, RuntimeError during recording and if nothing was recorded.
         """
-        from flopscope.results import chrome_trace
+        from flopscope.results import exports
 
         core = self._recorded("trace")
         head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
@@ -165,7 +164,7 @@ class Results(Summaries):
             shares = self._stored_peaks(core)[0]
             limits = {name: found.for_core(self._measured(name)) for name, found in shares.items()}
             head[PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
-        chrome_trace.export(core, path, head, limits)
+        exports.export(core, path, head, limits)
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the head of all traces that export_chrome_trace writes from now on.
@@ -173,20 +172,20 @@ class Results(Summaries):
         May be called before the profile starts. Raises TypeError if the value is not a string, and ValueError for a key
         that traces use themselves.
         """
-        from flopscope.results import chrome_trace
+        from flopscope.results import exports
 
         if not isinstance(value, str):
             raise TypeError(f"add_metadata() takes a string, not {value!r}; add_metadata_json() takes JSON")
-        self._metadata[chrome_trace.member(key)] = value
+        self._metadata[exports.member(key)] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
         """Add a JSON value, given as text, to the head of the traces, as add_metadata does.
 
         Raises ValueError if the text is not JSON.
         """
-        from flopscope.results import chrome_trace
+        from flopscope.results import exports
 
-        self._metadata[chrome_trace.member(key)] = chrome_trace.json_value(key, value)
+        self._metadata[exports.member(key)] = exports.json_value(key, value)
 
     preset_metadata_json = add_metadata_json  # torch has both names
 
@@ -208,11 +207,11 @@ class Results(Summaries):
 
         ``metric``: "self_cpu_time_total" or "self_cuda_time_total". Raises ValueError unless stacks were recorded.
         """
-        from flopscope.results import stacks
+        from flopscope.results import exports
 
         if not self.with_stack:
             raise ValueError("there are no stacks to export: they are recorded by profile(with_stack=True)")
-        stacks.export_stacks(self._recorded("stacks"), path, metric)
+        exports.export_stacks(self._recorded("stacks"), path, metric)
 
     def lines(self) -> pandas.DataFrame:
         """Return the time of the program by line, from sampled stacks, the longest time first.

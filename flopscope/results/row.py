@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.results.columns import COLUMNS, GROUPS, Column
 from flopscope.support import units
-from flopscope.support.device_names import DeviceType
+from flopscope.support.model import DeviceType
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable

@@ -1,16 +1,113 @@
-"""The summaries of a profile as DataFrames."""
+"""The summaries of a profile as DataFrames.
+
+All numbers come from the C core. GPU efficiency and the step breakdown are defined as in PyTorch's TensorBoard plugin
+(github.com/pytorch/kineto, tb_plugin).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from flopscope.results import frames
+from flopscope.results.events import EventList
+from flopscope.support.core_facts import UNKNOWN_TIME
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
+    from flopscope.support.cpu import CPU
+
+Columns = Mapping[str, Sequence[Any]]
+
+GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle")
+
+
+def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
+    """Return the frame that Summaries.gpu_summary() describes."""
+    return _frame(of_gpus(core.gpu_summary(step)))
+
+
+def step_breakdown(core: Store) -> pandas.DataFrame:
+    """Return the frame that Summaries.step_breakdown() describes."""
+    return _frame(microseconds(core.step_breakdown()))
+
+
+def launch_summary(core: Store) -> pandas.DataFrame:
+    """Return the frame that Summaries.launch_summary() describes."""
+    return _frame(core.launch_summary())
+
+
+def _frame(columns: Columns) -> pandas.DataFrame:
+    frame: pandas.DataFrame = _pandas().DataFrame({name: list(values) for name, values in columns.items()})
+    return frame
+
+
+def of_gpus(columns: Columns) -> Columns:
+    return {name: columns[name] for name in GPU_COLUMNS}
+
+
+def microseconds(columns: Columns) -> dict[str, list[Any]]:
+    return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
+
+
+def collectives(core: Store) -> pandas.DataFrame:
+    """Return the frame that Summaries.collectives() describes."""
+    columns, begin = core.collectives()
+    if begin == UNKNOWN_TIME and columns["start"]:
+        begin = EventList(core)._begin
+    starts = [(start - begin) / 1000 for start in columns["start"]]
+    return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence")
+
+
+def stream_summary(core: Store) -> pandas.DataFrame:
+    """Return the frame that Summaries.stream_summary() describes."""
+    frame = _whole_numbers(_frame(core.stream_summary()), "stream")
+    return frame.astype({"kernels": int, "copies": int})
+
+
+def _whole_numbers(frame: pandas.DataFrame, *names: str) -> pandas.DataFrame:
+    """Return the frame with the named columns as nullable integers."""
+    return frame.astype(dict.fromkeys(names, "Int64"))
+
+
+def counter_timeline(core: Store) -> pandas.DataFrame:
+    """Return the frame that Summaries.counter_timeline() describes."""
+    library = _pandas()
+    begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
+    place = ["device", "start", "duration"]
+    frame: pandas.DataFrame = library.DataFrame({"device": [], "start": [], "duration": []}).astype({"device": "int64"})
+    for device in sorted({track[0] for track in core.samples()}):
+        merged: Any = None
+        for _, name, _, _, start, end, value in (track for track in core.samples() if track[0] == device):
+            columns = {"device": device, "start": (start - begin) / 1e3, "duration": (end - start) / 1e3, name: value}
+            one = library.DataFrame(columns)
+            merged = one if merged is None else merged.merge(one, on=place, how="outer")
+        frame = merged if not len(frame) else library.concat([frame, merged], ignore_index=True)
+    return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("this summary needs pandas: pip install pandas; summary() does not") from error
+    return pandas
+
+
+def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
+    """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
+    named = next(iter(core.device_names.values()), None)
+    if named is None:
+        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
+    return {"kind": "cuda", "name": named}
+
+
+def records(columns: Columns) -> list[dict[str, Any]]:
+    """Return a dict for each row, in which missing values are None."""
+    rows = zip(*columns.values(), strict=True)
+    return [{name: None if v != v else v for name, v in zip(columns, row, strict=True)} for row in rows]
 
 
 @suggesting
@@ -41,7 +138,7 @@ class Summaries:
 
         Raises ValueError for an unknown step.
         """
-        return frames.gpu_summary(self._recorded("GPU summary"), step)
+        return gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
         """Return the time breakdown of each step in µs: a row per step, or one row with step None without steps.
@@ -54,7 +151,7 @@ class Summaries:
 
         The columns are step, these parts, and total. There are no rows if nothing was recorded.
         """
-        return frames.step_breakdown(self._recorded("step breakdown"))
+        return step_breakdown(self._recorded("step breakdown"))
 
     def launch_summary(self) -> pandas.DataFrame:
         """Return the launch statistics of each device that was used, one row each; times in µs, unknown values NaN.
@@ -72,7 +169,7 @@ class Summaries:
             ended before the call returned, so the device waited for the host.
         idle_lost: time in which the device was idle until work that was launched late had arrived.
         """
-        return frames.launch_summary(self._recorded("launch summary"))
+        return launch_summary(self._recorded("launch summary"))
 
     def collectives(self) -> pandas.DataFrame:
         """Return a row for each communication kernel (NCCL, RCCL, …), in order of start; times in µs.
@@ -99,7 +196,7 @@ class Summaries:
         sequence: sequence number of the call within its group, if PyTorch recorded it.
         kernel: name of the kernel.
         """
-        return frames.collectives(self._recorded("collectives"))
+        return collectives(self._recorded("collectives"))
 
     def stream_summary(self) -> pandas.DataFrame:
         """Return the busy, overlapped and communication times of each stream in µs, with shares in percent.
@@ -113,7 +210,7 @@ class Summaries:
         communication: time in which a communication kernel ran.
         exposed_communication, exposed_pct: the part of communication in which no other kernel ran on the device.
         """
-        return frames.stream_summary(self._recorded("stream summary"))
+        return stream_summary(self._recorded("stream summary"))
 
     def counter_timeline(self) -> pandas.DataFrame:
         """Return the samples of hardware counters: one row for each sample of a device, in order of time.
@@ -123,4 +220,4 @@ class Summaries:
         "tensor_active"). Counters read from a trace keep its names and units. Values that a sample lacks are NaN. There
         are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
-        return frames.counter_timeline(self._recorded("counters"))
+        return counter_timeline(self._recorded("counters"))

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
 from flopscope.results import arrow, records
-from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
-from flopscope.results.details import has_kernels_of_torch, kernels_of_rows
-from flopscope.results.kinds import kind_of, require_kind
+from flopscope.results.categories import is_op_of_library
+from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
-from flopscope.results.table_facts import Facts, Grouped
+from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
 from flopscope.support.hints import Hints
-from flopscope.support.kernel_names import is_op_of_library
 from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from flopscope.show.fitted import LEAST_WIDTH, terminal_width
 from flopscope.show.html import STYLE
 from flopscope.support import units
-from flopscope.support.columns import GAP, aligned_line, dashes
-from flopscope.support.cutting import cut_apart, cut_end
+from flopscope.support.columns import GAP, aligned_line, cut_apart, cut_end, dashes
 from flopscope.support.safe import markup, printable
 
 if TYPE_CHECKING:

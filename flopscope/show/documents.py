@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.lines import IDLE_PARTS
-from flopscope.results.frames import GPU_COLUMNS
 from flopscope.results.records import DEVICE
+from flopscope.results.summaries import GPU_COLUMNS
 from flopscope.support.documents import Document, Field, columns, rows
 
 _WHOLE = "the row is of the whole profile, or of all devices"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flopscope.results.kinds import NO_OP, kind_of, require_kind
+from flopscope.results.columns import NO_OP, kind_of, require_kind
 
 if TYPE_CHECKING:
     from flopscope.results.row import EventRow

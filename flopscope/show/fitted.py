@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from flopscope import _core
-from flopscope.results.kinds import NO_OP
+from flopscope.results.categories import short_names
+from flopscope.results.columns import NO_OP
 from flopscope.show.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
 from flopscope.show.entries import Entry, Listing, list_entries
 from flopscope.show.notes import footnotes
 from flopscope.support import units
-from flopscope.support.columns import GAP, dashes
-from flopscope.support.cutting import cut_apart, cut_middle
-from flopscope.support.kernel_names import short_names
+from flopscope.support.columns import GAP, cut_apart, cut_middle, dashes
 from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
 

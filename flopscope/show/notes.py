@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from flopscope.results.details import has_unknown_kernels
+from flopscope.results.table_facts import has_unknown_kernels
 from flopscope.support.hints import NOT_RESOLVED
 from flopscope.support.safe import printable
 

@@ -9,7 +9,7 @@ from flopscope import _core
 from flopscope.show.html import PIXELS, STYLE
 from flopscope.show.labels import shorten
 from flopscope.show.waterfall import PAPER, look_of
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import markup
 from flopscope.support.units import percent_text, short_time_text
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
-from flopscope.answers.counted import Counted, used
-from flopscope.answers.lines import lines_of
+from flopscope.answers.counted import Counted, counter_rows, used
+from flopscope.answers.lines import host_lines, lines_of, waiting_lines
+from flopscope.answers.pieces import first_apart
 from flopscope.answers.sentences.accounting import CAUSED, accounting_bars, accounting_head, cause_text
-from flopscope.answers.sentences.counters import counter_rows
-from flopscope.answers.sentences.lines import host_lines, waiting_lines
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
-from flopscope.answers.step_kinds import first_apart
-from flopscope.results.frames import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.results.results import cpu_of, store_of
+from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
 from flopscope.show.summary import Bars, Summary

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from flopscope.show.fitted import wrapped
 from flopscope.show.notes import footnotes
 from flopscope.support import units
-from flopscope.support.columns import GAP, aligned_line, dashes
-from flopscope.support.cutting import cut_middle
+from flopscope.support.columns import GAP, aligned_line, cut_middle, dashes
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from flopscope.answers.analysis import analysis_of
 from flopscope.results.results import program_of
 from flopscope.show.labels import arrange, message, set_title, shorten, without_tex
 from flopscope.show.plots import GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import printable
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 

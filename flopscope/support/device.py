@@ -19,12 +19,12 @@ from flopscope.support.busy import why_busy
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, record
 from flopscope.support.model import Model
+from flopscope.support.package import warn_user
 from flopscope.support.peak_timing import Measurement
 from flopscope.support.peaks import Peaks, cached_peaks, keep_peaks, slowdown
 from flopscope.support.safe import markup
 from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
-from flopscope.support.warn import warn_user
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
 STORED = "stored"

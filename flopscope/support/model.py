@@ -1,4 +1,4 @@
-"""Models of devices, which need not be present, from a driver or a trace, and why their peaks are unknown."""
+"""Names and models of devices, from a driver or a trace, and why the peaks of a model are unknown."""
 
 from __future__ import annotations
 
@@ -77,3 +77,25 @@ def mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
 def _size(sm_count: int, memory_gib: int) -> str:
     parts = [f"{sm_count} SMs"] * (sm_count > 0) + [f"{memory_gib} GiB"] * (memory_gib > 0)
     return " and ".join(parts)
+
+
+def index_of(name: str) -> int:
+    """Return the index of a device from its name; -1 for the CPU."""
+    _, _, index = name.partition(":")
+    return int(index) if index else -1
+
+
+class DeviceType(str):
+    """A device type, "cpu" or "cuda", that also equals the member of torch's enumeration DeviceType with its name."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str.__eq__(self, other)
+        return type(other).__name__ == "DeviceType" and str.upper(self) == getattr(other, "name", "").upper()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__

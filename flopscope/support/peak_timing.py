@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from flopscope import _core
 from flopscope.support.busy import busy_meter, load_average
 from flopscope.support.capture import is_taken, shortest_kernel
-from flopscope.support.memory import available_memory
 from flopscope.support.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.support.process import available_memory
 from flopscope.support.progress import progress_bar
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
 from flopscope.support.lock import locked
-from flopscope.support.package import VERSION
+from flopscope.support.package import VERSION, warn_user
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
-from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
     from flopscope.support.device import Device

@@ -18,8 +18,7 @@ from helpers.run_programs import environment, own, run, script
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.answers.lines import Line, lines_of, place_text
-from flopscope.answers.sentences.lines import places_of
+from flopscope.answers.lines import Line, lines_of, place_text, places_of
 from flopscope.cli.program import main
 from flopscope.record.kineto_text import _with_additions
 from flopscope.show.page.profile import profile_page

@@ -15,9 +15,8 @@ from helpers.hand_traces import BF16, Program
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS, analysis_of
-from flopscope.answers.changes import Change
 from flopscope.answers.rules import RULES
-from flopscope.answers.what_if import Model
+from flopscope.answers.what_if import Change, Model
 
 FAULTS = DATA / "programs"
 PAIRS: dict[str, Any] = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from helpers.recorded_counters import SIZES, recording
 import flopscope as fs
 from flopscope import _core
 from flopscope.answers import counted
-from flopscope.answers.sentences.counters import counter_rows
+from flopscope.answers.counted import counter_rows
 from flopscope.record.energy import Energy
 
 # Recorded on an H200 ------------------------------------------------------------------------------------------------

@@ -138,8 +138,8 @@ def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
     told = run_with_fake(
         build(tmp_path, "cuptiPmSamplingEnable"),
         """
-        import flopscope.support.libraries as libraries
-        libraries.find = lambda name: LIBRARY
+        import flopscope.support.package as package
+        package.find_library = lambda name: LIBRARY
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with fs.profile(counters=True) as prof: cuda.launch("k")

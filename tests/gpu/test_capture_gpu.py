@@ -411,9 +411,9 @@ def test_a_finished_capture_releases_cupti() -> None:
     program = """
         import ctypes, flopscope as fs
         from flopscope import _core
-        from flopscope.support import libraries
+        from flopscope.support.package import find_library
         x = fs.ones((16, 16), device="cuda")
-        library = ctypes.CDLL(libraries.find("cupti"))
+        library = ctypes.CDLL(find_library("cupti"))
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
         callback = kind(lambda *_: None)
         for _ in range(3):

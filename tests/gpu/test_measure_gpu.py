@@ -17,7 +17,7 @@ from flopscope.measuring.measurement import Measurement
 from flopscope.measuring.measuring import measure
 from flopscope.measuring.paired import compare_times
 from flopscope.support import capture
-from flopscope.support.activities import ProfilerActivity
+from flopscope.support.capture import ProfilerActivity
 
 HAS_NVML = importlib.util.find_spec("pynvml") is not None
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flopscope.support.launchers import RANK_VARIABLES
+from flopscope.support.process import RANK_VARIABLES
 from helpers import ROOT
 
 # Runs the command line with a report that says which process wrote it.

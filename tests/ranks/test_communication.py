@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from flopscope import _core, stragglers
-from flopscope.results import frames
+from flopscope.results import summaries
 from flopscope.results.results import Results
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
@@ -47,7 +47,7 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
     gather = arguments(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
     nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
-    frame = frames.collectives(core)
+    frame = summaries.collectives(core)
     assert frame.to_dict("records") == [
         {
             "collective": "allgather",
@@ -76,7 +76,7 @@ def test_unrecorded_values_are_missing() -> None:
     _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
     nccl(core, 17_000, 3_000, arguments(dtype="a new one", group_size=0))
-    frame = frames.collectives(core)
+    frame = summaries.collectives(core)
     assert list(frame["collective"]) == ["allreduce"] * 2
     assert list(frame["start"]) == [2.0, 12.0]  # since the first event, because no window is set
     assert list(frame["group_size"].isna()) == list(frame["sequence"].isna()) == [True, True]
@@ -89,7 +89,7 @@ def test_unrecorded_values_are_missing() -> None:
 def test_long_texts_are_cut() -> None:
     core = _core.Store()
     nccl(core, 0, 10, arguments(**dict.fromkeys(("name", "dtype", "group", "ranks"), "x" * 2000)))
-    (row,) = frames.collectives(core).to_dict("records")
+    (row,) = summaries.collectives(core).to_dict("records")
     assert [len(row[name]) for name in ("name", "dtype", "group", "ranks")] == [63, 31, 127, 511]
 
 
@@ -118,7 +118,7 @@ def test_kinds_follow_from_names(name: str, kind: str) -> None:
     for recorded, kernel in ((name, "my_kernel"), ("coalesced", name)):
         with_arguments = {**launch, "collective": arguments(name=recorded)}
         _core._append(core, "kernel", kernel, 0, 10, device=0, stream=len(kernel), launch=with_arguments)
-    frame = frames.collectives(core)
+    frame = summaries.collectives(core)
     assert list(frame["collective"]) == [kind] * 2 and list(frame["exposed"]) == [0.01] * 2
 
 
@@ -134,7 +134,7 @@ def test_bus_factors_are_those_of_nccl_tests(name: str, ranks: int, factor: floa
     core = _core.Store()
     launch = {"grid": (1, 1, 1), "block": (1, 1, 1), "collective": arguments(name=name, group_size=ranks)}
     _core._append(core, "kernel", "my_kernel", 0, 1_000, device=0, launch=launch)
-    (row,) = frames.collectives(core).to_dict("records")
+    (row,) = summaries.collectives(core).to_dict("records")
     assert row["bus_gbytes_per_s"] / row["algorithm_gbytes_per_s"] == pytest.approx(factor, nan_ok=True)
 
 
@@ -161,12 +161,12 @@ def test_numbers_match_a_timeline(seed: int) -> None:
             _core._append(core, event, kind, begin, length, device=0, stream=stream)
             computes[here] |= kind == "gemm"
 
-    frame = frames.collectives(core).sort_values(["start", "duration"], kind="stable")
+    frame = summaries.collectives(core).sort_values(["start", "duration"], kind="stable")
     exposed = [np.sum(~computes[here]) / 1000 for here in sorted(calls, key=lambda here: (here.start, here.stop))]
     np.testing.assert_allclose(frame["exposed"], exposed)
 
     at_once = sum(line.astype(int) for line in busy.values())
-    rows = frames.stream_summary(core).set_index("stream")
+    rows = summaries.stream_summary(core).set_index("stream")
     assert list(rows.index[:-1]) == list(streams) and math.isnan(rows.index.astype(float)[-1])
     for row, (working, communicating) in zip(
         rows.to_dict("records"),
@@ -183,10 +183,10 @@ def test_numbers_match_a_timeline(seed: int) -> None:
 
 def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     core = _core.Store()
-    assert len(frames.collectives(core)) == len(frames.stream_summary(core)) == 0
+    assert len(summaries.collectives(core)) == len(summaries.stream_summary(core)) == 0
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
-    assert len(frames.collectives(core)) == 0
-    assert frames.stream_summary(core)["exposed_pct"].isna().all()
+    assert len(summaries.collectives(core)) == 0
+    assert summaries.stream_summary(core)["exposed_pct"].isna().all()
     assert "Communication" not in str(Summary(summarize.details(core), {}))
 
 
@@ -194,7 +194,7 @@ def test_a_running_profile_is_an_error() -> None:
     core = _core.Profiler()
     core.start()
     try:
-        for ask in (frames.collectives, frames.stream_summary):
+        for ask in (summaries.collectives, summaries.stream_summary):
             with pytest.raises(RuntimeError, match="still running"):
                 ask(core.store)
     finally:

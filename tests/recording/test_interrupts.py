@@ -17,7 +17,7 @@ import flopscope as fs
 from flopscope.measuring import look
 from flopscope.record import profiler
 from flopscope.support import capture
-from flopscope.support.activities import ProfilerActivity
+from flopscope.support.capture import ProfilerActivity
 
 FOLDER = os.path.dirname(fs.__file__)
 

@@ -177,13 +177,13 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
 
 HEAD = {"trace_id": "id", "cpuProperties": "of the CPU"}
 RESULTS = [
-    ("chrome_trace", "export", lambda it: it.export_chrome_trace("t.json", True, work=False), ("t.json", HEAD, None)),
-    ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
-    ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
-    ("frames", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
-    ("frames", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
-    ("frames", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
-    ("frames", "launch_summary", lambda prof: prof.launch_summary(), ()),
+    ("exports", "export", lambda it: it.export_chrome_trace("t.json", True, work=False), ("t.json", HEAD, None)),
+    ("exports", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
+    ("exports", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
+    ("summaries", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
+    ("summaries", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
+    ("summaries", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
+    ("summaries", "launch_summary", lambda prof: prof.launch_summary(), ()),
 ]  # fmt: skip
 
 
@@ -262,7 +262,7 @@ class Machine:
             ("cuda_device_count", count),
         ):
             monkeypatch.setattr(core, name, value)
-        monkeypatch.setattr("flopscope.support.libraries.find", lambda name: "/lib/libcupti.so.13")
+        monkeypatch.setattr("flopscope.support.package.find_library", lambda name: "/lib/libcupti.so.13")
         monkeypatch.setattr("flopscope.record.profiler.record_into", lambda core: None)
         monkeypatch.setattr(capture, "may_evict", lambda: False)
 

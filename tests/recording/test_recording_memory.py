@@ -15,7 +15,7 @@ from helpers.run_programs import own, run, script
 import flopscope as fs
 from flopscope.cli import memory_limit
 from flopscope.cli.memory_limit import MemoryLimit, SteadyGrowth
-from flopscope.support.memory import available_memory, private_growth
+from flopscope.support.process import available_memory, private_growth
 
 GB = 1 << 30
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 
 import flopscope as fs
 from flopscope.record.schedules import action_at
-from flopscope.support.activities import activities_named
+from flopscope.support.capture import activities_named
 
 
 def expected_actions(

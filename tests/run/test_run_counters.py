@@ -10,9 +10,9 @@ from helpers.counter_programs import SETUP
 from helpers.fake_cupti import build, run_with_fake
 
 RECORD = """
-import flopscope.support.libraries as libraries
+import flopscope.support.package as package
 from flopscope.cli.recording import Recording
-libraries.find = lambda name: LIBRARY
+package.find_library = lambda name: LIBRARY
 told = []
 recording = Recording(None, {"counters": True, "counter_interval_us": 100}, lambda: None, told.append)
 warnings.showwarning = lambda message, *rest: told.append(str(message))

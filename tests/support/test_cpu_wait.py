@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from flopscope.support.cpu_wait import seconds_waited, wait_text
+from flopscope.support.process import seconds_waited, wait_text
 
 
 def test_a_thread_that_shares_one_cpu_waits_for_it() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flopscope.results.categories import short_names
 from flopscope.show.columns import shapes_text
-from flopscope.support.cutting import cut_apart, cut_middle
-from flopscope.support.kernel_names import short_names
+from flopscope.support.columns import cut_apart, cut_middle
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import prefixed_text
 

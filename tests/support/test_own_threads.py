@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from flopscope.support.threads import FAULTS, start_thread
+from flopscope.support.process import FAULTS, start_thread
 
 
 def test_the_thread_blocks_what_is_not_its_own_error() -> None:

@@ -22,7 +22,7 @@ from helpers.view_texts import Tags, header_of
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.results.stacks import export_stacks
+from flopscope.results.exports import export_stacks
 from flopscope.results.table import COLUMNS
 
 WHOLE = 1000

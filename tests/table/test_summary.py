@@ -19,7 +19,7 @@ from helpers import DATA
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.results import frames
+from flopscope.results import summaries
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
 from flopscope.support.columns import Rows
@@ -93,7 +93,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     running["other"][:] = True
 
     first = np.array([running[part] for part in PARTS]).argmax(axis=0)
-    frame = frames.step_breakdown(core)
+    frame = summaries.step_breakdown(core)
     assert list(frame.columns) == ["step", *PARTS, "total"]
     assert list(frame["step"]) == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
     for i, row in enumerate(frame.to_dict("records")):
@@ -101,7 +101,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         assert [row[part] for part in PARTS] == [np.sum(moments == p) / 1000 for p in range(len(PARTS))]
         assert row["total"] == len(moments) / 1000
 
-    gpu = frames.gpu_summary(core)
+    gpu = summaries.gpu_summary(core)
     shares = ["gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle"]
     assert list(gpu.columns) == ["device", *shares]
     expected = (
@@ -112,7 +112,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         100 * (1 - work[inside].mean()),
     )
     np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
-    one = frames.gpu_summary(core, "ProfilerStep#1")
+    one = summaries.gpu_summary(core, "ProfilerStep#1")
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
 
 
@@ -134,7 +134,7 @@ def test_launches_of_several_streams_and_graphs() -> None:
         _core._append(core, "kernel", "k", begin, end - begin, correlation=number, device=0, stream=stream)
     for device in (0, 1):
         _core._append(core, "memcpy", "copy", 250, 10, device=device, correlation=5 if device == 0 else None)
-    row, other = frames.launch_summary(core).to_dict("records")
+    row, other = summaries.launch_summary(core).to_dict("records")
     assert (row["device"], row["kernels"], row["launches"]) == (0, 7, 5)
     delays = ("delay_min", "delay_median", "delay_p95", "delay_max", "call_time_median")
     # Delays 30, 90, 40, 80, 20 ns; calls of 10, 10, 30, 70, 6 ns.
@@ -158,7 +158,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
         for i, delay in enumerate(delays.tolist()):
             _core._append(core, "runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
             kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
-        (row,) = frames.launch_summary(core).to_dict("records")
+        (row,) = summaries.launch_summary(core).to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
         texts[skew] = " ".join(details(core).split())
@@ -170,14 +170,16 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
 
 def test_profiles_of_nothing_and_without_steps_or_devices() -> None:
     core = _core.Store()
-    assert [len(make(core)) for make in (frames.gpu_summary, frames.step_breakdown, frames.launch_summary)] == [0] * 3
+    assert [
+        len(make(core)) for make in (summaries.gpu_summary, summaries.step_breakdown, summaries.launch_summary)
+    ] == [0] * 3
     assert details(core) == "Nothing was recorded.\n"
     _core._append(core, "op", "flopscope::add", 1_000, 500)
     _core._set_window(core, 0, 2_000)
-    frame = frames.step_breakdown(core)
+    frame = summaries.step_breakdown(core)
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
-    assert len(frames.gpu_summary(core)) == 0 and not details(core).strip()  # the accounting says it all
+    assert len(summaries.gpu_summary(core)) == 0 and not details(core).strip()  # the accounting says it all
 
 
 def test_kernels_overlap_and_were_running_when_recording_began() -> None:
@@ -191,7 +193,7 @@ def test_kernels_overlap_and_were_running_when_recording_began() -> None:
     kernel(core, "volta_sgemm_128x64_nn", 400, 10, 1, stream=7)
     _core._append(core, "memcpy", "copy", 240, 60, device=0, stream=8)
     kernel(core, "k", -100, 600, 16, device=1)  # an SM holds 2
-    first, second = frames.gpu_summary(core).to_dict("records")
+    first, second = summaries.gpu_summary(core).to_dict("records")
     assert (first["gpu_utilization"], first["idle"]) == (pytest.approx(26), pytest.approx(100 - 31))
     assert first["sm_efficiency"] == pytest.approx(100 * (0.5 * 100 + 100 + 0.75 * 50 + 0.25 * 10) / 1000)
     # 256 threads of 512: one block per SM is 50 %; the grids are 2, 3 and 1 of 4.
@@ -210,7 +212,7 @@ def test_missing_facts_are_not_zero() -> None:
     kernel(core, "k", 0, 50, 2, device=2)
     _core._append(core, "kernel", "k", 60, 10, device=2)  # with an unknown launch
     _core._append(core, "interval", "op", 0, 20, device=3, timing="event")  # between CUDA events: an op's kernels
-    found = frames.gpu_summary(core)
+    found = summaries.gpu_summary(core)
     assert found["gpu_utilization"].to_list() == [50, 0, 60, 20] and found["idle"].to_list() == [50, 50, 40, 80]
     assert found["sm_efficiency"].isna().all() and found["achieved_occupancy"].isna().all()
     assert found["tensor_core_time"].isna().to_list() == [False, True, False, True]
@@ -223,18 +225,18 @@ def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
     core = recorder.store
     recorder.start()
     try:
-        for make in (frames.gpu_summary, frames.step_breakdown, frames.launch_summary, summarize.details):
+        for make in (summaries.gpu_summary, summaries.step_breakdown, summaries.launch_summary, summarize.details):
             with pytest.raises(RuntimeError, match="still running"):
                 make(core)
     finally:
         recorder.stop()
     with pytest.raises(ValueError, match='"x": the profile has no steps'):
-        frames.gpu_summary(core, "x")
+        summaries.gpu_summary(core, "x")
     for i in range(3):
         _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
     message = '"ProfilerStep#7": the profile has 3 steps, from "ProfilerStep#0" to "ProfilerStep#2"'
     with pytest.raises(ValueError, match=message):
-        frames.gpu_summary(core, "ProfilerStep#7")
+        summaries.gpu_summary(core, "ProfilerStep#7")
 
 
 def details(core: _core.Store) -> str:

@@ -20,7 +20,7 @@ from helpers.chrome_events import Event, parse_checked, slices, written
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.results import chrome_trace
+from flopscope.results import exports
 
 # Arguments that only Kineto or only flopscope writes, and numbers that each counts for itself.
 KINETO_ONLY = {"Sequence number", "Fwd thread id", "Record function id", "cbid", "queued", "finished",
@@ -174,7 +174,7 @@ def test_native_ops_from_end_to_end(tmp_path: Path) -> None:
             fs.add(x, x)
         fs.mul_(x.T, 2)
         weight.to("float32")
-    chrome_trace.export(prof._core, tmp_path / "trace.json")
+    exports.export(prof._core, tmp_path / "trace.json")
     trace = parse_checked((tmp_path / "trace.json").read_bytes())
     ops = slices(trace, "cpu_op")
     assert [op["name"] for op in ops] == ["flopscope::add"] * 3 + ["flopscope::mul_", "flopscope::cast"]

@@ -17,8 +17,8 @@ from helpers.chrome_events import parse_checked, slices, written
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.results import chrome_trace
-from flopscope.support.launchers import RANK_VARIABLES
+from flopscope.results import exports
+from flopscope.support.process import RANK_VARIABLES
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path) -> None:
-    chrome_trace.export(core, tmp_path / "a.json")
-    chrome_trace.export(core, str(tmp_path / "b.json.gz"))
+    exports.export(core, tmp_path / "a.json")
+    exports.export(core, str(tmp_path / "b.json.gz"))
     plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
     assert parse_checked(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
     assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
@@ -48,13 +48,13 @@ def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path)
 def test_links_and_pipes_are_not_replaced(core: _core.Store, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
-    chrome_trace.export(core, tmp_path / "link.json")
+    exports.export(core, tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink() and parse_checked((tmp_path / "there" / "a.json").read_bytes())
     os.mkfifo(tmp_path / "pipe")
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
     reader.start()
-    chrome_trace.export(core, tmp_path / "pipe")
+    exports.export(core, tmp_path / "pipe")
     reader.join()
     assert (tmp_path / "pipe").is_fifo() and parse_checked(read[0])
 
@@ -72,7 +72,7 @@ def test_a_failure_keeps_the_existing_file(tmp_path: Path) -> None:
 
     for name in ("a.json", "a.json.gz"):
         with pytest.raises(OSError, match="no space left"):
-            chrome_trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
+            exports.export(Full(), tmp_path / name)  # type: ignore[arg-type]
     assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
 
 
@@ -85,7 +85,7 @@ def test_a_failed_export_names_the_path_that_the_user_passed(
     path = tmp_path / "trace.json"
     monkeypatch.setattr(os, "open", deny)
     with pytest.raises(PermissionError) as caught:
-        chrome_trace.export(core, path)
+        exports.export(core, path)
     assert caught.value.filename == str(path)
     assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
     assert names_in(tmp_path) == []
@@ -93,11 +93,11 @@ def test_a_failed_export_names_the_path_that_the_user_passed(
 
 def test_invalid_paths_and_running_profiles_are_errors(core: _core.Store, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
-        chrome_trace.export(core, tmp_path / "none" / "a.json")
+        exports.export(core, tmp_path / "none" / "a.json")
     with pytest.raises(IsADirectoryError, match="name a file in it"):
-        chrome_trace.export(core, tmp_path)
+        exports.export(core, tmp_path)
     with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
-        chrome_trace.export(prof._core, tmp_path / "a.json")
+        exports.export(prof._core, tmp_path / "a.json")
     assert names_in(tmp_path) == []
 
 
@@ -139,7 +139,7 @@ def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
 def test_events_without_a_time_are_reported(core: _core.Store, tmp_path: Path) -> None:
     _core._append(core, "kernel", "never ran", device=0)
     with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
-        chrome_trace.export(core, tmp_path / "a.json")
+        exports.export(core, tmp_path / "a.json")
     trace = parse_checked((tmp_path / "a.json").read_bytes())
     assert trace["flopscope"]["without a time"] == 1 and not slices(trace, "kernel")
 
@@ -147,11 +147,11 @@ def test_events_without_a_time_are_reported(core: _core.Store, tmp_path: Path) -
 def test_the_rank_of_a_job_is_written(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (name for names in RANK_VARIABLES for name in names):
         monkeypatch.delenv(name, raising=False)
-    chrome_trace.export(core, tmp_path / "a.json")
+    exports.export(core, tmp_path / "a.json")
     assert "distributedInfo" not in parse_checked((tmp_path / "a.json").read_bytes())
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    chrome_trace.export(core, tmp_path / "a.json")
+    exports.export(core, tmp_path / "a.json")
     assert parse_checked((tmp_path / "a.json").read_bytes())["distributedInfo"] == {"rank": 3, "world_size": 8}
 
 
@@ -199,15 +199,15 @@ class Exported:
 def test_a_handler_names_files_as_torch_does(tmp_path: Path) -> None:
     prof, folder = Exported(), tmp_path / "new" / "folder"
     before = time.time_ns()
-    chrome_trace.trace_handler(folder, "me")(prof)
-    chrome_trace.trace_handler(str(folder), use_gzip=True)(prof)
+    exports.trace_handler(folder, "me")(prof)
+    exports.trace_handler(str(folder), use_gzip=True)(prof)
     names = [re.fullmatch(r"(.+)\.(\d+)\.pt\.trace\.json(\.gz)?", Path(path).name) for path in prof.paths]
     assert names[0] and names[1] and folder.is_dir()
     assert {str(Path(path).parent) for path in prof.paths} == {str(folder)}
     assert (names[0][1], names[0][3]) == ("me", None) and before <= int(names[0][2]) <= time.time_ns()
     assert names[1][1].endswith(f"_{os.getpid()}") and names[1][3] == ".gz"
     profiler = pytest.importorskip("torch.profiler")
-    for handler in (profiler.tensorboard_trace_handler, chrome_trace.trace_handler):
+    for handler in (profiler.tensorboard_trace_handler, exports.trace_handler):
         handler(str(tmp_path))(prof)
     theirs, ours = (re.sub(r"\d{15,}", "N", path) for path in prof.paths[2:])
     assert theirs == ours

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 from flopscope.support.units import percent_text, short_time_text
 
 if TYPE_CHECKING:

@@ -11,12 +11,11 @@ from flopscope.answers.counter_rules import cached
 from flopscope.answers.facts import FirstUse
 from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import unordered
-from flopscope.answers.pieces import Op
+from flopscope.answers.pieces import Op, first_apart, heavy_steps
 from flopscope.answers.sentences.words import more_ops
-from flopscope.answers.step_kinds import first_apart, heavy_steps
+from flopscope.results.categories import OF_TRITON
 from flopscope.support.hints import HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
-from flopscope.support.kernel_names import OF_TRITON
-from flopscope.support.median import median
+from flopscope.support.statistics import median
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:

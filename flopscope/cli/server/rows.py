@@ -20,8 +20,7 @@ from flopscope.results.events import Event
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.records import TABLE, row_records
 from flopscope.results.table import EventTable
-from flopscope.support.columns import Rows
-from flopscope.support.cutting import cut_middle
+from flopscope.support.columns import Rows, cut_middle
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import percent_text, plural, short_time_text

@@ -18,7 +18,7 @@ from flopscope.cli.server.documents import ACCOUNTING, OPENED, WHAT_IF, Answer, 
 from flopscope.cli.server.folders import LISTED, Folders
 from flopscope.read.paths import PATTERNS, find_traces
 from flopscope.read.trace import Trace
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import printable
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import bytes_text, percent_text, short_time_text

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flopscope.measuring.perf.limits import LimitResult, known
-from flopscope.support.columns import GAP, aligned_line, column_widths
-from flopscope.support.cutting import cut_start
+from flopscope.support.columns import GAP, aligned_line, column_widths, cut_start
 from flopscope.support.units import MISSING, bound_text, exact_text, percent_text
 from flopscope.support.units import significant_text as number
 

@@ -21,11 +21,10 @@ from flopscope.measuring.trying.means import Reach
 from flopscope.measuring.trying.switches import SWITCHES, apply
 from flopscope.record.steps import StepCounter
 from flopscope.support import own_path
-from flopscope.support.cpu_wait import seconds_waited
 from flopscope.support.device import find_device
 from flopscope.support.files import finite, write_json
 from flopscope.support.imports import after_import
-from flopscope.support.launchers import rank_in
+from flopscope.support.process import rank_in, seconds_waited
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.safe import error_text
 

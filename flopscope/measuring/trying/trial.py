@@ -19,7 +19,7 @@ from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, check
 from flopscope.measuring.trying.processes import Processes, Program
 from flopscope.measuring.trying.result import Change, Edit, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
-from flopscope.support.cpu_wait import WORTH
+from flopscope.support.process import WORTH
 
 FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0

@@ -14,7 +14,7 @@ from flopscope.show.page import overview
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.page import Page
 from flopscope.show.page.profile import Profile, steps_text
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
 
 if TYPE_CHECKING:
     from flopscope.results.comparison import Change, Comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.sentences.notes import skewed_clocks
-from flopscope.results.frames import records
+from flopscope.results.summaries import records
 from flopscope.show.page.encode import Columns
 
 if TYPE_CHECKING:

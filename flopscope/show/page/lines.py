@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.lines import Line, place_text
-from flopscope.answers.sentences.lines import GROUPS, WAITING, places_of, titles
+from flopscope.answers.lines import GROUPS, WAITING, Line, place_text, places_of, titles
 from flopscope.show.page.encode import Columns, cut
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.units import percent_text

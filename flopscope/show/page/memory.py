@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.show.page.encode import Columns
-from flopscope.support.core_values import UNKNOWN_ID, UNKNOWN_TIME
-from flopscope.support.distinct import distinct
+from flopscope.support.core_facts import UNKNOWN_ID, UNKNOWN_TIME
+from flopscope.support.statistics import distinct
 
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.results.kinds import NO_MODULE
+from flopscope.results.columns import NO_MODULE
 from flopscope.show.page.encode import Columns
 from flopscope.show.page.rows import encode_table, identities, longest_first, places_of_largest, tensor_text
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.sentences.accounting import cause_text
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
-from flopscope.results.frames import records
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
+from flopscope.results.summaries import records
 from flopscope.show.entries import usual_order
 from flopscope.show.notes import footnotes
 from flopscope.show.page import hardware
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.rows import tensor_text, why_unrated
-from flopscope.support.device_names import index_of
-from flopscope.support.parts import parts_of
+from flopscope.support.core_facts import parts_of
+from flopscope.support.model import index_of
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:

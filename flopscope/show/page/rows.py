@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.results.kinds import kind_of
+from flopscope.results.columns import kind_of
 from flopscope.show.columns import SEEN, shapes_text
 from flopscope.show.page.encode import Columns
 from flopscope.support.units import plural

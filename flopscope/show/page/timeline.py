@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
+from flopscope.results.categories import short_names
 from flopscope.results.process import base_time_of
 from flopscope.show.page import counters
 from flopscope.show.page.encode import Columns, since
 from flopscope.show.page.rows import identities
-from flopscope.support.core_values import UNKNOWN_TIME, WORK
-from flopscope.support.kernel_names import short_names
+from flopscope.support.core_facts import UNKNOWN_TIME, WORK
 
 if TYPE_CHECKING:
     from flopscope._core import Store

@@ -1,7 +1,4 @@
-"""Chrome traces, for Perfetto, chrome://tracing and other readers of torch.profiler's traces.
-
-The C core produces the text (csrc/views/chrome_trace.h documents it); this module writes it to files.
-"""
+"""Files for other programs: Chrome traces, and folded stacks for flame graphs."""
 
 from __future__ import annotations
 
@@ -14,17 +11,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from flopscope import _core
 from flopscope.results.head import PEAKS_MEMBER, STACKS_MEMBER
 from flopscope.support.cpu import CPU_MEMBER
 from flopscope.support.files import COMPRESSION, finite, replacing
-from flopscope.support.launchers import rank_in
+from flopscope.support.package import warn_user
+from flopscope.support.process import rank_in, start_thread
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
-from flopscope.support.threads import start_thread
-from flopscope.support.warn import warn_user
+
+if TYPE_CHECKING:
+    from flopscope import _core
 
 PIECE = 1 << 19  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
@@ -199,3 +198,38 @@ def _uncompressed(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
 def _compression(file: IO[bytes], name: str) -> Iterator[Callable[[bytes], object]]:
     with gzip.GzipFile(name, "wb", COMPRESSION, file) as compressed:
         yield compressed.write
+
+
+# Folded stacks --------------------------------------------------------------------------------------------------------
+
+
+# Metrics of a folded stack, with the table columns that hold them.
+METRICS = {
+    "self_cpu_time_total": "self_cpu_time_total",
+    "self_device_time_total": "self_device_time_total",
+    "self_cuda_time_total": "self_device_time_total",
+}
+WHOLE_STACK = 2**32 - 1
+# A space ends a stack, a semicolon ends an entry, and a newline ends a line: in names they become underscores, as in
+# torch.profiler.
+NAME = str.maketrans(" ;\t\n", "____")
+
+
+def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+    """Write folded stacks, the format of flame graph programs: ``frame;frame;op N``, outermost frame first.
+
+    There is a line for each op, range or API call and each stack that it ran under, with its self time in whole µs;
+    times below 1 µs are omitted, as in torch.profiler. A line without a recorded stack has only the op.
+
+    core: a stopped profile. metric: "self_cpu_time_total", "self_device_time_total" or its alias
+    "self_cuda_time_total"; ValueError for any other.
+    """
+    if metric not in METRICS:
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
+    columns, meta = core.table(False, WHOLE_STACK, {})
+    rows = zip(columns["key"], columns["device_type"], meta["stacks"], columns[METRICS[metric]], strict=True)
+    with replacing(path, errors="backslashreplace") as file:
+        for key, device_type, stack, time in rows:
+            if device_type == "cpu" and int(time) > 0:
+                entries = [entry.translate(NAME) for entry in (*reversed(stack), key)]
+                file.write(f"{';'.join(entries)} {int(time)}\n")
