@@ -21,8 +21,8 @@ COUNTED = (
 )
 
 DEVICE_UNSEEN = (
-    "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU",
-    "(recorded with CPU activities only, or truncated). Host times are the time to dispatch ops, not to run them.",
+    "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU\n"
+    "(recorded with CPU activities only, or truncated). Host times are the time to dispatch ops, not to run them."
 )
 
 
@@ -32,16 +32,18 @@ def footnotes(
     name: Callable[[str], str],
     time: Callable[[float], str],
 ) -> Iterable[str]:
-    """Yield the lines of notes that explain the numbers of these rows.
+    """Yield notes that explain the numbers of these rows; torch's layout keeps their line breaks.
 
     name, time: return the text of a name and of a time in µs.
     """
     rows = list(rows)
     if any(share > 100 for row in rows for share in (row.pct_roofline, row.pct_peak_flops, row.pct_peak_bandwidth)):
-        yield "* more than the roofline: the data sat in cache (bound: cache), the clock was higher than when the peak"
-        yield "  was measured (uniform data draws less power), or a work rule is wrong."
+        yield (
+            "* more than the roofline: the data sat in cache (bound: cache), the clock was higher than when the peak\n"
+            "  was measured (uniform data draws less power), or a work rule is wrong."
+        )
     if table.device_unseen:
-        yield from DEVICE_UNSEEN
+        yield DEVICE_UNSEEN
     coverage = table.coverage()
     if min(coverage["bytes"], coverage["flops"]) < 1:
         where = "device time" if table.has_device else "host time of ops"

@@ -351,10 +351,9 @@ def notes(source: Profile) -> Iterator[str]:
         )
     hints = source.rows.hints
     has_shapes_note = hints.advice in lines
-    for line in footnotes(source.rows, source.rows, lambda name: name, short_time_text):
-        if line.startswith("  ") and lines:
-            lines[-1] += f" {line.strip()}"
-        elif line not in lines and not (has_shapes_note and line == hints.shapes):
+    for note in footnotes(source.rows, source.rows, lambda name: name, short_time_text):
+        line = " ".join(note.split())
+        if line not in lines and not (has_shapes_note and line == hints.shapes):
             lines.append(line)
     yield from lines
     yield from hardware.graph_notes(source)
