@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from helpers.hand_traces import BANDWIDTH, BF16, NCCL, PAGEABLE, PEAKS, Program
+from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
 from helpers.parts import parts_of, rows_of, whole
 
 import flopscope as fs
@@ -79,13 +79,6 @@ def test_without_peaks_nothing_is_ideal_and_the_shares_are_missing() -> None:
     assert row["ideal"] == 0 and math.isnan(row["mfu"]) and math.isnan(row["mbu"]) and row["unmodelled"] == 300
 
 
-def test_without_shapes_all_kernels_are_unmodelled() -> None:
-    program = Program()
-    program.run("aten::mm", 0, 10, 50, kernel="nvjet_tst")
-    program.run("aten::add", 4, 60, 40)
-    assert whole(program) == {"edges": 10, "unmodelled": 90}
-
-
 def test_time_of_overlapping_kernels_belongs_to_the_one_that_began_first() -> None:
     program = Program()
     size = 1 << 24
@@ -95,43 +88,6 @@ def test_time_of_overlapping_kernels_belongs_to_the_one_that_began_first() -> No
     least = round(3 * 4 * size / BANDWIDTH * 1e6)
     assert least > 30
     assert whole(program) == {"edges": 10, "unmodelled": 50, "ideal": 30}
-
-
-def test_a_class_of_work_has_priority_over_the_classes_after_it() -> None:
-    program = Program()
-    program.run("aten::copy_", 0, 10, 60, kernel=PAGEABLE, stream=8)
-    program.run("made::reduce", 3, 30, 60, kernel=NCCL, stream=9)
-    program.run("made::up", 6, 80, 20)
-    program.run("aten::zero_", 9, 100, 5, kernel="Memset (Device)")
-    assert whole(program) == {"edges": 10, "copy": 20 + 5, "communication": 50, "unmodelled": 20}
-
-
-def test_hidden_communication_and_copies_are_not_listed() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 90)
-    program.run("aten::copy_", 3, 20, 30, kernel=PAGEABLE, stream=8)
-    program.run("made::reduce", 6, 30, 60, kernel=NCCL, stream=9)
-    assert whole(program) == {"edges": 10, "unmodelled": 90}
-
-
-def test_a_copy_within_the_device_is_computation() -> None:
-    program = Program()
-    program.run("aten::copy_", 0, 10, 40, kernel="Memcpy DtoD (Device -> Device)")
-    assert whole(program) == {"edges": 10, "unmodelled": 40}
-
-
-def test_a_kernel_of_no_duration_takes_no_time() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.run("made::empty", 20, 45, 0)
-    program.run("made::next", 31, 50, 10)  # its launch, not that of the empty kernel, ends the idle time
-    assert whole(program) == {"edges": 10, "host": 20, "unmodelled": 30}
-
-
-def test_a_trace_with_only_empty_kernels_is_accounted() -> None:
-    program = Program()
-    program.run("made::empty", 20, 45, 0)
-    assert whole(program) == {"edges": 25}
 
 
 def test_kernels_without_a_launch_take_the_row_of_others_of_their_name() -> None:
@@ -170,39 +126,6 @@ def test_kernels_below_an_op_add_up_to_its_time(steps: bool) -> None:
 # Idle time, by hand ---------------------------------------------------------------------------------------------------
 
 
-def test_idle_time_after_a_launch_in_time_has_another_cause() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.run("made::next", 3, 50, 10)
-    assert whole(program) == {"edges": 10, "other": 20, "unmodelled": 30}
-
-
-def test_idle_time_without_a_recorded_launch_has_another_cause() -> None:
-    program = Program()
-    program.work("a", 10, 20)
-    program.work("b", 50, 10)
-    program.op("made::op", 0, 60)
-    assert whole(program) == {"edges": 10, "other": 20, "unmodelled": 30}
-
-
-def test_the_call_counts_by_its_end() -> None:
-    """A launch that returns at the moment at which the device becomes idle was in time."""
-    for launched, cause in ((28, "other"), (29, "host")):
-        program = Program()
-        program.run("made::up", 0, 10, 20)
-        program.run("made::next", launched, 50, 10)
-        parts = whole(program)
-        assert parts == {"edges": 10, cause: 20, "unmodelled": 30}
-
-
-def test_idle_time_after_a_wait_is_a_sync() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.call("cudaStreamSynchronize", 5, 26)
-    program.run("made::next", 40, 45, 10)
-    assert whole(program) == {"edges": 10, "sync": 15, "unmodelled": 30}
-
-
 def test_some_idle_times_after_a_wait_are_attributed_to_it_as_well() -> None:
     program = Program()
     program.run("made::up", 0, 10, 20)
@@ -211,33 +134,6 @@ def test_some_idle_times_after_a_wait_are_attributed_to_it_as_well() -> None:
         program.run("made::next", 40 + 10 * i, 45 + 10 * i, 5)
     parts = whole(program)
     assert parts == {"edges": 10, "host": 3 * 5, "sync": 15 + 8 * 5, "unmodelled": 20 + 12 * 5}
-
-
-def test_idle_time_before_an_op_that_waits_is_a_sync() -> None:
-    """item(): the copy is launched late, by an op that then waits for it."""
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.op("aten::item", 40, 30)
-    program.call("cudaLaunchKernel", 41, 2, correlation=7)
-    program.work("kernel", 50, 5, correlation=7)
-    program.call("cudaStreamSynchronize", 45, 20)
-    parts = whole(program)
-    assert parts["sync"] == 20 and parts["edges"] == 10 + 15  # before the kernel; and after it, in the wait
-
-
-def test_idle_time_while_a_loader_is_awaited_is_data() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.add("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 25, 30)
-    program.run("made::next", 60, 65, 10)
-    assert whole(program) == {"edges": 10, "host": 10, "data": 25, "unmodelled": 30}
-
-
-def test_the_end_of_a_step_is_the_hosts_while_it_works() -> None:
-    program = Program()
-    program.step(0, 0, 100)
-    program.run("made::up", 1, 10, 20)
-    assert whole(program) == {"host": 3 + 70, "other": 7, "unmodelled": 20}
 
 
 def test_the_launch_of_a_step_with_other_launches_to_compare_takes_time_to_arrive() -> None:
@@ -269,32 +165,6 @@ def test_steps_cut_kernels_and_share_their_ideal_time() -> None:
     assert second["memory"] == pytest.approx(200_000 - least, abs=2)
 
 
-def test_work_beyond_its_steps_end_belongs_to_the_step_that_launched_it() -> None:
-    program = Program()
-    for number in range(2):
-        program.step(number, 100 * number, 20)
-        program.run("made::up", 100 * number + 1, 100 * number + 10, 50)
-    first, second, all_steps = rows_of(program.load())
-    assert parts_of(first) == parts_of(second) == {"host": 10_000, "unmodelled": 50_000}
-    assert all_steps["total"] == 120_000 and all_steps["device"] == "cuda:0"
-
-
-def test_each_device_has_a_row_for_each_step() -> None:
-    program = Program(devices=2)
-    program.step(0, 0, 100)
-    program.run("made::up", 1, 10, 20, device=0)
-    program.run("made::up", 4, 50, 50, device=1)
-    rows = rows_of(program.load())
-    assert [(row["device"], row["step"]) for row in rows] == [
-        ("cuda:0", "ProfilerStep#0"),
-        ("cuda:1", "ProfilerStep#0"),
-        (None, None),
-    ]
-    assert parts_of(rows[0]) == {"host": 73_000, "other": 7_000, "unmodelled": 20_000}
-    assert parts_of(rows[1]) == {"host": 6_000, "other": 44_000, "unmodelled": 50_000}
-    assert rows[2]["total"] == 200_000
-
-
 # Other profiles -------------------------------------------------------------------------------------------------------
 
 
@@ -317,14 +187,6 @@ def test_a_profile_of_nothing_raises() -> None:
             ask()
     with prof, pytest.raises(RuntimeError, match="still running"):
         prof.accounting()
-
-
-def test_a_device_trace_without_host_events_is_accounted() -> None:
-    program = Program()
-    program.work("a", 0, 10)
-    program.work(NCCL, 5, 10, stream=8)
-    program.work("b", 20, 10)
-    assert whole(program) == {"unmodelled": 20, "communication": 5, "other": 5}
 
 
 def test_a_trace_that_was_cut_off_is_accounted_up_to_its_end() -> None:
@@ -353,12 +215,3 @@ def test_on_the_cpu_the_innermost_op_has_the_time() -> None:
         "made::inner": 30,
         "made::backward": 10,
     }
-
-
-def test_a_live_profile_of_the_cpu_adds_up() -> None:
-    x = fs.ones((64, 64))
-    with fs.profile(record_shapes=True) as prof:
-        for _ in range(3):
-            fs.matmul(fs.sin(x), x)
-    (row,) = rows_of(prof, peaks="none")
-    assert row["device"] == "cpu" and row["total"] > 0

@@ -16,7 +16,7 @@ from helpers.hand_traces import BF16, Program
 import flopscope as fs
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.rules import RULES
-from flopscope.answers.what_if import Change, Model
+from flopscope.answers.what_if import Change, Times
 
 FAULTS = DATA / "programs"
 PAIRS: dict[str, Any] = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
@@ -235,7 +235,7 @@ def test_sizes_of_dtypes_are_torchs() -> None:
 
 def test_rows_whose_limit_is_unknown_keep_their_time() -> None:
     found = analysis("pointwise_before")
-    model = Model(found)
+    model = Times(found)
     before = model.parts(None).sum(axis=(0, 1))
     model.change(Change(device={"fp32": 1e13}))  # bandwidth unknown
     after = dict(zip(PARTS, model.parts(None).sum(axis=(0, 1)).tolist(), strict=True))
