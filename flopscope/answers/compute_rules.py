@@ -12,28 +12,26 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Refusal, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
+    Argument,
     Finding,
+    arguments,
     calls_of,
     claim_all,
     evidence,
     finding_about,
+    groups_of,
     is_attention,
     is_convolution,
+    is_gpu,
     is_product,
+    is_trained,
+    names_around,
     product_sizes,
+    ran_as,
+    tensors,
     where,
 )
 from flopscope.answers.pieces import Kernel, Op
-from flopscope.answers.premises import (
-    Argument,
-    arguments,
-    groups_of,
-    is_gpu,
-    is_trained,
-    names_around,
-    ran_as,
-    tensors,
-)
 from flopscope.results.categories import short_names
 from flopscope.support.statistics import median
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from flopscope.results.categories import OTHER, category_of, short_names, sums_of_groups
 from flopscope.results.comparison import Cause, Change, ComparisonRow, Scale, Side, scaled
+from flopscope.support.columns import cut_end
 from flopscope.support.units import bytes_text, count_text, percent_text, plural, short_time_text
 
 Key = tuple[str, str]  # name with namespace, shapes
@@ -366,7 +367,7 @@ def _counted(members: Sequence[tuple[str, float]], noun: str) -> str:
 def _names(members: Sequence[tuple[str, float]]) -> str:
     names = [short_names([name])[name] for name, _ in members[:NAMES_SHOWN]]
     more = ["…"] if len(members) > NAMES_SHOWN else []
-    return ", ".join([*(name if len(name) <= NAME else f"{name[: NAME - 1]}…" for name in names), *more])
+    return ", ".join([*(cut_end(name, NAME) for name in names), *more])
 
 
 def replacements(

@@ -12,10 +12,9 @@ from typing import NamedTuple
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
 from flopscope.answers.facts import Callbacks, CopiedCarry, Precise, Transposed, Undonated, Widened
-from flopscope.answers.findings import Finding, calls_of, claim_all, finding_about
+from flopscope.answers.findings import Argument, Finding, arguments, calls_of, claim_all, finding_about, ran_as
 from flopscope.answers.launch_rules import KEPT
 from flopscope.answers.pieces import Op
-from flopscope.answers.premises import Argument, arguments, ran_as
 from flopscope.answers.recording import LATE
 
 NUMBER = re.compile(r"\.\d+$")

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from flopscope.answers.analysis import SCOPE, Analysis
 from flopscope.answers.facts import FirstUse, HostWork, Launches, Paused
-from flopscope.answers.findings import Finding, entry, gap_evidence, where
+from flopscope.answers.findings import Finding, entry, gap_evidence, names_at, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.pieces import Gap
-from flopscope.answers.premises import names_at
 from flopscope.answers.wait_rules import allocating, recurring
 
 KEPT = 0.95

@@ -10,17 +10,23 @@ from typing import NamedTuple
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import attention
 from flopscope.answers.facts import Casts, Chains, ChannelsLast, Reordered
-from flopscope.answers.findings import Finding, calls_of, claim_removed, evidence, finding_about, is_convolution, where
-from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.premises import (
+from flopscope.answers.findings import (
     COMPILED,
+    Finding,
+    calls_of,
     casts_of,
+    claim_removed,
+    evidence,
+    finding_about,
     is_compiled,
+    is_convolution,
     is_trained,
     names_at,
     reorders_of,
     tensors,
+    where,
 )
+from flopscope.answers.pieces import Gap, Op
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""

@@ -12,9 +12,18 @@ from flopscope.answers import compute_rules, counter_rules, host_rules, memory_r
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
 from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
-from flopscope.answers.findings import Finding, entry, evidence, product_sizes, where
+from flopscope.answers.findings import (
+    Argument,
+    Finding,
+    entry,
+    evidence,
+    is_gpu,
+    names_around,
+    product_sizes,
+    tensors,
+    where,
+)
 from flopscope.answers.pieces import Kernel, Op
-from flopscope.answers.premises import Argument, is_gpu, names_around, tensors
 from flopscope.results.categories import short_names
 from flopscope.support.statistics import median
 

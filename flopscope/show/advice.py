@@ -11,6 +11,7 @@ from flopscope.answers.sentences.advice import Advice, worded
 from flopscope.answers.sentences.notes import notes_of
 from flopscope.show.documents import ADVICE
 from flopscope.show.html import STYLE
+from flopscope.support.columns import cut_end, cut_start
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -94,8 +95,7 @@ class AdviceTable(Sequence[Advice]):
 
 def _at(place: str, width: int) -> str:
     """Return the line of a place; its end is the most informative part."""
-    left = width - 8
-    return f"     at {place if len(place) <= left else '…' + place[1 - left :]}"
+    return f"     at {cut_start(place, width - 8)}"
 
 
 def _title(row: Advice) -> str:
@@ -111,7 +111,7 @@ def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
     shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
     if shapes:
         text += f"  {printable(shapes)}"
-    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
+    return text if width is None else cut_end(text, width)
 
 
 def advise(analysis: Analysis) -> AdviceTable:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.accounting import CAUSED, accounting_bars, accounting_columns, accounting_head, cause_text
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, counter_rows, used
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.pieces import first_apart
-from flopscope.answers.sentences.accounting import CAUSED, accounting_bars, accounting_head, cause_text
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
 from flopscope.results.results import cpu_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flopscope.answers import facts
-from flopscope.answers.sentences.words import OP_WIDTH, Said, cost_text, cut, form, listed, shown_as_sentence
+from flopscope.answers.sentences.words import OP_WIDTH, Said, cost_text, form, listed, shown_as_sentence
+from flopscope.support.columns import cut_end
 from flopscope.support.units import percent_text, plural, short_time_text
 
 
@@ -57,7 +58,7 @@ def traffic(of: facts.Traffic) -> Said:
     why = f" (it reads {of.reads:.1f} × its input)" if of.reads > 1 else ""
     fused = "one kernel for both (Pallas)" if of.jax else "a fused kernel (torch.compile)"
     return Said(
-        f"Move fewer bytes in {cut(of.op, OP_WIDTH)}",
+        f"Move fewer bytes in {cut_end(of.op, OP_WIDTH)}",
         f"the GPU's counters saw {of.op} move {of.ratio:.1f} × the bytes that it must{why}. Strided access fetches "
         "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
         f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 
 from flopscope.answers import facts
-from flopscope.answers.sentences.words import OP_WIDTH, Said, cut, form, listed, more_ops
+from flopscope.answers.sentences.words import KERNEL_WIDTH, OP_WIDTH, Said, form, listed, more_ops
+from flopscope.support.columns import cut_end
 from flopscope.support.units import percent_text, plural, short_time_text
 
 
@@ -89,7 +90,7 @@ def low_precision(of: facts.LowPrecision) -> Said:
 
 def padded(of: facts.Padded) -> Said:
     sizes = [one.rpartition(" ")[2] for one in of.padded]
-    action = f"Pad {listed(of.sizes)} of {cut(of.op, OP_WIDTH)} to {listed(sizes)}"
+    action = f"Pad {listed(of.sizes)} of {cut_end(of.op, OP_WIDTH)} to {listed(sizes)}"
     if of.vocabulary:
         action = f"Pad the vocabulary from {of.sizes[0].rpartition(' ')[2]} to {sizes[0]}"
     return Said(
@@ -109,8 +110,9 @@ def small(of: facts.Small) -> Said:
     if of.over_rows:
         how = "It reduces over the rows: split"
     return Said(
-        f"Give {cut(of.op, OP_WIDTH)} more parallel work",
-        f"its kernel {cut(of.kernel)} {grid}. {how} the long dimension and combine the parts.{more_ops(of.ops - 1)}",
+        f"Give {cut_end(of.op, OP_WIDTH)} more parallel work",
+        f"its kernel {cut_end(of.kernel, KERNEL_WIDTH)} {grid}. {how} the long dimension and combine the parts."
+        f"{more_ops(of.ops - 1)}",
     )
 
 
@@ -149,7 +151,7 @@ REMEDIES: Mapping[facts.Remedy, str] = {
 
 
 def far_from_roof(of: facts.FarFromRoof) -> Said:
-    names = dict.fromkeys(cut(op.op, OP_WIDTH) for op in of.ops[:3])
+    names = dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in of.ops[:3])
     return Said(f"Make {listed(list(names))} faster", " ".join(far_op(op, of.per) for op in of.ops[:3]))
 
 
@@ -159,6 +161,6 @@ def far_op(op: facts.FarOp, per: str) -> str:
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""
     return (
-        f"{op.op} takes {short_time_text(op.time)} {per}{reaches}: its kernel {cut(op.kernel)}{grid} "
+        f"{op.op} takes {short_time_text(op.time)} {per}{reaches}: its kernel {cut_end(op.kernel, KERNEL_WIDTH)}{grid} "
         f"{CAUSES[op.cause].format_map(op.numbers)}. {REMEDIES[op.remedy].format_map(op.numbers)}"
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flopscope.answers import facts
-from flopscope.answers.sentences.words import Said, cut, form, listed
+from flopscope.answers.sentences.words import Said, form, listed
+from flopscope.support.columns import cut_end
 from flopscope.support.units import plural, short_time_text
 
 LONGEST_NAME = 40
@@ -12,7 +13,7 @@ LONGEST_NAME = 40
 def _arguments(of: facts.Undonated | facts.Transposed) -> str:
     more = of.arguments - len(of.names)
     others = f" and {plural(more, 'more argument')}" if more > 0 else ""
-    return listed([cut(name, LONGEST_NAME) for name in of.names]) + others
+    return listed([cut_end(name, LONGEST_NAME) for name in of.names]) + others
 
 
 def undonated(of: facts.Undonated) -> Said:
@@ -27,7 +28,7 @@ def undonated(of: facts.Undonated) -> Said:
 
 def transposed(of: facts.Transposed) -> Said:
     order = ", ".join(map(str, of.axes))
-    axes = f" (of {cut(of.names[0], LONGEST_NAME)}: {order})" if of.axes else ""
+    axes = f" (of {cut_end(of.names[0], LONGEST_NAME)}: {order})" if of.axes else ""
     return Said(
         "Store arguments in the order of axes in which they are read",
         f"XLA transposes {_arguments(of)} in the jitted function, for {short_time_text(of.time)} {of.per}, "

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from flopscope.support.units import percent_text, plural, short_time_text
 
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
-OP_WIDTH = 32
-"""Longest name of an op in an action."""
+OP_WIDTH, KERNEL_WIDTH = 32, 60
+"""Longest names of an op in an action, and of a kernel, as that of a template of C++."""
 
 
 class Said(NamedTuple):
@@ -54,11 +54,6 @@ def more_ops(count: int) -> str:
 def form(count: float, singular: str, several: str) -> str:
     """Return the form of a word, or of several, for so many things: form(2, "comes", "come") is "come"."""
     return singular if count == 1 else several
-
-
-def cut(name: str, width: int = 60) -> str:
-    """Return a name without what exceeds the width, as that of a template of C++ does."""
-    return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
 def cost_text(time: float, host: float) -> str:

@@ -10,10 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from flopscope.answers.accounting import accounting_columns, whole_of
+from flopscope.answers.accounting import LEAST, accounting_columns, whole_of
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.comparing import compare as compared
-from flopscope.answers.sentences.accounting import LEAST
 from flopscope.cli.server.documents import ACCOUNTING, OPENED, WHAT_IF, Answer, shortened
 from flopscope.cli.server.folders import LISTED, Folders
 from flopscope.read.paths import PATTERNS, find_traces

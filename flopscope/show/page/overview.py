@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.sentences.accounting import cause_text
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
