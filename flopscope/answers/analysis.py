@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")  # calls of the driver and its runtime
 AUTOGRAD = "autograd::engine::evaluate_function: "
-CLASSES, CAUSES = _core.work_classes, _core.idle_causes
+CAUSES = _core.idle_causes
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
 PARTS = tuple(_core.parts)

@@ -38,9 +38,6 @@ class Total:
     """Mean in percent."""
     tensor_active: float
     """Mean in percent."""
-    l2_bytes: float
-    nvlink_bytes: float
-    pcie_bytes: float
 
     @property
     def tbytes_per_s(self) -> float:
@@ -157,9 +154,6 @@ def _total(device: int, tracks: Mapping[str, Track], busy: tuple[Any, Any]) -> T
     seconds, span = _seconds((track.start, track.end)), float(track.end[-1] - track.start[0]) / 1e9
     whole = _seconds(busy)
 
-    def both(one: str, other: str) -> float:
-        return value.get(one, math.nan) + value.get(other, math.nan)
-
     return Total(
         device=device,
         seconds=seconds,
@@ -168,9 +162,6 @@ def _total(device: int, tracks: Mapping[str, Track], busy: tuple[Any, Any]) -> T
         bytes_written=value.get("dram_bytes_written", math.nan),
         sm_active=value.get("sm_active", math.nan),
         tensor_active=value.get("tensor_active", math.nan),
-        l2_bytes=value.get("l2_bytes", math.nan),
-        nvlink_bytes=both("nvlink_bytes_received", "nvlink_bytes_sent"),
-        pcie_bytes=both("pcie_bytes_read", "pcie_bytes_written"),
     )
 
 

@@ -16,8 +16,6 @@ from flopscope.results.columns import NO_OP
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-CATEGORIES: tuple[str, ...] = tuple(name for name, *_ in _core.categories)
-"""The names, in the order of legends; what each holds: csrc/work/category.h."""
 OTHER = "other"
 category_of = _core.category_of
 
