@@ -2,30 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flopscope.answers import facts
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.rules import RULES
+from flopscope.answers.sentences import bytes, collectives, compute, host, jax
+from flopscope.answers.sentences.words import Said, shown_as_sentence
 
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
 
 
-class Judged(NamedTuple):
-    """A finding with what its change gains."""
+class Advice(NamedTuple):
+    """One piece of advice."""
 
     rule: str
+    """The rule that applies; each has a section in docs/answers.md."""
     saving_us: float
-    """Wall time: µs per step, or of the profile if it has no steps."""
+    """Estimated gain in wall time: µs per step, or of the profile if it has no steps."""
     saving_pct: float
     """The same in percent of the step as it would be without recording."""
-    facts: NamedTuple
-    """A record of flopscope.answers.facts."""
+    action: str
+    """What to change, in a few words."""
+    what: str
+    """What to change, and why: the action, a colon, and the reason."""
     evidence: list[dict[str, Any]]
+    """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step); "row", the id of the row in
+    the table grouped by shape, and "event", the id of one of its events, both None where it rests on no single row."""
     where: str | None
+    """Module or source line, where one was recorded."""
+    facts: dict[str, Any]
+    """What ``what`` is made from: numbers, names and flags, of values that JSON can hold."""
+
+    @property
+    def reason(self) -> str:
+        """``what`` without the action: why, and how."""
+        return shown_as_sentence(self.what.removeprefix(f"{self.action}: "))
+
+
+SENTENCES: Mapping[type, Callable[[Any], Said]] = {
+    facts.Attention: compute.attention,
+    facts.MathPath: compute.math_path,
+    facts.Tf32: compute.tf32,
+    facts.LowPrecision: compute.low_precision,
+    facts.Padded: compute.padded,
+    facts.Small: compute.small,
+    facts.FarFromRoof: compute.far_from_roof,
+    facts.Casts: bytes.casts,
+    facts.ChannelsLast: bytes.channels_last,
+    facts.Reordered: bytes.reordered,
+    facts.Chains: bytes.chains,
+    facts.Traffic: bytes.traffic,
+    facts.PaddedTiles: bytes.padded_tiles,
+    facts.StarvedTensorCores: bytes.starved_tensor_cores,
+    facts.Warmup: host.warmup,
+    facts.DataWait: host.data_wait,
+    facts.Copies: host.copies,
+    facts.Allocations: host.allocations,
+    facts.Waits: host.waits,
+    facts.OptimizerOps: host.optimizer_ops,
+    facts.Launches: host.launches,
+    facts.HostWork: host.host_work,
+    facts.WaitsForRanks: collectives.waits_for_ranks,
+    facts.ExposedTransfers: collectives.exposed_transfers,
+    facts.Undonated: jax.undonated,
+    facts.Transposed: jax.transposed,
+    facts.CopiedCarry: jax.copied_carry,
+    facts.Callbacks: jax.callbacks,
+    facts.Precise: jax.precise,
+    facts.Widened: jax.widened,
+}
+"""The sentence of each record of facts, which is made from its fields alone."""
 
 
 def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
@@ -74,7 +125,7 @@ class Pools:
         self.left -= saving
 
 
-def judged(analysis: Analysis) -> Iterator[Judged]:
+def advised(analysis: Analysis) -> Iterator[Advice]:
     """Apply the rules. A rule claims the time that its change gains; no time is claimed twice.
 
     Of a profile whose whole time is the recording's own, nothing is known that a change would gain.
@@ -88,4 +139,17 @@ def judged(analysis: Analysis) -> Iterator[Judged]:
             assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
             share = 100 * saving / analysis.unobserved
-            yield Judged(name, float(saving), float(share), finding.facts, _tied(analysis, finding), finding.where)
+            action, reason = SENTENCES[type(finding.facts)](finding.facts)
+            known = {fact: _plain(value) for fact, value in finding.facts._asdict().items()}
+            evidence = _tied(analysis, finding)
+            what = f"{action}: {reason}"
+            yield Advice(name, float(saving), float(share), action, what, evidence, finding.where, known)
+
+
+def _plain(value: Any) -> Any:
+    """Return a fact as a value that JSON can hold: lists for tuples, None for NaN."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return None if value != value else value

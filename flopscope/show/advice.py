@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.advice import judged
-from flopscope.answers.sentences.advice import Advice, worded
+from flopscope.answers.advice import Advice, advised
 from flopscope.answers.sentences.notes import notes_of
 from flopscope.show.documents import ADVICE
 from flopscope.show.html import STYLE
@@ -116,5 +115,5 @@ def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
 
 def advise(analysis: Analysis) -> AdviceTable:
     """Return the advice, the largest saving first, and the notes."""
-    rows = sorted(map(worded, judged(analysis)), key=lambda row: -row.saving_us)
+    rows = sorted(advised(analysis), key=lambda row: -row.saving_us)
     return AdviceTable(rows, analysis.has_steps, notes_of(analysis))

@@ -22,11 +22,11 @@ from helpers.faulty_programs import (
 from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
 import flopscope as fs
+from flopscope.answers.advice import Advice
 from flopscope.answers.analysis import analysis_of
 from flopscope.answers.facts import Small
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
-from flopscope.answers.sentences.advice import Advice
 from flopscope.show.advice import AdviceTable
 
 # The rules ------------------------------------------------------------------------------------------------------------

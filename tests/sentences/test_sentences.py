@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from flopscope.answers import facts
+from flopscope.answers.advice import SENTENCES
 from flopscope.answers.sentences import compute, host
-from flopscope.answers.sentences.advice import SENTENCES
 from flopscope.answers.sentences.words import Said, form, listed, more_ops
 from flopscope.answers.wait_rules import BLAMED
 

@@ -24,7 +24,7 @@ from flopscope.support.model import index_of
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
-    from flopscope.answers.sentences.advice import Advice
+    from flopscope.answers.advice import Advice
     from flopscope.results.table import EventTable
     from flopscope.show.page.profile import Profile
 
