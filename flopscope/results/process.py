@@ -45,19 +45,12 @@ def require_different_processes(traces: Sequence[Results]) -> None:
     Traces of the same rank are. Traces without a rank are if they have the same process id and do not overlap in time,
     or begin at the same moment: processes of one run in several containers may share an id, but run concurrently.
     """
-    sources = [source_of(trace, place) for place, trace in enumerate(traces)]
-    ranks = [rank_of(trace, source) for trace, source in zip(traces, sources, strict=True)]
-    for rank, places in _groups((rank, place) for place, rank in enumerate(ranks) if rank is not None):
+    for places in windows_of(traces):
         if len(places) > 1:
-            raise ValueError(f"two of the traces are of rank {rank}: {_recordings(sources, places)}")
-    unranked = (place for place, rank in enumerate(ranks) if rank is None)
-    for process, places in _groups((getattr(traces[place], "process", None), place) for place in unranked):
-        if process is None or len(places) == 1:
-            continue
-        spans = sorted((*_span(traces[place], sources[place]), place) for place in places)
-        for (begin, end, a), (later, _, b) in pairwise(spans):
-            if later >= end or later == begin:
-                raise ValueError(f"two of the traces are of process {process}: {_recordings(sources, [a, b])}")
+            sources = [source_of(trace, place) for place, trace in enumerate(traces)]
+            rank = rank_of(traces[places[0]], sources[places[0]])
+            what = f"process {getattr(traces[places[0]], 'process', None)}" if rank is None else f"rank {rank}"
+            _refuse(what, sources, sorted(places))
 
 
 def _groups(pairs: Iterable[tuple[Group, int]]) -> list[tuple[Group, list[int]]]:
@@ -65,12 +58,6 @@ def _groups(pairs: Iterable[tuple[Group, int]]) -> list[tuple[Group, list[int]]]
     for key, place in pairs:
         groups.setdefault(key, []).append(place)
     return list(groups.items())
-
-
-def _recordings(sources: Sequence[str], places: Sequence[int], why: str = "") -> str:
-    a, b = (sources[place] for place in places[:2])
-    joined = f" that cannot be joined, because {why}" if why else ", not two ranks of one run"
-    return f"{a} and {b} are recordings of one process or of two runs{joined}; give one trace of each"
 
 
 def _span(trace: Results, source: str) -> tuple[int, int]:
@@ -178,5 +165,10 @@ def _worker(source: str) -> str | None:
     return None if match is None else match[1]
 
 
-def _refuse(what: str, sources: Sequence[str], places: Sequence[int], why: str) -> NoReturn:
-    raise ValueError(f"two of the traces are of {what}: {_recordings(sources, places, why)}")
+def _refuse(what: str, sources: Sequence[str], places: Sequence[int], why: str = "") -> NoReturn:
+    a, b = (sources[place] for place in places[:2])
+    joined = f" that cannot be joined, because {why}" if why else ", not two ranks of one run"
+    raise ValueError(
+        f"two of the traces are of {what}: {a} and {b} are recordings of one process or of two runs{joined}; give one "
+        "trace of each"
+    )
