@@ -116,7 +116,6 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 
 # As text: a sentence, and a bar for each part -------------------------------------------------------------------------
 
-
 BAR = 10
 SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
 """What the shares of a whole are shares of, at the peaks."""

@@ -149,7 +149,6 @@ def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
 
 # Premises: the recorded arguments of calls, and the names around them -------------------------------------------------
 
-
 COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph|torch/_inductor|^triton_")
 """Names around the ops and kernels of code that torch.compile made."""
 

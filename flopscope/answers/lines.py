@@ -123,7 +123,6 @@ def _cell(path: str) -> str:
 
 # Sections of a summary ------------------------------------------------------------------------------------------------
 
-
 SHOWN = 5
 LEAST = 1.0
 """Percent of the time below which a line is left out."""

@@ -109,7 +109,6 @@ class Gap:
 
 # Kinds of steps: the first ones of a program may take much longer, and are then no part of the means ------------------
 
-
 LONG = 3.0
 """Times the median step: such a step is long."""
 APART = 1.5

@@ -263,7 +263,6 @@ def _add(late: Floats, amount: float, weights: Floats) -> None:
 
 # Changes: their arguments, and by how much the least time of each piece of work changes -------------------------------
 
-
 PRODUCT_UNITS = {
     name: row.product_unit for name, row in _core.dtypes.items() if row.product_unit and row.kind in ("float", "float8")
 }

@@ -101,7 +101,6 @@ def sums_of_groups(
 
 # Names of kernels: C++ signatures, and Numba's tags -------------------------------------------------------------------
 
-
 _NOISE = re.compile(
     r"^void |\(anonymous namespace\)::|\[abi:[^\]]*\]|\b(?:at::native::|at::|c10::|std::|__main__::"
     r"|cuda::(?:std::)?(?:__\d+::)?|(?:cub|thrust)::(?:(?:CUB|THRUST)_\w+::)?(?:[a-z_]+::)*)"

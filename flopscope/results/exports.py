@@ -11,19 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flopscope import _core
 from flopscope.results.head import PEAKS_MEMBER, STACKS_MEMBER
 from flopscope.support.cpu import CPU_MEMBER
 from flopscope.support.files import COMPRESSION, finite, replacing
-from flopscope.support.package import warn_user
+from flopscope.support.package import VERSION, warn_user
 from flopscope.support.process import rank_in, start_thread
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
-
-if TYPE_CHECKING:
-    from flopscope import _core
 
 PIECE = 1 << 19  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
@@ -70,16 +67,16 @@ def export(
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
     with (
         replacing(path, "wb") as file,
-        _compression(file, name.removesuffix(".gz")) if compressed else _uncompressed(file) as write,
-        _beside(write) if core.event_count > MANY_EVENTS else nullcontext(write) as write_later,
+        gzip.GzipFile(name.removesuffix(".gz"), "wb", COMPRESSION, file) if compressed else nullcontext(file) as stream,
+        _beside(stream.write) if core.event_count > MANY_EVENTS else nullcontext(stream.write) as write,
         progress_bar(f"writing {name}", pieces, slow) as advance,
     ):
 
         def take(piece: bytes) -> None:
-            write_later(piece)
+            write(piece)
             advance()
 
-        left_out = core.write_trace(take, _version(), _json(members)[1:-1], peaks)
+        left_out = core.write_trace(take, VERSION, _json(members)[1:-1], peaks)
     if left_out:
         warn_user(f"{left_out} events have no time and are not in {name}", RuntimeWarning)
 
@@ -142,12 +139,6 @@ def trace_handler(
     return handle
 
 
-def _version() -> str:
-    from flopscope.support.package import VERSION
-
-    return VERSION
-
-
 def _members(name: str) -> dict[str, Any]:
     """Return the members of the head that the core does not write. Tools identify the traces of a job by their rank."""
     members: dict[str, Any] = {"traceName": name, "trace_id": os.urandom(16).hex().upper()}
@@ -189,19 +180,7 @@ def _beside(write: Callable[[bytes], object]) -> Iterator[Callable[[bytes], obje
         raise problems[0]
 
 
-@contextmanager
-def _uncompressed(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
-    yield file.write
-
-
-@contextmanager
-def _compression(file: IO[bytes], name: str) -> Iterator[Callable[[bytes], object]]:
-    with gzip.GzipFile(name, "wb", COMPRESSION, file) as compressed:
-        yield compressed.write
-
-
 # Folded stacks --------------------------------------------------------------------------------------------------------
-
 
 # Metrics of a folded stack, with the table columns that hold them.
 METRICS = {

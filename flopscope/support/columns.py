@@ -58,7 +58,6 @@ class Rows:
 
 # Long texts; cut in the middle, without making different texts equal --------------------------------------------------
 
-
 ELLIPSIS = "…"
 ROUNDS = 8  # in which texts that became equal are cut elsewhere
 CONTEXT = 2  # characters kept before the first difference
