@@ -37,7 +37,7 @@ summed_columns: tuple[tuple[str, ...], tuple[str, ...]]
 counter_metrics: list[tuple[str, str, str, str]]
 counter_rows: list[tuple[str, str, str, str]]
 counter_groups: tuple[str, ...]
-work_classes: tuple[str, ...]
+device_limit: int
 idle_causes: tuple[str, ...]
 categories: tuple[tuple[str, int, float, str], ...]
 device_types: tuple[str, ...]

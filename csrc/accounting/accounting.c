@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "store/event.h"
 
-#define NAME_OF(NAME, name, prose) #name,
-const char *const fs_work_class_names[] = {FS_WORK_CLASS_LIST(NAME_OF)};
 #define CAUSE_OF(NAME, name, part, label, prose) #name,
 const char *const fs_idle_cause_names[] = {FS_IDLE_CAUSE_LIST(CAUSE_OF)};
 #define PART_OF(NAME, name, part, label, prose) #part,

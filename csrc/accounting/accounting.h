@@ -77,7 +77,6 @@ typedef enum {
         FS_IDLE_CAUSE_COUNT
 } fs_idle_cause;
 
-extern const char *const fs_work_class_names[FS_WORK_CLASS_COUNT];
 extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_parts[FS_IDLE_CAUSE_COUNT];
 extern const char *const fs_idle_cause_labels[FS_IDLE_CAUSE_COUNT];

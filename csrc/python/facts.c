@@ -4,6 +4,7 @@
 #include "device/peaks.h"
 #include "python/core.h"
 #include "python/roofline.h"
+#include "store/event.h"
 #include "store/torch_signature.h"
 #include "work/category.h"
 
@@ -175,7 +176,6 @@ static const struct {
     const char *const *names;
     Py_ssize_t count;
 } lists[] = {
-    {"work_classes", fs_work_class_names, FS_WORK_CLASS_COUNT},
     {"idle_causes", fs_idle_cause_names, FS_IDLE_CAUSE_COUNT},
     {"idle_parts", fs_idle_cause_parts, FS_IDLE_CAUSE_COUNT},
     {"idle_labels", fs_idle_cause_labels, FS_IDLE_CAUSE_COUNT},
@@ -207,5 +207,5 @@ int fs_add_facts(PyObject *module)
         if (fs_add_constant(module, facts[i].name, facts[i].make()) < 0) return -1;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (fs_add_constant(module, lists[i].name, fs_names_object(lists[i].names, lists[i].count)) < 0) return -1;
-    return 0;
+    return fs_add_constant(module, "device_limit", PyLong_FromLong(FS_DEVICE_LIMIT));
 }

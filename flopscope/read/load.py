@@ -17,7 +17,7 @@ from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.paths import find_traces, recording_in
 from flopscope.read.xplane import Modules
-from flopscope.results.head import rank_of
+from flopscope.results.head import LEFT_OUT, rank_of
 from flopscope.support.files import close_names
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
@@ -148,10 +148,10 @@ def _explained(problem: ValueError, given: Input, explains: bool) -> ValueError:
 
 def _warn(name: str, content: Content) -> None:
     """Issue a warning for each note and for each kind of problem that the report counts."""
-    report, omitted = content.report, {"without a time": content.report["without_time"]}
+    report, omitted = content.report, {LEFT_OUT["without_time"]: content.report["without_time"]}
     if report["first_unknown"] is not None:
-        omitted[f'of an unknown category, such as "{report["first_unknown"]}"'] = report["unknown"]
-    omitted["of devices after the 128th"] = report["too_many"]
+        omitted[f'{LEFT_OUT["unknown"]}, such as "{report["first_unknown"]}"'] = report["unknown"]
+    omitted[LEFT_OUT["too_many"]] = report["too_many"]
     notes = content.notes
     if counts := [f"{count:,} {kind}" for kind, count in omitted.items() if count]:
         notes.append(f"events were omitted: {', '.join(counts)}")

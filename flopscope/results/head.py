@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from flopscope import _core
+
 PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
 STACKS_MEMBER = "stackFrames"
@@ -17,6 +19,12 @@ RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
 MOST_RANKS = 1 << 31  # a rank is less, and a world size is no more
 LATEST = 1 << 62  # ns since 1970, which ends in 2116: times of the trace can be added in 64 bits
+LEFT_OUT = {
+    "without_time": "without a time",
+    "unknown": "of an unknown category",
+    "too_many": f"of devices after the {_core.device_limit}th",
+}
+"""What events are that a trace has and no table, by the member of its report that counts them."""
 SHOWN = 60  # characters of a wrong value
 
 

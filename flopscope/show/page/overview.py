@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
+from flopscope.results.head import LEFT_OUT
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
 from flopscope.results.summaries import records
@@ -360,15 +361,15 @@ def notes(source: Profile) -> Iterator[str]:
     report = getattr(source.results, "report", None) or {}
     if report.get("truncated"):
         yield "The file of the trace is cut off: it ends before the trace does."
-    for name, text in _LOST.items():
+    for name, text in LEFT_OUT.items():
+        if report.get(name):
+            yield f"{report[name]:,} events {text} are in no table."
+    for name, text in _ODD.items():
         if report.get(name):
             yield f"{report[name]:,} {text}"
 
 
-_LOST = {
-    "without_time": "events have no time and are in no table.",
-    "unknown": "events are of an unknown category and are in no table.",
-    "too_many": "events are of devices after the 128th and are in no table.",
+_ODD = {
     "contradicting": "kernels or copies carry an id that contradicts the call that launched them; each belongs to the "
     "op around its call.",
     "overlapping": "host events overlap another one on their thread without being nested in it.",
