@@ -24,6 +24,7 @@ myst_heading_anchors = 3
 
 # Importing these takes long, or they are not installed where the documentation is built.
 autodoc_mock_imports = ["torch", "pytest"]
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
