@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -10,14 +9,12 @@ import mmap
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import flopscope as fs
-from flopscope.cli.measure import add_arguments
 from flopscope.measuring import cuda, stage
 from flopscope.measuring.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.measuring.look import look_at
@@ -297,51 +294,3 @@ def test_a_result_is_ready_for_text_html_and_json() -> None:
     assert m.to_dict(samples=True)["samples_us"] == [1.0, 2.0]
     once = result(n=1, ci=(math.nan, math.nan), std=math.nan)
     assert "(timed once)" in once.verdict and "nan" not in str(once) and once.to_dict()["ci_us"] == [None, None]
-
-
-# The command ----------------------------------------------------------------------------------------------------------
-
-
-def run_command(*arguments: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser.add_subparsers().add_parser("measure"))
-    options = parser.parse_args(["measure", "--max-time", "0.01", *arguments])
-    options.run(options)
-
-
-@pytest.mark.parametrize("op", fs._core.ops)
-def test_the_command_measures_every_op(op: str, capsys: pytest.CaptureFixture[str]) -> None:
-    run_command(op, "32,32", "--device", "cpu", "--peaks", "none")
-    assert f"{op} takes" in capsys.readouterr().out
-
-
-def test_the_command_takes_shapes_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "m.json"
-    run_command("matmul", "8,4", "4,2", "--device", "cpu", "--json", str(file))
-    content = json.loads(file.read_text())
-    assert content["flops"] == 2 * 8 * 4 * 2 and len(content["samples_us"]) == content["n"]
-    assert "roofline" in capsys.readouterr().out
-
-
-def test_the_command_reports_the_exception_of_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "it_raises.py").write_text("def f():\n    raise ValueError('mine')\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(RuntimeError, match=r"it_raises:f raised ValueError in .*it_raises.py, line 2: mine"):
-        run_command("it_raises:f")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nothing", "3"), "neither an op nor a module:function"),
-        (("add",), "add needs a shape"),
-        (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"),
-        (("json:nothing",), "has no nothing"),
-        (("json:dumps",), "without arguments"),
-        (("math:pi",), "is not a function"),
-        (("math:exp", "3"), "takes no shapes"),
-    ],
-)
-def test_the_command_rejects_invalid_arguments(arguments: tuple[str, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run_command(*arguments)

@@ -1,8 +1,9 @@
-"""``flopscope measure MODULE:FUNCTION``: the search for the module."""
+"""``flopscope measure``: ops with shapes, and MODULE:FUNCTION with the search for the module."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
+import flopscope as fs
 from flopscope.cli.measure import add_arguments
 
 
@@ -38,7 +40,7 @@ def write(file: Path, message: str) -> Path:
 def run(*arguments: str) -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser.add_subparsers().add_parser("measure"))
-    options = parser.parse_args(["measure", *arguments])
+    options = parser.parse_args(["measure", "--max-time", "0.01", *arguments])
     options.run(options)
 
 
@@ -47,6 +49,27 @@ def message_of(*arguments: str) -> str:
     with pytest.raises(KeyError) as caught:
         run(*arguments)
     return str(caught.value.args[0])
+
+
+@pytest.mark.parametrize("op", fs._core.ops)
+def test_every_op_is_measured(op: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(op, "32,32", "--device", "cpu", "--peaks", "none")
+    assert f"{op} takes" in capsys.readouterr().out
+
+
+def test_shapes_are_taken_and_json_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "m.json"
+    run("matmul", "8,4", "4,2", "--device", "cpu", "--peaks", "none", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert content["flops"] == 2 * 8 * 4 * 2 and len(content["samples_us"]) == content["n"]
+    assert "matmul takes" in capsys.readouterr().out
+
+
+def test_the_exception_of_a_function_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "it_raises.py").write_text("def f():\n    raise ValueError('mine')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"it_raises:f raised ValueError in .*it_raises.py, line 2: mine"):
+        run("it_raises:f")
 
 
 def test_a_module_of_the_current_folder_is_found_and_hides_no_installed_one(here: Path, tmp_path: Path) -> None:
@@ -99,8 +122,6 @@ def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
 
 
 def test_a_file_is_preferred_to_a_module_of_its_name_and_may_hold_a_class(here: Path) -> None:
-    import json
-
     write(here / "json.py", "the file")
     assert message_of("./json.py:f") == "the file" and sys.modules["json"] is json
     (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
@@ -117,9 +138,16 @@ def test_a_file_is_preferred_to_a_module_of_its_name_and_may_hold_a_class(here: 
         (("./mine.py:g",), "./mine.py has no g$"),
         (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder, write ./json.py:…"),
         (("sys:f",), "sys has no f: it is built in; for the file in this folder, write ./sys.py:…"),
+        (("nothing", "3"), "neither an op nor a module:function"),
+        (("add",), "add needs a shape"),
+        (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"),
+        (("pickle:nothing",), "has no nothing"),
+        (("pickle:dumps",), "without arguments"),
+        (("math:pi",), "is not a function"),
+        (("math:exp", "3"), "takes no shapes"),
     ],
 )
-def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_refused_arguments_are_named(here: Path, arguments: tuple[str, ...], message: str) -> None:
     for name in ("mine", "json", "sys"):
         write(here / f"{name}.py", name)
     (here / "folder.py").mkdir()
