@@ -79,18 +79,6 @@ def test_kernels_without_a_rule_have_the_bytes_that_moved() -> None:
         assert math.isnan(row.traffic_ratio), "a ratio to a model that there is not"
 
 
-def test_what_bounds_them_is_what_was_busy() -> None:
-    found = rows_of(kernels().load())
-    assert found["moves"].bound == "memory" and found["multiplies"].bound == "tensor"
-    assert found["neither"].bound == "other", "FMA units were not counted, and may have been busy"
-    assert found["idles"].bound == "inefficient", "4 % of the multiprocessors worked, so no unit of them was busy"
-    found = rows_of(kernels(fma_active=70.0, issue_active=30.0).load())
-    assert [found[name].bound for name in ("neither", "idles")] == ["fma", "fma"]
-    assert found["neither"].pct_roofline == pytest.approx(70)
-    found = rows_of(kernels(fma_active=3.0, issue_active=5.0).load())
-    assert found["neither"].bound == "other", "a fifth of the memory's time bounds nothing"
-
-
 def test_a_kernel_without_traffic_is_not_unmodelled() -> None:
     program = Program()
     program.work("spins", 0, 400)

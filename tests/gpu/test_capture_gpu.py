@@ -350,24 +350,6 @@ def test_a_profile_can_start_before_cuda_is_initialized() -> None:
     assert run_program(program) == "0\n"
 
 
-def test_a_forked_child_exits_cleanly_and_the_parent_continues() -> None:
-    program = """
-        import os, flopscope as fs
-        x = fs.ones((256, 256), device="cuda")
-        with fs.profile(timer="cupti") as prof:
-            fs.sin(x)
-            child = os.fork()
-            if child:
-                assert os.waitpid(child, 0)[1] == 0
-                fs.sin(x)
-        if not child:
-            os._exit(0)
-        found = {r.key: r.count for r in prof.key_averages(peaks="none")}
-        assert found["flopscope::sin"] == 2 == found["cudaLaunchKernel"], found
-    """
-    run_program(program)
-
-
 def test_a_context_can_be_destroyed_during_a_profile() -> None:
     program = """
         import torch, flopscope as fs
@@ -386,24 +368,6 @@ def test_a_context_can_be_destroyed_during_a_profile() -> None:
         os._exit(0)
     """
     assert int(run_program(program)) >= 1
-
-
-def test_events_over_the_buffer_limit_are_counted() -> None:
-    program = """
-        import flopscope as fs
-        from flopscope import _core
-        from flopscope.support import capture
-        assert capture.why_no_cupti() is None
-        x = fs.ones((16, 16), device="cuda")
-        core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)
-        core.start()
-        for _ in range(3000):
-            fs.sin(x)
-        core.stop()
-        print(core.store.event_count + core.store.dropped, core.store.dropped)
-    """
-    events, dropped = map(int, run_program(program).split())
-    assert events >= 9000 and dropped > 0  # an op, an API call and a kernel per call
 
 
 def test_a_finished_capture_releases_cupti() -> None:

@@ -200,37 +200,6 @@ def test_a_profile_of_torch_tells_copies_and_fills_of_a_graph_from_kernels() -> 
     assert found["graphs"]["matched"] == found["graphs"]["works"] >= 4 and not found["estimated"], found
 
 
-def test_launches_are_logged_once_each_and_only_while_torch_records() -> None:
-    found = run(IN_TORCH + textwrap.dedent("""
-        graph = capture(step)
-        logged = []
-        def replay():
-            for _ in range(REPLAYS):
-                graph.replay()
-            torch.cuda.synchronize()
-            logged.append(fs._core.watch_state()["launches"])
-        replay()
-        profiled(graph.replay)
-        replay()
-        torch_profiled(replay)
-        replay()
-        print(json.dumps([logged, watch.launches_lost]))
-    """))  # fmt: skip
-    assert found == [[0, 0, 3, 3], 0]
-
-
-def test_a_graph_that_was_captured_unseen_has_no_ops() -> None:
-    found = run("""
-        watch.stop()
-        unseen = capture(step)
-        fs.watch_graphs()
-        seen = capture(step)
-        print(json.dumps([ops(profiled(unseen.replay)), ops(profiled(seen.replay))]))
-    """)
-    assert "aten::mm" not in found[0]
-    check_step(found[1])
-
-
 def test_graphs_of_other_threads_and_destroyed_graphs_are_told_apart() -> None:
     found = run("""
         import threading

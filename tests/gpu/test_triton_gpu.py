@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flopscope as fs
-from flopscope.record.triton_launches import LAUNCHES
 
 torch = pytest.importorskip("torch")
 kernels = pytest.importorskip("triton_kernel")
@@ -169,29 +167,3 @@ def test_counted_bytes_take_the_place_of_a_limit(tensors: dict[str, Any]) -> Non
         assert rows[key].bytes_source == "counted"
         assert 0.85 <= rows[key].bytes_total_moved / (40 * 12 * N) <= 1.05  # the L2 holds a part of the inputs
     assert rows[NAME].bytes_source == "stated" and rows[NAME].bytes_total_moved == 40 * BYTES
-
-
-def test_a_launch_takes_little_longer(tensors: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """Print what recording a launch costs, beside the profile's other records."""
-    x = torch.randn(1024, device="cuda")
-
-    def host_time(count: int = 300) -> float:
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        for _ in range(count):
-            kernels.add_relu(x, x, x)
-        taken = time.perf_counter() - begin
-        torch.cuda.synchronize()
-        return taken / count * 1e6
-
-    without, recorded = [], []
-    with fs.profile(timer="cupti") as prof:
-        for _ in range(20):
-            recorded.append(host_time())
-            LAUNCHES.end(prof)
-            without.append(host_time())
-            LAUNCHES.begin(prof)
-    cost = min(recorded) - min(without)
-    with capsys.disabled():
-        print(f"\na launch of Triton: {min(without):.2f} µs, recorded as an op: {cost:+.2f} µs")
-    assert cost < 10

@@ -262,20 +262,6 @@ def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(run: Run,
     assert found == [ops, _counts(launches=1, tied=1, matched=3), estimated]
 
 
-def test_a_graph_whose_nodes_were_destroyed_with_it_is_still_known(run: Run) -> None:
-    found = run("""
-        capture("attend", "multiply", graph=1, executables=[3], linked="chain")
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, *GEMMS)
-        cuda.destroy(3, executable=True)
-        for node in (3 * NODES, 3 * NODES + 1):
-            cuda.node("destroyed", node)
-        print(json.dumps(told(recording.load())))
-    """)
-    assert found == [{"attend": 4, "multiply": 4}, _counts(launches=1, tied=1, matched=2), False]
-
-
 def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run) -> None:
     found = run("""
         capture("attend", "multiply", graph=1, executables=[3])
@@ -344,34 +330,6 @@ def test_launches_of_each_kind_of_default_stream_are_logged(run: Run) -> None:
         print(json.dumps(_core.watch_state()["launches"]))
     """)
     assert found == 2
-
-
-def test_forgetting_releases_the_log(run: Run) -> None:
-    found = run("""
-        _core.watch_launches(True)
-        cuda.launch_graph(3, times=10)
-        _core.watch_forget()
-        cuda.launch_graph(3)
-        print(json.dumps(_core.watch_state()["launches"]))
-    """)
-    assert found == 1
-
-
-def test_a_forked_child_logs_nothing(run: Run) -> None:
-    found = run("""
-        _core.watch_launches(True)
-        read, write = os.pipe()
-        if os.fork() == 0:
-            cuda.launch_graph(3)
-            _core.watch_launches(False)
-            _core.watch_launches(True)
-            os.write(write, json.dumps(_core.watch_state()["launches"]).encode())
-            os._exit(0)
-        os.wait()
-        cuda.launch_graph(3)
-        print(json.dumps([json.loads(os.read(read, 1000)), _core.watch_state()["launches"]]))
-    """)
-    assert found == [0, 1]
 
 
 PROFILE = """

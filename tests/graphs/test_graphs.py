@@ -246,14 +246,6 @@ def test_without_ids_of_nodes_a_loop_that_ran_several_times_is_not_matched() -> 
     assert trace.coverage()["unseen_graphs"] == 9 * 8
 
 
-def test_kernels_of_unseen_graphs_are_told() -> None:
-    replay = Replay()
-    replay.replay(0, "gemm_a", **{"graph id": 3, "graph node id": 12})
-    trace = fs.load_trace(replay.text())
-    assert trace.coverage()["unseen_graphs"] == 8
-    assert "fs.watch_graphs()" in trace.key_averages().table()
-
-
 def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) -> None:
     replay, capture = Replay(), Capture()
     for at in (0, 100):

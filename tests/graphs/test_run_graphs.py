@@ -184,17 +184,3 @@ def test_captures_after_the_recording_cost_nothing(run: Run) -> None:
         print(json.dumps(told))
     """)  # fmt: skip
     assert found == []
-
-
-def test_a_forked_child_leaves_graphs_alone(run: Run) -> None:
-    found = run(BEGIN, """
-        recorded = recording()
-        read, write = os.pipe()
-        if os.fork() == 0:
-            cuda.node("created", NODES)
-            os.write(write, json.dumps([_core.watch_is_on(), _core.watch_state()["nodes"]]).encode())
-            os._exit(0)
-        os.wait()
-        print(json.dumps([json.loads(os.read(read, 1000)), _core.watch_is_on()]))
-    """)  # fmt: skip
-    assert found == [[False, 0], True]

@@ -308,16 +308,19 @@ def test_another_named_client_is_never_evicted(bare: Run) -> None:
     assert found == "CUPTI is taken by nsight"
 
 
-def test_forgetting_releases_all_nodes(run: Run) -> None:
+def test_forgetting_releases_all_nodes_and_launches(run: Run) -> None:
     found = run("""
         capture("step")
+        _core.watch_launches(True)
+        cuda.launch_graph(3, times=10)
         _core.watch_forget()
-        before = _core.watch_state()["nodes"]
+        cuda.launch_graph(3)
+        state = _core.watch_state()
         lost = ranges(profiled(("a", NODES)))
         capture("again")
-        print(json.dumps([before, lost, ranges(profiled(("a", NODES)))]))
+        print(json.dumps([state["nodes"], state["launches"], lost, ranges(profiled(("a", NODES)))]))
     """)
-    assert found == [0, {}, {"again": 4}]
+    assert found == [0, 1, {}, {"again": 4}]
 
 
 def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -> None:

@@ -88,23 +88,6 @@ def test_a_peak_is_the_best_of_its_rounds(kernel: list[float], times: list[float
     assert peaks.spread["fp32"] == peaks.spread["bandwidth"] == 0, "all rounds have equal readings"
 
 
-def test_a_disturbance_of_one_round_does_not_lower_the_peaks(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe, started = core.probe, 0
-    monkeypatch.setattr(fsm, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # no reading ends early
-
-    def disturbed(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        nonlocal started
-        started += what == "read"
-        seconds, done = probe(device, what, dtype, amount)
-        return (seconds if started > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two of them are warm-up
-
-    monkeypatch.setattr(core, "probe", disturbed)
-    peaks = fsd.measure_peaks("cpu")
-    assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
-    assert peaks.bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(90)
-    assert peaks.spread["fp32"] == peaks.spread["read_bandwidth"] == pytest.approx(0.75)
-
-
 def test_conditions_are_stored(core: FakeCore, tmp_path: Path) -> None:
     core.load, core.busy = 0.25, 0.125
     peaks = fsd.measure_peaks("cpu")

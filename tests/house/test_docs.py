@@ -230,12 +230,6 @@ def _source(module: str) -> str:
     return Path(spec.origin).read_text(encoding="utf-8")
 
 
-def test_install_commands_name_flopscope_profiler() -> None:
-    for page in PAGES:
-        found = re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", page.read_text(encoding="utf-8"))
-        assert found is None, page.name
-
-
 def test_the_citation_names_the_last_release() -> None:
     notes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     released = re.search(r"^## ([\d.]+) \(", notes, re.M)

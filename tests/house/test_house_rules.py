@@ -245,16 +245,9 @@ def test_readme_and_ci_run_the_same_two_commands() -> None:
 
 
 def test_install_commands_name_flopscope_profiler() -> None:
-    for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PYTHON_SOURCES, *C_SOURCES]:
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *PYTHON_SOURCES, *C_SOURCES]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", text), path
-
-
-def test_import_is_light() -> None:
-    heavy = {"numpy", "pandas", "matplotlib", "torch", "rich", "platformdirs", "cuda"}
-    code = f"import sys, flopscope; sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_modules_of_tests_have_names_of_their_own() -> None:

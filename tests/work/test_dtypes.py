@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import warnings
 from pathlib import Path
 from typing import Any
@@ -85,14 +84,6 @@ def test_every_number_gives_a_result_of_that_dtype() -> None:
 
 
 OWN = ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool"]
-
-
-@pytest.mark.parametrize("name", OWN)
-def test_buffers_and_arrays_have_numpys_types(name: str) -> None:
-    tensor = fs.ones((3,), dtype=name, device="cpu")
-    view = memoryview(tensor)
-    assert struct.calcsize(view.format) == view.itemsize == np.dtype(name).itemsize == _core.dtypes[name].bytes
-    assert np.dtype(view.format) == tensor.numpy().dtype == np.from_dlpack(tensor).dtype == np.dtype(name)
 
 
 def test_the_dtypes_of_messages_are_those_of_tensors() -> None:

@@ -20,7 +20,6 @@ from cases_hlo import (
 )
 from helpers.hlo_texts import ADD, fused, module, of, step, steps
 
-import flopscope as fs
 from flopscope import _core
 
 
@@ -252,26 +251,3 @@ def test_a_schedule_without_end_is_refused_and_empty_computations_are_not_walked
         steps(entry, sines)
     assert of("f32[8] fusion(f32[8]), kind=kLoop, calls=f40", sines).flops == 2**40 * 8
     assert steps(entry, doubled("ROOT p0 = f32[8] parameter(0)")) == []
-
-
-def test_sums_of_rows_are_those_of_the_program() -> None:
-    """A layer forward: product, bias and activation; by hand."""
-    frame = fs.work_of_hlo(
-        module(
-            "p = f32[64,128] parameter(0)\nq = f32[128,256] parameter(1)\nr = f32[256] parameter(2)\n"
-            "f = f32[64,256] fusion(p, q, r), kind=kOutput, calls=layer",
-            """
-layer {
-  x = f32[64,128] parameter(0)
-  w = f32[128,256] parameter(1)
-  b = f32[256] parameter(2)
-  d = f32[64,256] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  c = f32[64,256] broadcast(b), dimensions={1}
-  s = f32[64,256] add(d, c)
-  ROOT t = f32[64,256] tanh(s)
-}
-""",
-        )
-    )
-    assert frame["product_flops"].sum() == 2 * 64 * 128 * 256
-    assert frame["flops"].sum() == 2 * 64 * 128 * 256 + 2 * 64 * 256

@@ -188,18 +188,6 @@ def test_attention_to_a_cache_takes_the_lengths_from_the_annotation_of_the_step(
     assert dict(program.load().coverage()["estimated"])
 
 
-def test_attention_to_pages_takes_the_lengths_from_the_annotation_of_the_step() -> None:
-    program = Program()
-    program.add("user_annotation", STEP, 0, 90)
-    q, keys, values = [8, 16, 64], [500, 4, 8, 16, 8], [500, 4, 64, 16]
-    types = [BF16] * 4 + ["Scalar"] * 2 + [INT] * 2 + ["Scalar"] * 2
-    program.run("_C::paged_attention_v1", 10, 20, 5, q, q, keys, values, [], [], [8, 20], [8], [], [], dtype=types,
-                values=["", "", "", "", "4", "0.1", "", "", "16", "300"])  # fmt: skip
-    row = rows_of(program)["_C::paged_attention_v1"]
-    assert row.flops == 4 * 16 * 64 * OF_STEP
-    assert row.bytes_total_moved == 2 * 2 * 8 * 16 * 64 + 4 * (8 * 20 + 8) + 2 * 42 * 4 * 64 * 2
-
-
 # Another version ------------------------------------------------------------------------------------------------------
 
 
