@@ -135,13 +135,6 @@ def test_a_run_of_short_kernels_is_counted_if_it_is_long() -> None:
     assert all(math.isnan(value) for value in sampled_at_rates(mixed).values())
 
 
-def test_of_a_run_that_is_not_known_the_long_kernels_count() -> None:
-    one, short = ("row", 30_000, 2000.0), [("row", 1_500, 2000.0)] * 8
-    other = ("other", 30_000, 100.0)
-    works = [one, other, ("row", 8_000, 2000.0), *short, other] * 10
-    assert sampled_at_rates(one_after_another(works, 300))["row"] == pytest.approx(10 * 50_000 * 2000, rel=0.03)
-
-
 def test_samples_are_kept_in_order_and_bad_ones_left_out() -> None:
     store = _core.Store()
     start = np.array([0, 10, 5, 20, 30], np.int64)

@@ -122,15 +122,6 @@ def test_kernels_without_an_op_are_listed_up_to_the_limit() -> None:
     assert all(f"kernel{place:02}" in whole for place in range(40)) and "are listed" not in whole
 
 
-def test_work_that_is_known_is_not_missed_where_peaks_are() -> None:
-    program = Program()
-    program.head["deviceProperties"][0]["name"] = "NVIDIA X1"
-    program.work("moves", 0, 400)
-    program.head.pop("record_shapes")
-    notes = str(count(program, [(400, MOVES)]).load().advice())
-    assert "peaks are unknown" in " ".join(notes.split()) and "The work is unknown" not in " ".join(notes.split())
-
-
 @pytest.mark.parametrize(("tensor", "shown"), [(1.5, False), (30.0, True)])
 def test_hfu_needs_more_activity_than_kernels_without_tensor_cores_count(tensor: float, shown: bool) -> None:
     program = Program()
@@ -138,17 +129,6 @@ def test_hfu_needs_more_activity_than_kernels_without_tensor_cores_count(tensor:
     trace = count(program, [(400, rates(2400, 0, tensor_active=tensor))]).load()
     assert ("HFU 30.0% (counted)" in str(trace.summary())) == shown
     assert ("% (counted" in str(trace.summary())) == shown
-
-
-def test_a_range_around_kernels_changes_nothing_of_their_accounting() -> None:
-    apart, around = kernels(), kernels()
-    around.add("user_annotation", "simulate", -1, 1300)
-    parts = [
-        program.load().accounting().iloc[-1][["ideal", "compute", "memory", "latency"]] for program in (apart, around)
-    ]
-    assert parts[0].to_dict() == pytest.approx(parts[1].to_dict()) and parts[0]["compute"] == pytest.approx(80)
-    named = analysis_of(around.load(), "a test").ops
-    assert sorted(op.key for op in named) == sorted(name for name, *_ in PROGRAM)
 
 
 def test_a_range_whose_work_is_stated_is_an_op() -> None:

@@ -243,18 +243,6 @@ def test_a_consumer_that_deletes_twice_releases_once(versioned: bool) -> None:
     assert fs.memory_allocated("cpu") == before
 
 
-def test_a_consumer_that_never_deletes_keeps_the_memory(versioned: bool) -> None:
-    before = fs.memory_allocated("cpu")
-    t = fs.full((10,), 3.0)
-    capsule, managed, name = consumer(t, versioned)
-    used = take(capsule, name)
-    del capsule, t, used
-    values = ctypes.cast(managed.contents.tensor.data, ctypes.POINTER(ctypes.c_float))
-    assert [values[i] for i in range(10)] == [3.0] * 10 and fs.memory_allocated("cpu") == before + 40
-    managed.contents.deleter(ctypes.addressof(managed.contents))
-    assert fs.memory_allocated("cpu") == before
-
-
 def test_exports_come_and_go_on_many_threads() -> None:
     before = fs.memory_allocated("cpu")
 

@@ -30,15 +30,6 @@ def test_memoryview(dtype: str, form: str) -> None:
     assert x.to("float64").numpy().tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
-def test_memoryview_of_strided_and_zero_dimensional_tensors() -> None:
-    values = numbers((4, 6), "float64")
-    view = memoryview(fs.from_numpy(values[::-1, ::2]))
-    assert view.strides == (-48, 16) and view.tolist() == values[::-1, ::2].tolist() and not view.c_contiguous
-    assert memoryview(fs.full((), 2.0, dtype="float64")).tolist() == 2
-    assert memoryview(fs.zeros((0, 3), dtype="float64")).tolist() == []
-    assert bytes(fs.from_numpy(values).T) == values.T.tobytes()
-
-
 def test_unsupported_buffers_are_errors() -> None:
     with pytest.raises(BufferError, match=r"bfloat16 \(2,\) on cpu.*float32"):
         memoryview(fs.ones((2,), dtype="bfloat16"))
@@ -182,14 +173,6 @@ def test_array_protocol_copies_only_if_requested_or_required() -> None:
             call()
     with pytest.raises(TypeError):
         x.__array__("no such dtype")
-
-
-def test_bfloat16_is_converted_to_float32_for_numpy() -> None:
-    x = fs.full((2,), 1.5, dtype="bfloat16")
-    array = x.numpy()
-    assert array.dtype == np.float32 and array.tolist() == [1.5, 1.5]
-    array[0] = 9
-    assert x.numpy()[0] == 1.5
 
 
 def test_numpy_leaves_operators_to_the_tensor() -> None:
