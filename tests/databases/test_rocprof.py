@@ -4,33 +4,92 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import rocprof_programs
 from helpers.captures import query, write_tables
 from helpers.nsys_programs import device_rows, rows
-from helpers.rocprof_programs import (
-    DISPATCHES,
-    GEMM,
-    PID,
-    UUID,
-    rocpd_tables,
-    rocprof_json,
-)
+from helpers.rocprof_programs import DISPATCHES, GEMM, PID, TID, UUID, rocpd_tables, rocprof_json
 
 import flopscope as fs
-from flopscope.read import database
-from flopscope.read import rocpd as rocpd_source
-from flopscope.read.counters import read_samples
-from flopscope.read.database import Database, Reading
+
+# (agent, index of the dispatch, counter, value); (start, end, agent, freed, bytes, address, correlation)
+COUNTED = [(5, 0, "FETCH_SIZE", 4.5), (5, 0, "MfmaUtil", 62.5), (5, 0, "SQ_WAVES", 99), (6, 1, "FETCH_SIZE", 3.0)]
+CHANGES = [(215, 216, 6, False, 4096, 0x7F0000, 5), (252, 253, 5, False, 1 << 33, 0x7F9000, 6)]
+CHANGES += [(253, 254, 0, False, 512, 0x10, 6), (600, 601, None, True, 0, 0x7F0000, 0), (700, 701, None, True, 0, 5, 0)]
 
 
-@pytest.fixture(params=["core", "python"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Read by the core, and by Python's sqlite3 module."""
-    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
-    return str(request.param)
+def in_rocpd(folder: Path) -> Path:
+    made = rocpd_tables("3", PID)
+    made["memory_allocate"] = []
+    for index, (start, end, agent, freed, size, address, correlation) in enumerate(CHANGES, 1):
+        event = {"id": 1000 + index, "category_id": None, "stack_id": correlation, "correlation_id": 0, "extdata": "{}"}
+        made["event"].append(event)
+        row = {"id": index, "pid": PID, "tid": TID, "agent_id": agent, "type": "FREE" if freed else "ALLOC"}
+        row |= {"level": "REAL", "start": start, "end": end, "address": address, "size": size}
+        made["memory_allocate"].append({**row, "event_id": 1000 + index})
+    row = made["memory_allocate"][0] | {"id": 99, "type": "RECLAIM", "size": 7}
+    made["memory_allocate"].append(row)
+    names = sorted({(agent, name) for agent, _, name, _ in COUNTED})
+    made["info_pmc"] = [
+        {"id": i, "agent_id": at, "name": name, "symbol": name} for i, (at, name) in enumerate(names, 1)
+    ]
+    events = [row["event_id"] for row in made["kernel_dispatch"]]
+    made["pmc_event"] = [
+        {"id": index, "event_id": events[at], "pmc_id": 1 + names.index((agent, name)), "value": value}
+        for index, (agent, at, name, value) in enumerate(COUNTED, 1)
+    ]
+    return write_tables(folder / "x.db", {f"rocpd_{name}{UUID}": rows for name, rows in made.items()})
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[dict[str, Any]]:
+    """Let the content of a file of JSON be edited."""
+    content = json.loads(path.read_text())
+    yield content["rocprofiler-sdk-tool"][0]
+    path.write_text(json.dumps(content))
+
+
+def in_json(folder: Path, *, traced: bool = True) -> Path:
+    path = rocprof_json(folder / "x.json")
+    with edited(path) as tool:
+        add_counters_and_memory(tool)
+        if not traced:
+            del tool["buffer_records"]["kernel_dispatch"]
+    return path
+
+
+def add_counters_and_memory(tool: dict[str, Any]) -> None:
+    names = sorted({name for _, _, name, _ in COUNTED})
+    tool["counters"] = [{"id": {"handle": 100 + at}, "name": name} for at, name in enumerate(names)]
+    records = tool["buffer_records"]
+    for at, record in enumerate(records["kernel_dispatch"]):
+        record["dispatch_info"]["dispatch_id"] = at + 1
+    collected: list[dict[str, Any]] = []
+    for at, record in enumerate(records["kernel_dispatch"]):
+        counted = [(100 + names.index(name), value / 2) for _, of, name, value in COUNTED if of == at]
+        parts = [{"counter_id": {"handle": handle}, "value": value} for handle, value in 2 * counted]  # of two dies
+        collected.append({"dispatch_data": record, "records": parts})
+    tool["callback_records"] = {"counter_collection": collected}
+    operations = ["NONE", "ALLOCATE", "VMEM_ALLOCATE", "FREE", "VMEM_FREE"]
+    kinds = tool["strings"]["buffer_records"]
+    kinds.append({"kind": "MEMORY_ALLOCATION", "operations": [f"MEMORY_ALLOCATION_{name}" for name in operations]})
+    records["memory_allocation"] = [
+        {
+            **{"kind": len(kinds) - 1, "operation": 3 if freed else 1, "start_timestamp": start, "end_timestamp": end},
+            **{"thread_id": TID, "correlation_id": {"internal": correlation}, "allocation_size": size},
+            **{"address": f"0x{address:016x}", "agent_id": {"handle": 77 if agent is None else agent}},
+        }
+        for start, end, agent, freed, size, address, correlation in CHANGES
+    ]
+
+
+FORMATS: dict[str, Callable[[Path], Path]] = {"rocpd": in_rocpd, "json": in_json}
 
 
 def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,), pid: int = PID) -> Path:
@@ -39,12 +98,6 @@ def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,),
         tables |= {f"rocpd_{name}{suffix}": rows for name, rows in rocpd_tables(schema, pid).items()}
     write_tables(path, tables)
     return path
-
-
-FORMATS = {
-    "rocpd": lambda folder: rocpd(folder / "1_results.db"),
-    "json": lambda folder: rocprof_json(folder / "x.json"),
-}
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -61,6 +114,10 @@ def test_kernels_and_copies(form: str, reader: str, tmp_path: Path) -> None:
     assert placed == {GEMM: 0, DISPATCHES[1][0]: 1}
     assert prof.devices[0] == "AMD Instinct MI300X"
     assert prof.metadata["deviceProperties"][0]["numSms"] == 304
+    prof.export_chrome_trace(str(tmp_path / "out.json"))
+    events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+    arguments = next(event["args"] for event in events if event.get("name") == GEMM)
+    assert (arguments["grid"], arguments["block"]) == ([4, 3, 1], [256, 1, 1]), "work-items became blocks"
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -75,17 +132,10 @@ def test_calls_ranges_and_ops(form: str, reader: str, tmp_path: Path) -> None:
     assert math.isnan(product.bytes_total_moved), "no name of a kernel tells the dtype"
     assert found["ncclAllReduce"].device_time_total == pytest.approx(0.08)
     assert "roctxThreadRangeA" not in found
-    assert [row.device for row in prof.collectives().itertuples()] == [1]
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_work_items_become_blocks(form: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(FORMATS[form](tmp_path))
-    prof.export_chrome_trace(str(tmp_path / "out.json"))
-    events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
-    kernel = next(event for event in events if event.get("name") == GEMM)
-    assert kernel["args"]["grid"] == [4, 3, 1]
-    assert kernel["args"]["block"] == [256, 1, 1]
+    (row,) = prof.collectives().itertuples()
+    assert row.kernel.startswith("ncclDevKernel_Generic"), "a name that tells no kind, which is that of its call"
+    assert (row.device, row.collective, row.name) == (1, "allreduce", "ncclAllReduce")
+    assert row.message_bytes != row.message_bytes
 
 
 @pytest.mark.parametrize("schema", ["3", "4.1.0"])
@@ -96,11 +146,8 @@ def test_schemas_and_plain_tables(schema: str, reader: str, tmp_path: Path) -> N
         assert prof.metadata["rocpd"]["schema"] == schema
         table = f"rocpd_kernel_dispatch{suffix}"
         symbols = f"rocpd_info_kernel_symbol{suffix}"
-        expected = query(
-            path,
-            f'select s.display_name, count(*), sum(k.end - k.start) from "{table}" k join "{symbols}" s '
-            "on s.id = k.kernel_id group by 1",
-        )
+        joined = f'"{table}" k join "{symbols}" s on s.id = k.kernel_id group by 1'
+        expected = query(path, f"select s.display_name, count(*), sum(k.end - k.start) from {joined}")
         found = device_rows(prof)
         assert {name: (count, ns) for name, count, ns in expected}.items() <= found.items()
 
@@ -125,31 +172,6 @@ def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
         assert GEMM in device_rows(fs.load_trace(rocpd(tmp_path / "x.db", schema="5.0.0")))
 
 
-def test_counters_of_kernels_become_samples(reader: str, tmp_path: Path) -> None:
-    made = rocpd_tables("3", PID)
-    made["info_pmc"] = [
-        {"id": index, "agent_id": agent, "name": name, "symbol": name}
-        for index, (agent, name) in enumerate(
-            [(5, "FETCH_SIZE"), (6, "FETCH_SIZE"), (5, "MfmaUtil"), (5, "SQ_WAVES")], 1
-        )
-    ]
-    dispatch = {row["agent_id"]: row["event_id"] for row in made["kernel_dispatch"]}
-    counted = [(5, 1, 4.5), (6, 2, 3.0), (5, 3, 62.5), (5, 4, 99)]
-    made["pmc_event"] = [
-        {"id": index, "event_id": dispatch[agent], "pmc_id": pmc, "value": value}
-        for index, (agent, pmc, value) in enumerate(counted, 1)
-    ]
-    path = write_tables(tmp_path / "x.db", {f"rocpd_{name}{UUID}": rows for name, rows in made.items()})
-    with Database(str(path)) as opened:
-        queries, names = rocpd_source._Process(opened, UUID, 0).counters()
-        found = read_samples(opened, queries, names, Reading())
-    expected = [(0, "dram_bytes_read", 300, 350, 4.5 * 1024), (0, "tensor_active", 300, 350, 62.5)]
-    expected.append((1, "dram_bytes_read", 400, 480, 3 * 1024))
-    assert [(one.device, one.metric, *(float(x[0]) for x in one[2:])) for one in found] == expected
-    counts = {f"cuda:{device} {metric}": 1 for device, metric, *_ in expected}
-    assert fs.load_trace(path).metadata["rocpd"]["samples"] == counts
-
-
 def test_missing_tables_and_columns(reader: str, tmp_path: Path) -> None:
     made = {f"rocpd_{name}": rows for name, rows in rocpd_tables("3", PID).items()}
     for name in ("rocpd_event", "rocpd_info_agent", "rocpd_region", "rocpd_memory_copy", "rocpd_metadata"):
@@ -163,25 +185,29 @@ def test_streams_are_queues_only_where_all_are_the_default(
     used: tuple[int, int], expected: set[int], tmp_path: Path
 ) -> None:
     """Ids of streams and of queues never mix: stream 0 on queue 7 is not stream 7."""
-    queues = (7, 9)
-    content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
-    records = content["rocprofiler-sdk-tool"][0]["buffer_records"]
-    records["memory_copy"] = []
-    for i, record in enumerate(records["kernel_dispatch"]):
-        record["stream_id"] = {"handle": used[i]}
-        record["dispatch_info"]["queue_id"]["handle"] = queues[i]
-    (tmp_path / "x.json").write_text(json.dumps(content))
+    with edited(rocprof_json(tmp_path / "x.json")) as tool:
+        tool["buffer_records"]["memory_copy"] = []
+        for i, record in enumerate(tool["buffer_records"]["kernel_dispatch"]):
+            record["stream_id"] = {"handle": used[i]}
+            record["dispatch_info"]["queue_id"]["handle"] = (7, 9)[i]
     assert {*fs.load_trace(tmp_path / "x.json").stream_summary()["stream"].dropna()} == expected
 
 
 def test_malformed_records_are_counted(tmp_path: Path) -> None:
-    content = json.loads(rocprof_json(tmp_path / "x.json").read_text())
-    kernels = content["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"]
-    of_a_list = {**kernels[0], "dispatch_info": {**kernels[0]["dispatch_info"], "kernel_id": [1]}}
-    kernels += [{}, None, {"dispatch_info": 3}, {**kernels[0], "dispatch_info": 3}, of_a_list]
-    (tmp_path / "x.json").write_text(json.dumps(content))
-    with pytest.warns(UserWarning, match="5 records were omitted because they are malformed"):
-        assert GEMM in device_rows(fs.load_trace(tmp_path / "x.json"))
+    path = in_json(tmp_path)
+    with edited(path) as tool:
+        counted = tool["callback_records"]["counter_collection"]
+        first = counted[0]
+        counted += [{}, {"dispatch_data": 3}, {"dispatch_data": first["dispatch_data"]}]
+        counted.append({**first, "records": [{"counter_id": {"handle": 100}, "value": "many"}]})
+    with pytest.warns(UserWarning, match="4 records were omitted because they are malformed"):
+        assert device_rows(fs.load_trace(path))[GEMM] == (1, 50)
+    with edited(path) as tool:
+        kernels = tool["buffer_records"]["kernel_dispatch"]
+        of_a_list = {**kernels[0], "dispatch_info": {**kernels[0]["dispatch_info"], "kernel_id": [1]}}
+        kernels += [{}, None, {"dispatch_info": 3}, {**kernels[0], "dispatch_info": 3}, of_a_list]
+    with pytest.warns(UserWarning, match="9 records were omitted because they are malformed"):
+        assert GEMM in device_rows(fs.load_trace(path))
 
 
 @pytest.mark.parametrize(
@@ -194,3 +220,68 @@ def test_wrong_json_is_an_error(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(ValueError, match=r"x\.json"):
         fs.load_trace(path)
+
+
+# Counters and memory --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_counters_of_kernels(form: str, reader: str, tmp_path: Path) -> None:
+    trace = fs.load_trace(FORMATS[form](tmp_path))
+    name = "rocpd" if form == "rocpd" else "rocprof"
+    counts = {"cuda:0 dram_bytes_read": 1, "cuda:0 tensor_active": 1, "cuda:1 dram_bytes_read": 1}
+    assert trace.metadata[name]["samples"] == counts
+    found = {row.key: row for row in trace.key_averages() if row.device_type == "cuda"}
+    assert found[GEMM].dram_bytes_read == 4.5 * 1024
+    assert found[GEMM].tensor_active == pytest.approx(62.5)
+    assert found[DISPATCHES[1][0]].dram_bytes_read == 3 * 1024
+    assert device_rows(trace)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
+
+
+def test_kernels_that_were_only_counted(tmp_path: Path) -> None:
+    trace = fs.load_trace(in_json(tmp_path, traced=False))
+    kernels = {name: value for name, value in device_rows(trace).items() if not name.startswith("Memcpy")}
+    assert kernels == {GEMM: (1, 50), DISPATCHES[1][0]: (1, 80)}
+    assert trace.metadata["rocprof"]["samples"]["cuda:0 dram_bytes_read"] == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_memory_belongs_to_the_call_that_allocates(form: str, reader: str, tmp_path: Path) -> None:
+    trace = fs.load_trace(FORMATS[form](tmp_path))
+    assert trace.profile_memory
+    found = rows(trace)
+    assert found["hipLaunchKernel"].self_device_memory_usage == 4096
+    assert found["hipMemcpyAsync"].self_device_memory_usage == 1 << 33
+    assert found["hipMemcpyAsync"].self_cpu_memory_usage == 512
+    assert found["ncclAllReduce"].device_memory_usage == 4096
+    assert found["[memory]"].self_device_memory_usage == -4096, "the free's size and device are the allocation's"
+    changes = [event for event in trace.events() if event.kind == "memory"]
+    assert len(changes) == len(CHANGES)
+    name = "rocpd" if form == "rocpd" else "rocprof"
+    assert trace.metadata[name]["unmatched_frees"] == 1
+
+
+@pytest.mark.parametrize(
+    ("counted", "bound", "share"),
+    [
+        ({"FETCH_SIZE": 150e3, "WRITE_SIZE": 50e3}, "memory", 100 * 200e3 * 1024 / 50e-6 / 5.3e12),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 81.0, "VALUBusy": 9.0}, "tensor", 81),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 1.0, "VALUBusy": 62.0}, "fma", 62),
+        ({"FETCH_SIZE": 15e3, "WRITE_SIZE": 5e3, "MfmaUtil": 9.0}, "other", 9),
+        ({"FETCH_SIZE": 150e3}, "unknown", math.nan),
+    ],
+)
+def test_counted_kernels_have_a_roof(
+    counted: dict[str, float], bound: str, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocprof_programs, "DISPATCHES", [(GEMM, 300_000, 350_000, 2, 5)])
+    monkeypatch.setattr(sys.modules[__name__], "COUNTED", [(5, 0, name, value) for name, value in counted.items()])
+    path = in_json(tmp_path)
+    with edited(path) as tool:
+        tool["buffer_records"] = {}  # only what was counted
+    trace = fs.load_trace(path)
+    (row,) = [row for row in trace.key_averages(peaks="memory=5.3e12") if row.key == GEMM]
+    assert row.bound == bound and row.pct_roofline == pytest.approx(share, nan_ok=True)
+    whole = trace.coverage()["bytes"] == 1
+    assert whole == ("WRITE_SIZE" in counted) and (row.bytes_source == "counted") == whole
+    assert not whole or row.bytes_total_moved == 1024 * (counted["FETCH_SIZE"] + counted["WRITE_SIZE"])
