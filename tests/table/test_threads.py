@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.hand_traces import kernel, memory, op, text_of
+from helpers.hand_traces import call, kernel, memory, text_of
+from helpers.hand_traces import event as trace_event
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -48,53 +49,47 @@ class Program:
     events: list[dict[str, Any]] = field(default_factory=list)
     roots: list[Event] = field(default_factory=list)
     links: int = 0
+    left: int = 0
 
     def run(self, tid: int, count: int) -> None:
-        """Open and close events at random; the first is open until the end."""
-        rng, now = self.rng, 1000
-        stack: list[Event] = []
-        for i in range(count):
-            now += rng.randrange(1, 9)
-            if len(stack) > 1 and (len(stack) == DEEPEST or rng.random() < 0.55):
-                self.close(stack, now, tid)
-                continue
-            # torch merges an op with the op around it if both have one name; "custom::op" may be a frame between them.
-            around = next((one.name for one in reversed(stack) if one.name != "custom::op"), "")
-            names = [name for name in OPS if name not in (around, stack[-1].name if stack else "")]
-            event = Event("whole" if not stack else f"ProfilerStep#{i}" if i % 9001 == 0 else rng.choice(names), now)
-            (stack[-1].children if stack else self.roots).append(event)
-            stack.append(event)
-            for _ in range(rng.choice([0, 0, 0, 1, 2]) if self.launches(event) else 0):
-                now += 1
-                start, lasts, stream = now + rng.randrange(40), rng.randrange(1, 60), rng.randrange(self.streams)
-                event.work.append((now, rng.choice(KERNELS), start, lasts, stream))
-            if "memory" in self.kinds and rng.random() < 0.05:
-                self.events.append(memory(now + 0.5, rng.randrange(-999, 999), tid))
-        while stack:
+        """Record so many events on a thread, all within the first."""
+        self.left = count
+        self.roots.append(self.enclose("whole", 1000, tid))
+
+    def enclose(self, name: str, now: int, tid: int, *around: str) -> Event:
+        """Record an event that begins now, what it launches, and others within it."""
+        rng, event = self.rng, Event(name, now)
+        self.left -= 1
+        # Kernels belong to no annotation or frame, but to the op around it.
+        frame = "frames" in self.kinds and name == "custom::op"
+        for _ in range(rng.choice([0, 0, 0, 1, 2]) if name in OPS and not frame else 0):
             now += 1
-            self.close(stack, now, tid)
+            start, lasts, stream = now + rng.randrange(40), rng.randrange(1, 60), rng.randrange(self.streams)
+            event.work.append((now, rng.choice(KERNELS), start, lasts, stream))
+        if "memory" in self.kinds and rng.random() < 0.05:
+            self.events.append(memory(now + 0.5, rng.randrange(-999, 999), tid))
+        # torch merges an op with the op around it if both have one name; "custom::op" may be a frame between them.
+        above = next((each for each in (name, *reversed(around)) if each != "custom::op"), "")
+        while self.left > 0 and (not around or (len(around) < DEEPEST - 1 and rng.random() < 0.45)):
+            inner = rng.choice([each for each in OPS if each not in (above, name)])
+            inner = f"ProfilerStep#{self.left}" if self.left % 9001 == 0 else inner
+            event.children.append(self.enclose(inner, now + rng.randrange(1, 9), tid, *around, name))
+            now = event.children[-1].end
+        event.end = now + rng.randrange(1, 9)
+        self.record(event, tid, frame)
+        return event
 
-    def launches(self, event: Event) -> bool:
-        """Return whether kernels belong to the event: to no annotation or frame, but to the op around it."""
-        return event.name in OPS and not ("frames" in self.kinds and event.name == "custom::op")
-
-    def close(self, stack: list[Event], now: int, tid: int) -> None:
-        event = stack.pop()
-        event.end = now
-        duration = now - event.start
+    def record(self, event: Event, tid: int, frame: bool) -> None:
         self.links += 1
-        frame = "frames" in self.kinds and event.name == "custom::op"
+        own = {"External id": self.links}
         shapes = SHAPES.get(event.name, [[[8], [8]], [[8], [8]]] if "foreach" in event.name else [[]])
-        args: dict[str, Any] = {"External id": self.links, "Input Dims": shapes, "Input type": ["float"] * len(shapes)}
-        made = op(event.name, event.start, duration, tid, **args)
-        if frame or event.name not in OPS:
-            made |= {"cat": "python_function" if frame else "user_annotation", "args": {"External id": self.links}}
-        self.events.append(made)
+        kind = "python_function" if frame else "cpu_op" if event.name in OPS else "user_annotation"
+        typed = {"Input Dims": shapes, "Input type": ["float"] * len(shapes)} if kind == "cpu_op" else {}
+        self.events.append(trace_event(kind, event.name, event.start, event.end - event.start, tid, **own, **typed))
         for called, name, start, lasts, stream in event.work:
             self.links += 1
-            link = {"External id": made["args"]["External id"], "correlation": self.links, "grid": [4, 1, 1]}
-            api = op("cudaLaunchKernel", called, CALL, tid, **link)
-            self.events.append({**api, "cat": "cuda_runtime"})
+            link = {**own, "correlation": self.links, "grid": [4, 1, 1]}
+            self.events.append(call("cudaLaunchKernel", called, CALL, tid, **link))
             self.events.append(kernel(name, start, lasts, stream, **link, block=[128, 1, 1]))
 
 
