@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from helpers.advice_cases import inside, told
 from helpers.faulty_programs import SIZE
 from helpers.hand_traces import BF16, FLOAT, HALF, Program, in_a_row
-from helpers.premises import inside, told
 
 LONG = "long int"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.advice_cases import inside, told
 from helpers.faulty_programs import FILL, SIZE, product, transposed
 from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
-from helpers.premises import inside, told
 
 LONG = "long int"
 

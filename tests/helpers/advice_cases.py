@@ -16,7 +16,7 @@ from flopscope.answers.rules import RULES
 from flopscope.show.advice import AdviceTable
 from flopscope.support.safe import printable
 from helpers import DATA
-from helpers.hand_traces import Program
+from helpers.hand_traces import FLOAT, Program
 
 FAULTS = DATA / "programs"
 PAIRS = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
@@ -56,19 +56,27 @@ def check(trace: Any) -> AdviceTable:
     assert all(len(line) <= 78 for line in text.splitlines())
     for number, row in enumerate(advice, 1):
         words = re.search(rf"^{number}\. (.*?): saves", text, re.MULTILINE | re.DOTALL)
-        assert (
-            words
-            and " ".join(words[1].split()) == printable(row.action)
-            and f"(rule: {row.rule})" in " ".join(text.split())
-        )
-    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts(), allow_nan=False))] == [
-        row.rule for row in advice
-    ]
+        assert words and " ".join(words[1].split()) == printable(row.action)
+        assert f"(rule: {row.rule})" in " ".join(text.split())
+    written = json.loads(json.dumps(advice.to_dicts(), allow_nan=False))
+    assert [row["rule"] for row in written] == [row.rule for row in advice]
     return advice
 
 
 def told(program: Program, rule: str) -> list[Advice]:
     return [row for row in check(program.load()) if row.rule == rule]
+
+
+def inside(*names: str, program: Program | None = None, **run: Any) -> Program:
+    """Return a program of one op of 200 µs within others, outermost first."""
+    program = program or Program()
+    program.step(0, 0, 40)
+    for place, name in enumerate(names):
+        program.op(name, 1 + place, 38 - 2 * place, [64])
+    given = {"name": "aten::copy_", "shapes": ([8192, 8192], [8192, 8192]), "dtype": FLOAT} | run
+    name, shapes = given.pop("name"), given.pop("shapes")
+    program.run(name, 10, 14, 200, *shapes, **given)
+    return program
 
 
 def only(program: Program, rule: str) -> Advice:
