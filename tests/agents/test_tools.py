@@ -28,20 +28,6 @@ BEFORE, AFTER = "vocab_before.json.gz", "vocab_after.json.gz"
 STEPS = "small_before.json.gz"
 """A recording of three steps."""
 TOOLS = ["open", "summary", "advice", "accounting", "what_if", "rows", "kernels", "explain", "compare", "ranks"]
-CALLS: dict[str, dict[str, Any]] = {
-    "open a folder": {},
-    "open": {"path": BEFORE},
-    "summary": {"path": BEFORE},
-    "advice": {"path": BEFORE},
-    "accounting": {"path": BEFORE},
-    "accounting of a window": {"path": BEFORE, "begin_us": 10, "end_us": 1500.5},
-    "what_if": {"path": BEFORE, "rules": ["align"]},
-    "rows": {"path": BEFORE, "filter": "MM", "top": 3},
-    "kernels": {"path": BEFORE, "top": 4},
-    "explain": {"path": BEFORE, "row": "aten::mm"},
-    "explain an event": {"path": BEFORE, "event": 100},
-    "compare": {"a": BEFORE, "b": AFTER, "top": 3},
-}
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +57,6 @@ def test_the_tools_are_listed_with_schemas_and_lessons(server: Session) -> None:
         assert "context" not in last.input_schema["properties"] and "--allow-try" not in allowed.client.instructions
     assert "--allow-try" in server.client.instructions and str(FAULTS) in server.client.instructions
     assert "Unknown tool" in server.refused("try", script=sys.argv[0])
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_each_tool_answers_with_a_valid_document(server: Session, name: str) -> None:
-    tool, arguments = name.split()[0], CALLS[name]
-    tools = {one.name: one for one in server.tools()}
-    jsonschema.Draft202012Validator(tools[tool].input_schema).validate(arguments)
-    found = server.call(tool, **arguments)
-    require_valid(found)
-    assert server.text(tool, **arguments)
 
 
 def require_valid(found: dict[str, Any]) -> None:
@@ -182,6 +158,7 @@ def test_the_accounting_of_a_window_is_that_of_python(server: Session, trace: fs
 
 def test_what_if_is_compared_with_no_change(server: Session, trace: fs.Trace) -> None:
     found = server.call("what_if", path=BEFORE, rules=["align"])
+    require_valid(found)
     totals = [trace.what_if(**change).total.iloc[-1] for change in ({}, {"rule": ["align"]})]
     assert [found["before"]["total_us"], found["after"]["total_us"]] == pytest.approx(totals)
     assert found["saving_pct"] == pytest.approx(100 * (1 - totals[1] / totals[0])) and found["steps"] == 1
@@ -193,6 +170,7 @@ def test_compare_gives_the_changes_of_the_command(server: Session, tmp_path: Pat
     assert main(["compare", str(FAULTS / BEFORE), str(FAULTS / AFTER), "--json", str(tmp_path / "c.json")]) == 0
     expected = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     found = server.call("compare", a=BEFORE, b=AFTER, top=3)
+    require_valid(found)
     assert found["changes"] == expected["changes"][:3] and found["rows"] == expected["rows"][:3]
     assert found["slowdown_pct"] == expected["slowdown_pct"] < -50 and found["files"] == [BEFORE, AFTER]
 
