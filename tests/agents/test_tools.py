@@ -229,11 +229,7 @@ def test_ranks_are_compared() -> None:
         ("rows", {"path": BEFORE, "group_by": "shap"}, "did you mean 'shape'"),
         ("rows", {"path": BEFORE, "group_by": "module"}, "no modules are recorded"),
         ("rows", {"path": BEFORE, "sort_by": "flopps"}, "cannot sort by"),
-        (
-            "rows",
-            {"path": BEFORE, "top": 200, "kind": "all"},
-            "100,000 are sent. Ask for less by filter or top",
-        ),
+        ("rows", {"path": BEFORE, "top": 200, "kind": "all"}, "100,000 are sent. Ask for less by filter or top"),
         ("explain", {"path": BEFORE}, "name one of row and event"),
         ("explain", {"path": BEFORE, "row": "a", "event": 1}, "name one of row and event"),
         ("explain", {"path": BEFORE, "row": "aten::mn"}, "no row"),

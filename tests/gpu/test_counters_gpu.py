@@ -99,12 +99,7 @@ def test_the_command_counts_in_a_process_of_its_own(tmp_path: Path) -> None:
 def run_alone(code: str) -> str:
     """Run a program in a new process, in which nothing was profiled, and return its output and its errors."""
     begin = f"import flopscope as fs\nx, y = (fs.rand(({SIDE}, {SIDE}), device='cuda') for _ in range(2))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", begin + code],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -159,12 +159,7 @@ def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Run, logged: b
         print(json.dumps([*told(trace), trace.coverage().get("unseen_graphs")]))
     """)
     if logged:
-        assert found == [
-            {"aten::relu": 4, "aten::neg": 4},
-            _counts(launches=2, tied=2, matched=2, unseen=1),
-            False,
-            8,
-        ]
+        assert found == [{"aten::relu": 4, "aten::neg": 4}, _counts(launches=2, tied=2, matched=2, unseen=1), False, 8]
     else:
         assert found[0] == {"aten::relu": 8, "aten::neg": 8} and found[2], "an estimate, as before"
 

@@ -142,8 +142,7 @@ def test_torchs_profiler_attaches_to_cupti_before_the_watch_does(run: Run) -> No
 
 
 @pytest.mark.parametrize(
-    ("where", "why"),
-    [("no driver", "no NVIDIA driver could be loaded"), ("switched off", "FLOPSCOPE_WATCH_GRAPHS=0")],
+    ("where", "why"), [("no driver", "no NVIDIA driver could be loaded"), ("switched off", "FLOPSCOPE_WATCH_GRAPHS=0")]
 )
 def test_why_graphs_could_not_be_watched_is_told_with_their_kernels(run: Run, where: str, why: str) -> None:
     found = run(BEGIN, f"""

@@ -74,7 +74,7 @@ def test_ratios_are_over_each_peer_of_a_case(tmp_path: Path) -> None:
     report.finish()
     kept = summary.kept_of(json.loads((tmp_path / "p.json").read_text()))
     assert {name: values[0] for name, values in kept["ratios"].items()} == {
-        **{"add: fs.add / torch": 0.5, "add: fs.add, out= / torch": pytest.approx(1 / 6, rel=1e-3), "memory": 0.25},
+        **{"add: fs.add / torch": 0.5, "add: fs.add, out= / torch": pytest.approx(1 / 6, rel=1e-3), "memory": 0.25}
     }
     assert "samples" not in kept and [target["met"] for target in kept["targets"]] == [True]
 

@@ -79,8 +79,7 @@ def named_in(doc: str | None, columns: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["accounting", "gpu_summary", "step_breakdown", "launch_summary", "collectives", "stream_summary"],
+    "method", ["accounting", "gpu_summary", "step_breakdown", "launch_summary", "collectives", "stream_summary"]
 )
 def test_the_docstring_of_a_summary_names_its_columns(method: str) -> None:
     trace = fs.load_trace(DATA / "programs" / "vocab_before.json.gz")

@@ -82,11 +82,7 @@ def test_another_distribution_installed_before_is_warned_of(tmp_path: Path) -> N
 def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: Path) -> None:
     folder = site_of(tmp_path)
     (folder / "flopscope" / "__init__.py").write_text(THEIRS)
-    for code in (
-        "from flopscope.cli.program import main",
-        "from flopscope.perf import Perf",
-        "import flopscope.torch",
-    ):
+    for code in ("from flopscope.cli.program import main", "from flopscope.perf import Perf", "import flopscope.torch"):
         done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].startswith("ImportError: the unrelated distribution flopscope"), done.stderr

@@ -34,14 +34,8 @@ PROMISED = {
         ],
     ),
     "tracking_flops": (4, ["Self C", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
-    "torch_programs": (
-        3,
-        ["Self CUDA", "FLOP/s", "Bound", "aten::addmm", "gpu_utilization", "what to do", "Advice"],
-    ),
-    "measuring": (
-        2,
-        ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"],
-    ),
+    "torch_programs": (3, ["Self CUDA", "FLOP/s", "Bound", "aten::addmm", "gpu_utilization", "what to do", "Advice"]),
+    "measuring": (2, ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"]),
 }
 # Text that depends on the machine or the run: absolute paths (but not C++ names or ratios like GB/s), and errors.
 UNWANTED = r"(?<![\w.:/>])/(?:home|root|tmp|work|usr|opt|mnt|data|var|Users)/|Traceback|Warning\b"
