@@ -342,17 +342,6 @@ def test_a_lock_that_another_process_keeps_is_not_waited_for_without_end(
     assert len(cache_files(tmp_path)) == 1
 
 
-def test_an_unwritable_folder_is_no_error_and_peaks_stay_in_memory(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    with pytest.warns(UserWarning, match="kept in this process only: .*Not a directory.*; set FLOPSCOPE_CACHE_DIR to"):
-        first = fsd.measure_peaks("cuda")
-    calls = len(core.calls)
-    assert fsd.measure_peaks("cuda") is first and len(core.calls) == calls
-
-
 def test_a_kernel_that_could_not_be_captured_is_measured_later(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

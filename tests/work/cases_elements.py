@@ -113,6 +113,8 @@ REDUCTIONS = rows(
     ("aten::cummin", [X, 1], N, X, L),
     ("aten::cumsum", [X, 1, None], N, X),
     ("aten::cumprod", [X, 1, None], N, X),
+    ("aten::cumsum", [X, 1, 7], N, D(6, 10), {"read": 480}),  # of the input converted to float64
+    ("aten::cumprod", [N4(6, 10), 1, None], 0, L, {"read": 480}),
     ("aten::cumsum_", [~N4(6, 10), 1, None], 0),  # keeps its dtype
     "sorting compares",
     ("aten::topk", [X, 3, -1, True, True], 0, F(6, 3), I(6, 3)),

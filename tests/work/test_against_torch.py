@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cases_products import causal
-from helpers.work_cases import F, P, Tensor, work
+from helpers.work_cases import F, work
 
 from flopscope import _core
 
@@ -115,51 +115,6 @@ def test_triangular_parts_read_only_the_elements_they_keep(op: str, shape: Shape
         ):
             found = work(f"aten::{name}", *arguments)
             assert (found["bytes_read"], found["bytes_written"]) == pytest.approx(moved), (name, diagonal)
-
-
-@pytest.mark.parametrize("op", ["mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy"])
-def test_losses_write_the_input_of_the_reduction_inside_them(op: str) -> None:
-    for reduction in ("none", "mean", "sum"):
-        events = recorded(lambda name=reduction: getattr(nn, op)(X, Y, reduction=name)).events()  # type: ignore[misc]
-        inside = [c.name for e in events if e.name == f"aten::{op}" for c in e.cpu_children]
-        assert (f"aten::{reduction}" in inside) == (reduction != "none")
-    from flopscope.torch import from_profile
-
-    summed = from_profile(recorded(lambda: getattr(nn, op)(X, Y, reduction="sum")))
-    rows = {row.key: row for row in summed.key_averages(peaks="none")}
-    assert (rows[f"aten::{op}"].flops, rows["aten::sum"].flops) == (60, 60)
-    assert rows[f"aten::{op}"].bytes_total_moved == 3 * 240
-
-
-CODES = {None: None, "float32": 6, "int64": 4, "float64": 7}
-
-
-@pytest.mark.parametrize(
-    "source", ["float16", "bfloat16", "float32", "float64", "bool", "uint8", "int16", "int32", "int64"]
-)
-@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
-def test_scans_read_the_converted_input_and_write_their_result(op: str, source: str) -> None:
-    x = torch.ones(6, 10).to(getattr(torch, source))
-    for target, code in CODES.items():
-        out = getattr(x, op)(1, dtype=getattr(torch, target) if target else None)
-        found = work(f"aten::{op}", Tensor(_core.dtypes[source].kineto, (6, 10)), 1, code)
-        assert (found["bytes_read"], found["bytes_written"]) == (out.numel() * out.element_size(),) * 2
-        assert found["flops"] == (60 if out.dtype.is_floating_point else 0)
-    events = recorded(lambda: getattr(x, op)(1, dtype=torch.float32 if x.dtype != torch.float32 else torch.float64))
-    assert "aten::to" in [c.name for e in events.events() if e.name == f"aten::{op}" for c in e.cpu_children]
-
-
-def test_data_dependent_sizes_reach_their_limit_if_all_elements_differ() -> None:
-    x = torch.arange(1, 61, dtype=torch.float32).reshape(6, 10)
-    for name, inputs, arguments in (
-        ("nonzero", [F(6, 10)], ()),
-        ("masked_select", [F(6, 10), P(6, 10)], (torch.ones(6, 10, dtype=torch.bool),)),
-        ("_unique2", [F(6, 10), True, True, True], (True, True, True)),
-        ("unique_consecutive", [F(6, 10), True, True, None], (True, True, None)),
-    ):
-        out = getattr(torch.ops.aten, name)(x, *arguments)
-        written = sum(t.numel() * t.element_size() for t in (out if isinstance(out, tuple) else (out,)))
-        assert work(f"aten::{name}", *inputs)["bytes_written"] == written, name
 
 
 # FLOPs ----------------------------------------------------------------------------------------------------------------
