@@ -13,8 +13,6 @@ from helpers import TRACES
 from flopscope.cli import bench
 from flopscope.cli.program import main
 
-MS = 1000
-
 
 def event(name: str, category: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
     device = category in ("kernel", "gpu_memcpy")
@@ -161,13 +159,6 @@ def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFix
     other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101'))
     assert main(["table", str(trace), str(other), "--group-by", "category"]) == 0
     assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
-
-
-def test_the_rank_is_shown_if_all_rows_are_of_rank_0(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = trace.with_name("other.json")
-    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101').replace("aten::mm", "aten::bmm"))
-    assert main(["table", str(trace), str(other), "--filter", "aten::mm"]) == 0
-    assert "Rank" in capsys.readouterr().out
 
 
 def test_recordings_of_one_process_are_not_ranks(

@@ -97,13 +97,6 @@ def test_cpu_peaks_are_the_better_of_multiply_adds_and_products(core: FakeCore) 
     assert peaks.launch_ns == pytest.approx(90) and peaks.kernel_ns == 1100 and peaks.l2_bandwidth is None
 
 
-def test_tensor_units_that_are_no_faster_than_the_plain_units_are_omitted(core: FakeCore) -> None:
-    core.rates["cuda:0"] |= {("matmul", "float64"): 30e12, ("matmul", "tf32"): 51e12}
-    peaks = fsd.measure_peaks("cuda")
-    assert "fp64_tensor" not in peaks.flops and "tf32_tensor" not in peaks.flops
-    assert peaks.flops["fp64"] == pytest.approx(32e12)
-
-
 def test_unsupported_rates_are_missing_not_zero(core: FakeCore) -> None:
     rates = core.rates["cuda:0"]
     del rates["matmul", "bfloat16"], rates["fma", "float16"], rates["empty", "float32"]
@@ -320,13 +313,6 @@ def test_a_link_that_may_not_be_replaced_is_not_written_through(
     assert other.read_bytes() == intact and cache_files(tmp_path) == [file]
 
 
-def test_a_failed_rename_leaves_no_files(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    refuse_to_replace(monkeypatch, errno.ENOSPC)
-    with pytest.warns(UserWarning, match="kept in this process only: .*No space left"):
-        fsd.measure_peaks("cuda")
-    assert cache_files(tmp_path) == []
-
-
 def test_a_lock_that_another_process_keeps_is_not_waited_for_without_end(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -354,28 +340,6 @@ def test_a_kernel_that_could_not_be_captured_is_measured_later(
         peaks = fsd.measure_peaks("cuda")
         assert peaks.kernel_ns is None and peaks.missing["kernel"] == why
         assert (tmp_path / "cache").exists() is cached
-
-
-@pytest.mark.parametrize("cause", ["memory", "library"])
-def test_peaks_with_temporary_gaps_are_not_cached(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: str
-) -> None:
-    probe = core.probe
-
-    def failing_probe(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        if cause == "memory" and what == "copy":
-            raise MemoryError("480 MiB are not free")
-        if cause == "library" and what == "matmul":
-            raise RuntimeError("libcublasLt was not found: pip install nvidia-cublas")
-        return probe(device, what, dtype, amount)
-
-    monkeypatch.setattr(core, "probe", failing_probe)
-    incomplete = fsd.measure_peaks("cuda")
-    assert incomplete.missing and fsd.measure_peaks("cuda") is incomplete
-    assert not (tmp_path / "cache").exists()
-    forget()
-    monkeypatch.setattr(core, "probe", probe)
-    assert not fsd.measure_peaks("cuda").missing
 
 
 def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
