@@ -147,11 +147,6 @@ PyObject *fs_array_taking(void *values, Py_ssize_t count, fs_array_type type);
 PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
-/* arrow.c ---------------------------------------------------------------------------------------------------------- */
-
-/* arrow_stream(rows, [(name, type, values), …]): return a capsule of an Arrow stream. Numeric arrays are not copied. */
-PyObject *fs_arrow_capsule(PyObject *module, PyObject *args);
-
 /* Return an op by name, for Python's operators. */
 PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b);
 PyObject *fs_call_unary(const fs_op *op, PyObject *x);

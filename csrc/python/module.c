@@ -173,9 +173,6 @@ static PyObject *trim_memory(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"arrow_stream", fs_arrow_capsule, METH_VARARGS,
-     "arrow_stream($module, rows, columns, /)\n--\n\nReturn a capsule of an Arrow stream of (name, type, values) "
-     "columns. Types: int64, float64, bool, text, texts. Numeric arrays are not copied; NaN and None become null."},
     {"load_driver", load_driver, METH_VARARGS,
      "load_driver($module, path=None, /)\n--\n\nLoad the CUDA driver. Raise RuntimeError if it is unavailable."},
     {"load_cupti", load_cupti, METH_VARARGS,

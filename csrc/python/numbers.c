@@ -110,16 +110,6 @@ static PyObject *chosen(PyObject *object, PyObject *rows)
     return found != NULL ? shortened(found) : NULL;
 }
 
-static PyObject *dense(PyObject *object, PyObject *unused)
-{
-    (void)unused;
-    const numbers_object *self = (numbers_object *)object;
-    if (self->stride != 0 || self->count <= 1) return Py_NewRef(object);
-    numbers_object *copy = empty_column(self->count, self->integers);
-    for (Py_ssize_t i = 0; copy != NULL && i < self->count; i++) copy->values[i] = self->values[0];
-    return (PyObject *)copy;
-}
-
 static PyObject *reduce(PyObject *object, PyObject *unused)
 {
     const numbers_object *self = (numbers_object *)object;
@@ -150,7 +140,7 @@ static int get_buffer(PyObject *object, Py_buffer *view, int flags)
                        (flags & (PyBUF_C_CONTIGUOUS | PyBUF_F_CONTIGUOUS | PyBUF_ANY_CONTIGUOUS) & ~PyBUF_STRIDES) == 0;
     view->obj = NULL;
     if ((flags & PyBUF_WRITABLE) == PyBUF_WRITABLE || (self->stride == 0 && self->count > 1 && !any_strides)) {
-        PyErr_SetString(PyExc_BufferError, "a column is read-only, and contiguous only after dense()");
+        PyErr_SetString(PyExc_BufferError, "a column is read-only, and not contiguous where its values are equal");
         return -1;
     }
     *view = (Py_buffer){.buf = self->values,
@@ -176,7 +166,6 @@ static void dealloc(PyObject *object)
 static PyMethodDef methods[] = {
     {"tolist", tolist, METH_NOARGS, "Return the numbers as a list."},
     {"chosen", chosen, METH_O, "chosen($self, rows, /)\n--\n\nReturn the numbers of these rows, as a column."},
-    {"dense", dense, METH_NOARGS, "Return a column whose buffer is contiguous: itself if it is."},
     {"__reduce__", reduce, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -1,4 +1,4 @@
-"""Records of a table: pandas, dicts, CSV and JSON, all with the same columns in the same order."""
+"""Records of a table: pandas, dicts, CSV, JSON and Parquet, all with the same columns in the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope import _core
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
-from flopscope.support.files import finite, write_json
+from flopscope.support.files import finite, replacing, write_json
 from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
@@ -82,6 +82,31 @@ def to_dicts(table: EventTable) -> list[dict[str, Any]]:
     """Return one dict per row, ready for JSON: unknown numbers are None."""
     columns = {name: finite(values) for name, values in _columns(table).items()}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def to_parquet(table: EventTable, path: str | PathLike[str]) -> None:
+    """Write the columns to a Parquet file. Only numbers and texts may be unknown, which is null."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ImportError("to_parquet() needs pyarrow: pip install pyarrow; to_csv() works without it") from error
+    text = pyarrow.large_string()
+    types = {"int64": pyarrow.int64(), "float64": pyarrow.float64(), "bool": pyarrow.bool_(), "text": text}
+    types["texts"] = pyarrow.large_list(text)
+    fields, arrays = [], []
+    for name, type, values in table.typed_columns():
+        # The shape of a tensor list is a nested list, so shapes are texts: JSON.
+        items = [[_text(item) for item in value] for value in values] if type == "texts" else list(values)
+        fields.append(pyarrow.field(name, types[type], nullable=type in ("float64", "text")))
+        arrays.append(pyarrow.array(items, types[type], from_pandas=True))
+    rows = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+    with replacing(path, "wb") as file:
+        parquet.write_table(rows, file)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def to_json(table: EventTable, path: str | PathLike[str]) -> None:

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
-from flopscope.results import arrow, records
+from flopscope.results import records
 from flopscope.results.categories import is_op_of_library
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
@@ -24,7 +24,6 @@ from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
-    import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 
 SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
@@ -85,8 +84,6 @@ class _Columns(Mapping[str, "list[Any]"]):
 @suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
-
-    It is not a subclass of collections.abc.Sequence: polars treats those as lists of objects rather than as tables.
 
     columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. A category
         that is NaN follows from the name.
@@ -455,24 +452,12 @@ class EventTable:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
         records.to_json(self, path)
 
-    def to_arrow(self) -> pyarrow.Table:
-        """Return a pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
-
-        Unknown values are null. Shapes, dtypes and stacks are lists of texts, a shape as "[64, 32]". Columns of numbers
-        share the table's memory, except those with the same value in every row. Raises ImportError without pyarrow.
-        """
-        return arrow.to_arrow(self)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """Return the columns of to_arrow() for any Arrow reader, such as ``polars.DataFrame(table)``, without pyarrow.
-
-        requested_schema is ignored, as Arrow allows.
-        """
-        return arrow.capsule(self)
-
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_arrow() as a Parquet file. Raises ImportError without pyarrow."""
-        arrow.to_parquet(self, path)
+        """Write the columns of to_pandas() as a Parquet file: int64, float64, bool, texts and lists of texts.
+
+        Unknown values are null, a shape is a text such as "[64, 32]". Raises ImportError without pyarrow.
+        """
+        records.to_parquet(self, path)
 
     def _repr_html_(self) -> str:
         return upward.rooms.table_html(self)

@@ -54,45 +54,7 @@ def test_an_argument_that_drops_the_other_arguments_is_read() -> None:
     assert fs.full(*[(4,), values[0]]).numpy().tolist() == [3.0] * 4
 
 
-# Columns for Arrow ----------------------------------------------------------------------------------------------------
-
-
-def table_of(capsule: object) -> Any:
-    pa = pytest.importorskip("pyarrow")
-
-    class Stream:
-        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-            return capsule
-
-    return pa.table(Stream())
-
-
-def test_a_column_that_empties_the_others_does_not_change_them() -> None:
-    def fresh(i: int) -> str:
-        return f"a string of this test only {i}"
-
-    texts: list[Any] = []
-    columns: list[tuple[str, str, Any]] = []
-
-    def vandalise() -> None:
-        columns.clear()
-        texts.clear()
-        [fresh(100 + i) for i in range(1000)]
-
-    for kind, expected in (("bool", [True] * 3), ("float64", [1.0] * 3), ("int64", [1] * 3)):
-        texts[:] = [fresh(i) for i in range(3)]
-        columns[:] = [("text", "text", texts), ("values", kind, shrinking(3, 1, vandalise))]
-        table = table_of(_core.arrow_stream(3, columns))
-        assert table["text"].to_pylist() == [fresh(i) for i in range(3)] and table["values"].to_pylist() == expected
-
-
-def test_lists_of_strings_that_change_and_strided_buffers_are_refused() -> None:
-    lists: list[Any] = [["a", "b"], ["c"]]
-    numbers = shrinking(2, 1, lambda: [inner.append(5) for inner in lists])
-    with pytest.raises(TypeError, match="column texts: expected a string, got 5"):
-        _core.arrow_stream(2, [("texts", "texts", lists), ("values", "bool", numbers)])
-    with pytest.raises(BufferError, match="it is not contiguous"):
-        _core.arrow_stream(10, [("a", "float64", fs.from_numpy(np.arange(30.0)[::3]))])
+# Buffers --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 4), (3, 1, 4), (0, 3), (1, 5)])
