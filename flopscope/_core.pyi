@@ -235,11 +235,30 @@ class Store:
         stack_n: int,
         peaks: dict[str, Mapping[str, Any]],
         cpu_alone: bool = False,
-        account: bool = False,
         groupings: tuple[str, ...] = (),
         brief: bool = False,
-        blocks: int = 0,
+        /,
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+    def accounting(
+        self,
+        by_shape: bool,
+        stack_n: int,
+        peaks: dict[str, Mapping[str, Any]],
+        cpu_alone: bool = False,
+        groupings: tuple[str, ...] = (),
+        brief: bool = False,
         window: tuple[float, float] = ...,
+        /,
+    ) -> tuple[dict[str, Any], dict[str, Any]]: ...
+    def timeline(
+        self,
+        by_shape: bool,
+        stack_n: int,
+        peaks: dict[str, Mapping[str, Any]],
+        cpu_alone: bool,
+        groupings: tuple[str, ...],
+        brief: bool,
+        blocks: int,
         /,
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
     def enclosing(self, event: int, /) -> list[tuple[str, str]]: ...

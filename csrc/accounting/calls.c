@@ -4,7 +4,7 @@
 
 #include "accounting/late.h"
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/saturate.h"
 #include "base/search.h"
 #include "store/event.h"
@@ -35,7 +35,7 @@ fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, cons
         if (chunk->name[at] == FS_NONE || !names[chunk->name[at]] ||
             fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) || chunk->start[at] == FS_MISSING)
             continue;
-        FS_TRY(FS_LIST_ROOM(&calls->items, calls->count, &calls->capacity, 64, "calls", err));
+        FS_TRY(FS_LIST_ROOM(&calls->items, calls->count, &calls->capacity, 64, err));
         int64_t start = chunk->start[at], duration = fs_sub_saturated(fs_event_later_end(chunk, at), start);
         calls->items[calls->count++] = (fs_named_call){i, chunk->name[at], start, duration, 0, 0};
     }

@@ -1,20 +1,12 @@
-/* The works of one device are listed by start, cut so that no instant is counted twice, and only then added up:
- *
- *   works      [====1====]                    by start; tags are indices of the table's works
- *                  [==2==]  [======3======]   1 and 2 compute, 3 communicates, 4 computes
- *                                [=4=]
- *   by class   [====1====]                    list_pieces: a work begins where the one before it in its class ends; 2
- *                                [=4=]        has nothing left
- *                           [======3======]
- *   separate   [====1====]  [=3=][=4=][=3=]   what an earlier class covers is taken from the later ones
- *   idle       ···········░░···············   the rest of the step: a cause for each part (idle.c)
- *
- * In each step the exclusive times and the idle times add up to the step, because the lists are disjoint before
- * add_pieces cuts them at the steps' limits. A work counts in the step in which it begins; its time and its ideal time
- * go to the steps in which they are spent. Its ideal time is a budget that the pieces use up in order, so that it is
- * never counted twice.
- *
- * A share has some of the steps, and shares are added up by any number of threads: every cell and every gap is of one
+/* The works of one device are listed by start, cut so that no instant is counted twice, and only then added up: works
+ * [====1====] by start; tags are indices of the table's works [==2==] [======3======] 1 and 2 compute, 3 communicates,
+ * 4 computes [=4=] by class [====1====] list_pieces: a work begins where the one before it in its class ends; 2 [=4=]
+ * has nothing left [======3======] separate [====1====] [=3=][=4=][=3=] what an earlier class covers is taken from the
+ * later ones idle ···········░░··············· the rest of the step: a cause for each part (idle.c) In each step the
+ * exclusive times and the idle times add up to the step, because the lists are disjoint before add_pieces cuts them at
+ * the steps' limits. A work counts in the step in which it begins; its time and its ideal time go to the steps in which
+ * they are spent. Its ideal time is a budget that the pieces use up in order, so that it is never counted twice. A
+ * share has some of the steps, and shares are added up by any number of threads: every cell and every gap is of one
  * step, hence of one share, and is summed in the order of time. Only a piece of a work that began before the step is
  * left for later, as its budget is shared: these are few, and are added in order when all shares are done. */
 #include "accounting/device.h"
@@ -23,15 +15,90 @@
 #include <string.h>
 
 #include "accounting/idle.h"
-#include "accounting/pieces.h"
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/saturate.h"
 #include "base/search.h"
 #include "device/occupancy.h"
 #include "store/event.h"
+#include "summaries/intervals.h"
+#include "table/table.h"
+
+/* Pieces of work --------------------------------------------------------------------------------------------------- */
+
+/* The time that belongs to each op on the CPU. Works come in order of their start. Each thread has a stack of those in
+ * progress, of which the innermost owns the time; `listed` is the instant until which the thread's time is listed, so
+ * its pieces are disjoint. Of the pieces of several threads, sorted by start, each then begins where those before it
+ * end: an instant has one owner in the end, that of the piece that began first. */
+
+/* The works that are in progress on one thread, and until when its time is listed. */
+typedef struct {
+    fs_intervals open; /* a stack: innermost last */
+    int64_t listed;
+} thread;
+
+/* List the time of the thread until `time`, from the innermost work outwards, and close the works that have ended. */
+static fs_status list_until(thread *on, int64_t time, fs_intervals *every, fs_error *err)
+{
+    while (on->open.count > 0) {
+        const fs_interval *inner = &on->open.items[on->open.count - 1];
+        int64_t end = inner->end < time ? inner->end : time;
+        if (end > on->listed) {
+            FS_TRY(fs_intervals_add(every, on->listed, end, inner->tag, err));
+            on->listed = end;
+        }
+        if (inner->end > time) return FS_OK;
+        on->open.count--;
+    }
+    return FS_OK;
+}
+
+static fs_status list_threads(thread *threads, uint32_t lanes, const fs_store *store, const fs_table *table,
+                              const fs_intervals *works, fs_intervals *every, fs_error *err)
+{
+    uint32_t at;
+    for (uint32_t i = 0; i < works->count; i++) {
+        FS_POLL(i, err);
+        const fs_interval *work = &works->items[i];
+        uint32_t lane = fs_event_chunk(store, table->works[work->tag].event, &at)->lane[at];
+        thread *on = &threads[lane < lanes ? lane : lanes];
+        FS_TRY(list_until(on, work->begin, every, err));
+        if (on->open.count == 0 || on->listed < work->begin) on->listed = work->begin;
+        on->open.unsorted = false;
+        FS_TRY(fs_intervals_add(&on->open, work->begin, work->end, work->tag, err));
+    }
+    for (uint32_t lane = 0; lane <= lanes; lane++) FS_TRY(list_until(&threads[lane], INT64_MAX, every, err));
+    return fs_intervals_sort(every, err);
+}
+
+/* Fill `pieces` with the disjoint times, ascending, at which each work (the tag) is the innermost one on its thread; of
+ * several threads, the work whose piece began first. `works` is sorted by begin, ties as in the store. */
+static fs_status pieces_of_threads(fs_intervals *pieces, const fs_store *store, const fs_table *table,
+                                   const fs_intervals *works, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(store);
+    fs_intervals every = {0};
+    int64_t reached = INT64_MIN;
+    thread *threads = fs_calloc(lanes + (size_t)1, sizeof *threads);
+    if (threads == NULL) return fs_no_memory(err);
+    fs_status status;
+    FS_TRY_GOTO(status, list_threads(threads, lanes, store, table, works, &every, err), done);
+    for (uint32_t i = 0; i < every.count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
+        int64_t begin = every.items[i].begin > reached ? every.items[i].begin : reached;
+        if (begin >= every.items[i].end) continue;
+        FS_TRY_GOTO(status, fs_intervals_add(pieces, begin, every.items[i].end, every.items[i].tag, err), done);
+        reached = every.items[i].end;
+    }
+done:
+    for (uint32_t lane = 0; lane <= lanes; lane++) fs_intervals_clear(&threads[lane].open);
+    fs_intervals_clear(&every);
+    fs_free(threads);
+    return status;
+}
+
+/* Device ----------------------------------------------------------------------------------------------------------- */
 
 enum { MOST_SHARES = FS_BLOCK(64, 8), FEW_WORKS = FS_BLOCK(1 << 13, 1 << 3), FILL_GRAIN = FS_BLOCK(1 << 14, 1 << 3) };
 
@@ -165,7 +232,7 @@ static void add_time(const device_account *of, fs_cell *cell, uint32_t tag, int6
 
 static fs_status add_late(late_times *list, uint32_t step, uint32_t tag, int64_t time, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 16, "times of works", err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 16, err));
     list->items[list->count++] = (late_time){step, tag, time};
     return FS_OK;
 }
@@ -237,12 +304,12 @@ static fs_status separate(device_account *of, fs_error *err)
 
 static fs_status list_pieces(device_account *of, share *none, fs_error *err)
 {
+    (void)none;
     int64_t reached[FS_WORK_CLASS_COUNT];
     const fs_devices *all = of->all;
-    (void)none;
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) reached[class] = INT64_MIN;
     if (of->device < 0)
-        FS_TRY(fs_pieces_of_threads(&of->lists[FS_WORK_COMPUTATION], all->store, all->table, &of->works, err));
+        FS_TRY(pieces_of_threads(&of->lists[FS_WORK_COMPUTATION], all->store, all->table, &of->works, err));
     for (uint32_t i = 0; i < of->works.count && of->device >= 0; i++) {
         FS_POLL(i, err);
         const fs_interval *work = &of->works.items[i];
@@ -259,9 +326,9 @@ static fs_status list_pieces(device_account *of, share *none, fs_error *err)
 /* Add the pairs of works that follow one another on a stream, and count the launches. */
 static fs_status follow_streams(device_account *of, share *none, fs_error *err)
 {
+    (void)none;
     fs_devices *all = of->all;
     fs_launch_counts counts = {0};
-    (void)none;
     if (of->device < 0) return FS_OK;
     for (uint32_t i = 0; i < of->works.count; i++) {
         FS_POLL(i, err);
@@ -319,8 +386,7 @@ static void fill_works(void *context, int64_t begin, int64_t end)
 /* List the works by start. */
 static fs_status list_works(device_account *of, uint32_t count, fs_error *err)
 {
-    of->works.items = fs_malloc(count * sizeof *of->works.items);
-    if (of->works.items == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to list %u pieces of work", count);
+    FS_TRY(FS_NEW(&of->works.items, count, err));
     of->works.count = of->works.capacity = count;
     fs_parallel_for(count, FILL_GRAIN, fill_works, of);
     FS_TRY(fs_interrupt_poll(err));
@@ -332,10 +398,8 @@ static fs_status make_shares(device_account *of, fs_error *err)
     uint32_t first = of->all->steps->first, steps = of->all->steps->count - first;
     of->steps_each = steps / MOST_SHARES + (steps % MOST_SHARES > 0);
     of->share_count = steps > 0 ? (steps - 1) / of->steps_each + 1 : 0;
-    of->shares = fs_calloc(of->share_count, sizeof *of->shares);
-    of->tasks = fs_calloc(2 * ((size_t)of->share_count + 1), sizeof *of->tasks);
-    if (of->shares == NULL || of->tasks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u steps", steps);
+    FS_TRY(FS_NEW_ZEROED(&of->shares, of->share_count, err));
+    FS_TRY(FS_NEW_ZEROED(&of->tasks, 2 * ((size_t)of->share_count + 1), err));
     for (uint32_t i = 0; i < of->share_count; i++) {
         of->shares[i].first = first + i * of->steps_each;
         of->shares[i].end = first + (i + 1 < of->share_count ? (i + 1) * of->steps_each : steps);
@@ -366,7 +430,7 @@ static fs_status add_spans(fs_devices *all, const fs_idle_spans *spans, fs_error
 {
     uint32_t last = all->span_count + spans->count - 1;
     if (spans->count == 0) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->spans, last, &all->span_capacity, 64, "idle times", err));
+    FS_TRY(FS_LIST_ROOM(&all->spans, last, &all->span_capacity, 64, err));
     memcpy(all->spans + all->span_count, spans->items, spans->count * sizeof *spans->items);
     all->span_count += spans->count;
     return FS_OK;
@@ -377,7 +441,7 @@ static fs_status join_shares(device_account *of, fs_error *err)
 {
     fs_status status = FS_OK;
     fs_sums *rest = fs_calloc(1, sizeof *rest);
-    if (rest == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an accounting");
+    if (rest == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < of->share_count; i++) {
         of->shares[i].cells_before = of->all->sums.cell_count;
         FS_TRY_GOTO(status, fs_sums_append(&of->all->sums, &of->shares[i].sums, err), done);
@@ -450,8 +514,7 @@ fs_status fs_devices_begin(fs_devices *all, fs_error *err)
     all->cells = fs_malloc(works);
     all->last_rows = fs_malloc(lanes);
     all->launching = fs_malloc(FS_DEVICE_LIMIT * sizeof *all->launching);
-    if (all->cells == NULL || all->last_rows == NULL || all->launching == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", all->table->work_count);
+    if (all->cells == NULL || all->last_rows == NULL || all->launching == NULL) return fs_no_memory(err);
     memset(all->last_rows, 0xff, lanes); /* FS_NONE */
     return fs_launch_marks_create(&all->launched, all->store, err);
 }

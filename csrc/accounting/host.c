@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/saturate.h"
@@ -113,7 +112,7 @@ static fs_status find_op(fs_host *host, block *of, const fs_chunk *chunk, uint32
     else if (parent < index) op = parent < of->begin ? LATER : host->ops[parent];
     host->ops[index] = op;
     if (op != LATER) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&of->later, of->later_count, &of->later_capacity, 64, "events", err));
+    FS_TRY(FS_LIST_ROOM(&of->later, of->later_count, &of->later_capacity, 64, err));
     of->later[of->later_count++] = index;
     return FS_OK;
 }
@@ -149,7 +148,7 @@ static fs_status mark_after_events(const survey *all, fs_error *err)
     uint32_t count = fs_store_count(host->store), lanes = fs_store_lane_count(host->store), at;
     const fs_chunk *chunk = NULL;
     bool *after_event = fs_calloc(lanes + (size_t)1, sizeof *after_event); /* by lane: since the last launch */
-    if (after_event == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u threads", lanes);
+    if (after_event == NULL) return fs_no_memory(err);
     fs_status status = FS_OK;
     for (uint32_t index = 0; index < count && status == FS_OK; index++) {
         if (index % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
@@ -213,10 +212,8 @@ static fs_status make_blocks(survey *all, fs_error *err)
     if (size < each) size = each;
     if (count / MOST_BLOCKS >= size) size = count / MOST_BLOCKS + 1;
     all->count = count > 0 ? (count - 1) / size + 1 : 0;
-    all->blocks = fs_calloc(all->count, sizeof *all->blocks);
-    all->steps = fs_calloc((size_t)all->count * each + 1, sizeof *all->steps);
-    if (all->blocks == NULL || all->steps == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %u events", count);
+    FS_TRY(FS_NEW_ZEROED(&all->blocks, all->count, err));
+    FS_TRY(FS_NEW_ZEROED(&all->steps, (size_t)all->count * each + 1, err));
     for (uint32_t i = 0; i < all->count; i++) {
         all->blocks[i].begin = i * size;
         all->blocks[i].end = i + 1 < all->count ? (i + 1) * size : count;
@@ -285,8 +282,7 @@ static void add_waits(const fs_host *host, fs_host_step *hosts)
 static fs_status find_longest(fs_host *host, fs_error *err)
 {
     const fs_intervals *waits = &host->waits;
-    host->longest = fs_malloc((waits->count + (size_t)1) * sizeof *host->longest);
-    if (host->longest == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u waits", waits->count);
+    FS_TRY(FS_NEW(&host->longest, waits->count + (size_t)1, err));
     uint32_t longest = 0;
     for (uint32_t i = 0; i < waits->count; i++) {
         if (waits->items[i].end >= waits->items[longest].end) longest = i;
@@ -317,8 +313,7 @@ fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *
     host->marks = fs_calloc(count + (size_t)1, sizeof *host->marks);
     size_t firsts = (fs_store_name_count(store) + (size_t)1) * sizeof *host->first_works;
     host->first_works = fs_malloc(firsts);
-    if (host->ops == NULL || host->marks == NULL || host->first_works == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
+    if (host->ops == NULL || host->marks == NULL || host->first_works == NULL) return fs_no_memory(err);
     memset(host->first_works, 0xff, firsts); /* FS_NONE */
     fs_status status = survey_host(&all, hosts, err);
     clear(&all);

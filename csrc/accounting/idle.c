@@ -7,12 +7,11 @@
 #include "accounting/idle.h"
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/search.h"
 #include "store/event.h"
-#include "summaries/arrival.h"
+#include "summaries/launches.h"
 
 /* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
 enum { LONGEST_AFTER_WAIT_NS = 500000 };
@@ -58,7 +57,7 @@ typedef struct {
 
 static fs_status list_span(fs_idle_spans *spans, fs_idle_span span, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&spans->items, spans->count, &spans->capacity, 64, "idle times", err));
+    FS_TRY(FS_LIST_ROOM(&spans->items, spans->count, &spans->capacity, 64, err));
     spans->items[spans->count++] = span;
     return FS_OK;
 }
@@ -198,7 +197,7 @@ fs_status fs_idle_find_arrival(fs_idle *idle, fs_error *err)
     uint32_t next = 0;                                         /* the first work that does not begin earlier */
     if (idle->device < 0) return FS_OK;
     int64_t *delays = fs_malloc(MOST_DELAYS * sizeof *delays);
-    if (delays == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the delays of launches");
+    if (delays == NULL) return fs_no_memory(err);
     for (uint32_t i = every; i < busy->count; i += every) {
         int64_t begin = busy->items[i].begin;
         uint32_t high = works->count - next > 4 * every ? next + 4 * every : works->count; /* most likely */

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "summaries/intervals.h"
@@ -52,8 +52,7 @@ static void clear_coverage(coverage *of)
 static fs_status measure(coverage *of, fs_error *err)
 {
     FS_TRY(fs_intervals_unite(&of->list, err));
-    of->before = fs_calloc(of->list.count + (size_t)1, sizeof *of->before);
-    if (of->before == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to measure %u times", of->list.count);
+    FS_TRY(FS_NEW_ZEROED(&of->before, of->list.count + (size_t)1, err));
     for (uint32_t i = 0; i < of->list.count; i++) {
         const fs_interval *item = &of->list.items[i];
         of->before[i + 1] = fs_add_saturated(of->before[i], fs_sub_saturated(item->end, item->begin));
@@ -76,12 +75,7 @@ static int64_t overlap(const coverage *of, int64_t begin, int64_t end)
 /* Return the index of the step that includes a time, or -1. */
 static int64_t step_at(const fs_steps *steps, int64_t time)
 {
-    uint32_t low = 0, high = steps->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (steps->steps[middle].begin <= time) low = middle + 1;
-        else high = middle;
-    }
+    uint32_t low = FS_FIRST_NOT(i, 0, steps->count, steps->steps[i].begin <= time);
     return low > 0 && time < steps->steps[low - 1].end ? (int64_t)low - 1 : -1;
 }
 
@@ -207,7 +201,7 @@ static fs_status make_sums(fs_late_sums *sums, const fs_store *store, fs_error *
 {
     uint32_t names = fs_store_name_count(store);
     *sums = (fs_late_sums){.items = fs_calloc(2 * ((size_t)names + 1), sizeof *sums->items)};
-    if (sums->items == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for sums by %u names", names);
+    if (sums->items == NULL) return fs_no_memory(err);
     sums->count = 2 * (names + 1);
     for (uint32_t i = 0; i < sums->count; i++)
         sums->items[i] = (fs_late_sum){i / 2 < names ? (int64_t)(i / 2) : -1, i % 2, 0, 0};
@@ -319,7 +313,7 @@ static fs_status make_spending(spending *of, fs_error *err)
     of->launching = fs_calloc(of->count + (size_t)1, 1);
     of->threads = fs_calloc(of->lane_count + (size_t)1, sizeof *of->threads);
     if (of->ends && of->own && of->launching && of->threads) return FS_OK;
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %u events of the host", of->count);
+    return fs_no_memory(err);
 }
 
 static uint32_t parent_of(const fs_chunk *chunk, uint32_t at, uint32_t index)

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/event.h"
 
@@ -67,7 +67,7 @@ static fs_status find_line(builder *to, const fs_stack_run *run, uint32_t *id, f
     const line_key key = {group_of(to, run), fs_stacks_get(to->stacks, line).name,
                           inside_of(to->stacks, line, run->stack)};
     fs_lines *lines = to->lines;
-    FS_TRY(FS_LIST_ROOM(&lines->lines, lines->count, &to->capacity, 64, "lines", err));
+    FS_TRY(FS_LIST_ROOM(&lines->lines, lines->count, &to->capacity, 64, err));
     FS_TRY(fs_intern_bytes(&to->keys, &key, sizeof key, id, err));
     if (*id == lines->count) lines->lines[lines->count++] = (fs_line){key.group, key.line, key.inside, 0, 0, {0}};
     return FS_OK;
@@ -116,20 +116,17 @@ static uint64_t launching_thread(const fs_store *store, const fs_api_calls *call
     return lane.on_device ? 0 : lane.id;
 }
 
+/* Return whether a run ends at a time or before, or is of an earlier thread. */
+static bool ends_before(const builder *to, const fs_stack_run *run, uint64_t thread, int64_t time)
+{
+    if (run->process != to->process) return run->process < to->process;
+    return run->thread != thread ? run->thread < thread : run->end <= time;
+}
+
 /* Return the index of the first run of a thread that ends after a time. */
 static uint32_t first_run(const builder *to, uint64_t thread, int64_t time)
 {
-    uint32_t low = 0, high = to->stacks->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        const fs_stack_run *run = &to->runs[middle];
-        bool before = run->process != to->process ? run->process < to->process
-                      : run->thread != thread     ? run->thread < thread
-                                                  : run->end <= time;
-        if (before) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, 0, to->stacks->count, ends_before(to, &to->runs[i], thread, time));
 }
 
 static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *span)
@@ -164,12 +161,10 @@ static fs_status build(builder *to, const fs_store *store, const fs_accounting *
                        fs_error *err)
 {
     uint32_t count = to->stacks->count;
-    to->runs = fs_malloc(count * sizeof *to->runs);
-    to->line_of = fs_malloc(count * sizeof *to->line_of);
-    if (to->runs == NULL || to->line_of == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u stacks", count);
+    FS_TRY(FS_NEW(&to->runs, count, err));
+    FS_TRY(FS_NEW(&to->line_of, count, err));
     memcpy(to->runs, to->stacks->runs, count * sizeof *to->runs);
-    FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, "stacks", err));
+    FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, err));
     FS_TRY(add_runs(to, err));
     return add_spans(to, store, accounting, first_step, err);
 }

@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 
@@ -34,8 +33,7 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
         keys->last = *index = other->index - 1;
         return FS_OK;
     }
-    if (*count == *capacity)
-        FS_TRY(fs_list_grow(rows, *count, capacity, row_size, FIRST_CAPACITY, "rows of an accounting", err));
+    if (*count == *capacity) FS_TRY(fs_list_grow(rows, *count, capacity, row_size, FIRST_CAPACITY, err));
     FS_TRY(fs_intern_bytes(&keys->all, key, size, index, err));
     *added = *index == *count;
     *count += *added;
@@ -128,8 +126,7 @@ static fs_status append(void *rows, uint32_t *count, uint32_t *capacity, const v
     char *items;
     size_t last = (size_t)*count + more_count - 1;
     if (more_count == 0) return FS_OK;
-    if (last >= *capacity)
-        FS_TRY(fs_list_grow(rows, last, capacity, size, FIRST_CAPACITY, "rows of an accounting", err));
+    if (last >= *capacity) FS_TRY(fs_list_grow(rows, last, capacity, size, FIRST_CAPACITY, err));
     memcpy(&items, rows, sizeof items);
     memcpy(items + *count * size, more, more_count * size);
     *count += more_count;

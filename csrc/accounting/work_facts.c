@@ -175,7 +175,7 @@ static fs_status allocate(looking *all, fs_error *err)
     all->blocks = fs_calloc(all->count, sizeof *all->blocks);
     if (facts->budgets == NULL || facts->classes == NULL || facts->copying == NULL || facts->calls == NULL ||
         facts->owners == NULL || all->by_signature == NULL || all->blocks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", count);
+        return fs_no_memory(err);
     memset(facts->owners, 0xff, rows); /* FS_NONE */
     for (uint32_t i = 0; i < all->count; i++) {
         all->blocks[i].begin = i * size;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/list.h"
 #include "base/memory.h"
 
 enum { FIRST_BLOCK = FS_BLOCK(1 << 12, 1 << 9), ARENA_BLOCK = FS_BLOCK(1 << 16, 1 << 9), FIRST_SLOTS = 64 };
@@ -55,7 +54,7 @@ static fs_status grow_slots(fs_intern *table, fs_error *err)
 {
     uint32_t slot_count = table->slot_count ? table->slot_count * 2 : FIRST_SLOTS;
     uint32_t *slots = slot_count > 0 ? fs_calloc(slot_count, sizeof *slots) : NULL;
-    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", slot_count / 2);
+    if (slots == NULL) return fs_no_memory(err);
     for (uint32_t id = 0; id < table->count; id++) {
         if (table->spans[id].hash == 0) continue;
         uint32_t slot = table->spans[id].hash & (slot_count - 1);
@@ -77,9 +76,9 @@ static uint32_t hash_of(const fs_intern *table, const void *bytes, size_t size)
 
 static fs_status append(fs_intern *table, const void *bytes, size_t size, uint32_t hash, uint32_t *id, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&table->spans, table->count, &table->span_capacity, FIRST_SLOTS / 2, "interned strings", err));
+    FS_TRY(FS_LIST_ROOM(&table->spans, table->count, &table->span_capacity, FIRST_SLOTS / 2, err));
     char *copy = arena_take(table, size + 1);
-    if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to intern a string of %zu bytes", size);
+    if (copy == NULL) return fs_no_memory(err);
     memcpy(copy, bytes, size);
     copy[size] = 0;
     table->spans[table->count] = (fs_span){.bytes = copy, .size = (uint32_t)size, .hash = hash};

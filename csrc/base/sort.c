@@ -52,8 +52,7 @@ static fs_status merge_runs(sorting *sort, const char *from, char *to, size_t co
     return FS_OK;
 }
 
-fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *), const char *name,
-                  fs_error *err)
+fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *), fs_error *err)
 {
     if (count < 2) return FS_OK;
     for (size_t at = 0; at < count; at += RUN) {
@@ -62,7 +61,7 @@ fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const v
     }
     if (count <= RUN) return FS_OK;
     char *room = fs_malloc(count * size), *from = items, *to = room;
-    if (room == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sort %zu %s", count, name);
+    if (room == NULL) return fs_no_memory(err);
     sorting sort = {size, compare, 0};
     fs_status status = FS_OK;
     for (size_t length = RUN; length < count; length *= 2) {

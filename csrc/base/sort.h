@@ -6,9 +6,8 @@
 
 #include "base/status.h"
 
-/* Like qsort(). `name` names the items in errors. Polls every few ms. On failure, FS_OUT_OF_MEMORY or FS_INTERRUPTED,
+/* Like qsort(). Polls every few ms. On failure, FS_OUT_OF_MEMORY or FS_INTERRUPTED,
  * the order of the items is unspecified. */
-fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *), const char *name,
-                  fs_error *err);
+fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *), fs_error *err);
 
 #endif

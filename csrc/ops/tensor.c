@@ -158,7 +158,7 @@ fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, i
     FS_TRY(set_shape(tensor, dtype, device, ndim, shape, err));
     fs_dense_strides(ndim, shape, tensor->strides);
     fs_storage *storage = fs_calloc(1, sizeof *storage);
-    if (storage == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor");
+    if (storage == NULL) return fs_no_memory(err);
     storage->nbytes = fs_tensor_nbytes(tensor);
     storage->device = device;
     storage->drop = drop_own;
@@ -184,7 +184,7 @@ fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device,
     if (status == FS_OK) status = set_strides(tensor, strides, data, err);
     if (status == FS_OK) {
         storage = fs_malloc(sizeof *storage);
-        if (storage == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor");
+        if (storage == NULL) status = fs_no_memory(err);
     }
     if (status != FS_OK) {
         drop(&foreign);

@@ -12,6 +12,9 @@
 /* Raise the recorded error. Always returns NULL. */
 PyObject *fs_raise(const fs_error *err);
 
+/* Raise an exception as PyErr_Format does, and be false. */
+#define fs_refuse(...) (PyErr_Format(__VA_ARGS__) != NULL)
+
 /* Long work without the GIL that Ctrl-C can interrupt. Signal handlers run from time to time on the working thread. If
  * one raises, polls of base/interrupt.h end the work with FS_INTERRUPTED, and fs_raise keeps the handler's
  * exception. */
@@ -22,6 +25,16 @@ typedef struct {
 
 void fs_long_work_begin(fs_long_work *work);
 void fs_long_work_end(fs_long_work *work);
+
+/* The status of one call, as long work. */
+#define FS_LONG_WORK(call)          \
+    __extension__({                 \
+        fs_long_work work_;         \
+        fs_long_work_begin(&work_); \
+        fs_status status_ = (call); \
+        fs_long_work_end(&work_);   \
+        status_;                    \
+    })
 
 /* Save the current exception and restore it. Code that may run with an exception set (a deallocator, a profile
  * function) uses this around calls into Python. An exception that those calls leave set is reported as unraisable. */
@@ -86,6 +99,27 @@ PyObject *fs_names_object(const char *const *names, Py_ssize_t count);
 
 /* Return a tuple of the values times scale; None for NULL, or NULL with an exception set. */
 PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t scale);
+
+/* A new list or tuple of as many items, each a new reference from an expression of its index `i`. NULL with an
+ * exception set if one is NULL, and no further item is made. */
+#define FS_LIST(i, count, item) FS_SEQUENCE_(PyList, i, count, item)
+#define FS_TUPLE(i, count, item) FS_SEQUENCE_(PyTuple, i, count, item)
+/* The same of a list of records, to which the expression has the pointer `one`. */
+#define FS_LIST_OF(one, records, count, item)                   \
+    FS_LIST(i_, count, __extension__({                          \
+                __typeof__(&(records)[0]) one = &(records)[i_]; \
+                item;                                           \
+            }))
+#define FS_SEQUENCE_(type, i, count, item)                                       \
+    __extension__({                                                              \
+        PyObject *made_ = type##_New((Py_ssize_t)(count));                       \
+        for (__typeof__((count) + 0) i = 0; made_ != NULL && i < (count); i++) { \
+            PyObject *item_ = (item);                                            \
+            if (item_ == NULL) Py_CLEAR(made_);                                  \
+            else type##_SET_ITEM(made_, (Py_ssize_t)i, item_);                   \
+        }                                                                        \
+        made_;                                                                   \
+    })
 
 /* Add a constant to the module, and take over its reference. Return -1 with an exception set on failure, and if the
  * value is NULL. */

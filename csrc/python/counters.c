@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "python/store_type.h"
+#include "python/store_object.h"
 #include "sources/counters/counters.h"
 #include "sources/counters/plan.h"
 #include "sources/counters/ranges.h"
@@ -43,17 +43,14 @@ static void sampler_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *sampler_open(PyObject *object, PyObject *unused)
+static PyObject *sampler_open(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     sampler_object *self = (sampler_object *)object;
     fs_sampler *sampler = NULL;
     fs_error err;
     fs_status status;
-    if (self->sampler != NULL || self->opening) {
-        PyErr_SetString(PyExc_RuntimeError, "this sampler was opened before");
-        return NULL;
-    }
+    if (self->sampler != NULL || self->opening)
+        return PyErr_Format(PyExc_RuntimeError, "this sampler was opened before");
     self->opening = true;
     Py_BEGIN_ALLOW_THREADS status = fs_sampler_open(&sampler, &self->options, &err);
     Py_END_ALLOW_THREADS self->opening = false;
@@ -67,10 +64,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     sampler_object *self = (sampler_object *)object;
     fs_error err;
     fs_status status;
-    if (self->started || self->opening) {
-        PyErr_SetString(PyExc_RuntimeError, "this sampler was started before");
-        return NULL;
-    }
+    if (self->started || self->opening) return PyErr_Format(PyExc_RuntimeError, "this sampler was started before");
     if (self->sampler == NULL) {
         PyObject *opened = sampler_open(object, unused);
         if (opened == NULL) return NULL;
@@ -88,9 +82,8 @@ static bool was_started(const sampler_object *self)
     return self->sampler != NULL;
 }
 
-static PyObject *sampler_stop(PyObject *object, PyObject *unused)
+static PyObject *sampler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     sampler_object *self = (sampler_object *)object;
     fs_error err;
     fs_status status;
@@ -115,9 +108,8 @@ static PyObject *sampler_pour(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *sampler_report(PyObject *object, void *unused)
+static PyObject *sampler_report(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     sampler_object *self = (sampler_object *)object;
     if (!was_started(self)) return NULL;
     fs_sampler_report report = fs_sampler_last(self->sampler);
@@ -168,9 +160,8 @@ static PyType_Spec sampler_spec = {
 
 /* Functions -------------------------------------------------------------------------------------------------------- */
 
-static PyObject *load_counters(PyObject *module, PyObject *args)
+static PyObject *load_counters(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *path = NULL;
     fs_error err;
     fs_status status;
@@ -188,25 +179,17 @@ static int group_named(const char *name)
     return -1;
 }
 
-static PyObject *counter_chips(PyObject *module, PyObject *unused)
+static PyObject *counter_chips(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     const char *const *chips;
     size_t count;
     fs_error err;
     if (fs_plan_chips(&chips, &count, &err) != FS_OK) return fs_raise(&err);
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_FromString(chips[i]);
-        if (name == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, (Py_ssize_t)i, name);
-    }
-    return list;
+    return FS_LIST(i, count, PyUnicode_FromString(chips[i]));
 }
 
-static PyObject *counter_plan(PyObject *module, PyObject *args)
+static PyObject *counter_plan(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *chip, *group = NULL;
     fs_plan plan;
     fs_error err;
@@ -312,9 +295,8 @@ static PyObject *all_values(fs_ranges *ranges, Py_ssize_t count)
     return fs_raise(&err);
 }
 
-static PyObject *count_calls(PyObject *module, PyObject *args)
+static PyObject *count_calls(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *before, *functions, *result = NULL;
     const char *group;
     int device;
@@ -350,15 +332,13 @@ static PyObject *device_list(uint64_t devices)
     return list;
 }
 
-static PyObject *active_devices(PyObject *module, PyObject *unused)
+static PyObject *active_devices(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     return device_list(fs_driver_active_devices());
 }
 
-static PyObject *hold_cupti(PyObject *module, PyObject *args)
+static PyObject *hold_cupti(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     int on;
     if (!PyArg_ParseTuple(args, "p:hold_cupti", &on)) return NULL;
     Py_BEGIN_ALLOW_THREADS;
@@ -368,16 +348,14 @@ static PyObject *hold_cupti(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *watch_contexts(PyObject *module, PyObject *unused)
+static PyObject *watch_contexts(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     fs_cupti_watch_contexts();
     Py_RETURN_NONE;
 }
 
-static PyObject *used_devices(PyObject *module, PyObject *args)
+static PyObject *used_devices(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     double seconds = 0;
     uint64_t devices;
     if (!PyArg_ParseTuple(args, "|d:used_devices", &seconds)) return NULL;
@@ -385,9 +363,8 @@ static PyObject *used_devices(PyObject *module, PyObject *args)
     Py_END_ALLOW_THREADS return device_list(devices);
 }
 
-static PyObject *wait_for_devices(PyObject *module, PyObject *unused)
+static PyObject *wait_for_devices(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     fs_error err;
     fs_status status;
     Py_BEGIN_ALLOW_THREADS status = fs_driver_wait(&err);

@@ -3,12 +3,108 @@
 
 #include "base/fork.h"
 #include "base/memory.h"
-#include "python/store_type.h"
-#include "python/xspace_facts.h"
+#include "python/core.h"
+#include "python/store_object.h"
 #include "sources/kineto/json_scan.h"
+#include "sources/protobuf/xspace.h"
 #include "sources/sqlite/library.h"
 #include "sources/sqlite/query.h"
 #include "sources/sqlite/rows.h"
+
+/* Facts of XSpace -------------------------------------------------------------------------------------------------- */
+
+/* What an XSpace holds besides its events, as objects of Python. What an XSpace holds besides its events, as objects of
+ * Python. */
+
+static PyObject *text_object(fs_xtext text)
+{
+    return PyUnicode_DecodeUTF8(text.bytes, (Py_ssize_t)text.size, "replace");
+}
+
+static PyObject *value_object(const fs_xvalue *value)
+{
+    switch (value->type) {
+    case FS_XINTEGER:
+        return PyLong_FromLongLong(value->integer);
+    case FS_XUNSIGNED:
+        return PyLong_FromUnsignedLongLong((unsigned long long)value->integer);
+    case FS_XREAL:
+        return PyFloat_FromDouble(value->real);
+    case FS_XTEXT:
+        return text_object(value->text);
+    default:
+        Py_RETURN_NONE;
+    }
+}
+
+/* Set a key of a dict; takes the reference to the value, which may be NULL. */
+static bool put(PyObject *dict, fs_xtext name, PyObject *value)
+{
+    PyObject *key = value != NULL ? text_object(name) : NULL;
+    bool done = key != NULL && PyDict_SetItem(dict, key, value) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    return done;
+}
+
+/* Append to a list; takes the reference to the item, which may be NULL. */
+static bool append(PyObject *list, PyObject *item)
+{
+    bool done = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return done;
+}
+
+static PyObject *plane_object(const fs_xplane *plane)
+{
+    static const char *const roles[] = {
+        [FS_XLINE_LEFT_OUT] = "left out", [FS_XLINE_STREAM] = "stream", [FS_XLINE_OPS] = "ops",
+        [FS_XLINE_STEPS] = "steps",       [FS_XLINE_THREAD] = "thread", [FS_XLINE_CALLS] = "thread",
+    };
+    PyObject *stats = PyDict_New(), *lines = PyList_New(0);
+    bool made = stats != NULL && lines != NULL;
+    for (uint32_t i = 0; made && i < plane->stat_count; i++)
+        made = put(stats, plane->stats[i].name, value_object(&plane->stats[i].value));
+    for (uint32_t i = 0; made && i < plane->line_count; i++) {
+        const fs_xline *line = &plane->lines[i];
+        made = append(lines, Py_BuildValue("(NsLL)", text_object(line->name), roles[line->role], (long long)line->start,
+                                           (long long)line->events));
+    }
+    if (made)
+        return Py_BuildValue("{sNsLsNsN}", "name", text_object(plane->name), "device",
+                             plane->role == FS_XPLANE_DEVICE ? (long long)plane->device : -1LL, "stats", stats, "lines",
+                             lines);
+    Py_XDECREF(stats);
+    Py_XDECREF(lines);
+    return NULL;
+}
+
+/* Return a new dict: "planes" (dicts of "name", "device", "stats" by name, and "lines": name, role, start and number of
+ * events), "modules" (name and bytes of each HloProto) and "remarks" (kind and text). NULL with an exception set. */
+static PyObject *xspace_object(const fs_xspace *space)
+{
+    static const char *const kinds[] = {
+        [FS_XREMARK_ERROR] = "error", [FS_XREMARK_WARNING] = "warning", [FS_XREMARK_HOST] = "host"};
+    PyObject *planes = PyList_New(0), *modules = PyList_New(0), *remarks = PyList_New(0);
+    bool made = planes != NULL && modules != NULL && remarks != NULL;
+    for (uint32_t i = 0; made && i < space->plane_count; i++) made = append(planes, plane_object(&space->planes[i]));
+    for (uint32_t i = 0; made && i < space->module_count; i++) {
+        const fs_xmodule *module = &space->modules[i];
+        made = append(modules, Py_BuildValue("(Ny#)", text_object(module->name), module->proto.bytes,
+                                             (Py_ssize_t)module->proto.size));
+    }
+    for (uint32_t i = 0; made && i < space->remark_count; i++) {
+        const fs_xremark *remark = &space->remarks[i];
+        made = append(remarks, Py_BuildValue("(sN)", kinds[remark->kind], text_object(remark->text)));
+    }
+    if (made) return Py_BuildValue("{sNsNsN}", "planes", planes, "modules", modules, "remarks", remarks);
+    Py_XDECREF(planes);
+    Py_XDECREF(modules);
+    Py_XDECREF(remarks);
+    return NULL;
+}
+
+/* Database reader -------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
@@ -40,8 +136,7 @@ static void reader_dealloc(PyObject *object)
 static bool may_read(const reader_object *self)
 {
     if (self->rows != NULL && !self->busy) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
-    return false;
+    return fs_refuse(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
 }
 
 /* Discard a partial result. */
@@ -116,10 +211,9 @@ static bool add_row(reader_object *self, uint32_t part, fs_row_kind kind, const 
                     PyObject *row, fs_cell *cells)
 {
     fs_error err;
-    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != (Py_ssize_t)count) {
-        PyErr_Format(PyExc_ValueError, "a row must be a tuple of %u values, one for each column, not %R", count, row);
-        return false;
-    }
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != (Py_ssize_t)count)
+        return fs_refuse(PyExc_ValueError, "a row must be a tuple of %u values, one for each column, not %R", count,
+                         row);
     for (uint32_t i = 0; i < count; i++)
         if (!take_value(PyTuple_GET_ITEM(row, (Py_ssize_t)i), columns[i] == FS_CELL_PAYLOAD, &cells[columns[i]]))
             return false;
@@ -156,10 +250,7 @@ static bool parse_query(PyObject *item, fs_query *query)
     PyObject *kind_name, *columns;
     long long after, until;
     memset(query, 0, sizeof *query);
-    if (!PyTuple_Check(item)) {
-        PyErr_Format(PyExc_TypeError, "a query must be a tuple, not %R", item);
-        return false;
-    }
+    if (!PyTuple_Check(item)) return fs_refuse(PyExc_TypeError, "a query must be a tuple, not %R", item);
     if (!PyArg_ParseTuple(item, "OszLLO:query", &kind_name, &query->sql, &query->next, &after, &until, &columns))
         return false;
     int kind = place_of(kind_name, fs_row_kind_names, FS_ROW_KIND_COUNT, "kind");
@@ -172,15 +263,9 @@ static bool parse_query(PyObject *item, fs_query *query)
 
 static PyObject *results_of(const fs_query *queries, Py_ssize_t count)
 {
-    PyObject *results = PyList_New(count);
-    for (Py_ssize_t i = 0; results != NULL && i < count; i++) {
-        const fs_query *query = &queries[i];
-        PyObject *result = Py_BuildValue("(LLN)", (long long)query->row_count, (long long)query->too_long,
-                                         fs_text_object(query->problem));
-        if (result == NULL) Py_CLEAR(results);
-        else PyList_SET_ITEM(results, i, result);
-    }
-    return results;
+    return FS_LIST_OF(query, queries, count,
+                      Py_BuildValue("(LLN)", (long long)query->row_count, (long long)query->too_long,
+                                    fs_text_object(query->problem)));
 }
 
 static PyObject *reader_read(PyObject *object, PyObject *args)
@@ -199,11 +284,8 @@ static PyObject *reader_read(PyObject *object, PyObject *args)
     for (Py_ssize_t i = 0; parsed && i < count; i++) parsed = parse_query(PyTuple_GET_ITEM(kept, i), &queries[i]);
     PyObject *results = NULL;
     if (parsed) {
-        fs_long_work work;
         self->busy = true;
-        fs_long_work_begin(&work);
-        fs_status status = fs_queries_run(self->rows, uri, queries, (uint32_t)count, &err);
-        fs_long_work_end(&work);
+        fs_status status = FS_LONG_WORK(fs_queries_run(self->rows, uri, queries, (uint32_t)count, &err));
         self->busy = false;
         if (status == FS_INTERRUPTED) end(self);
         results = status == FS_OK ? results_of(queries, count) : fs_raise(&err);
@@ -220,13 +302,10 @@ static PyObject *reader_read_xspace(PyObject *object, PyObject *bytes)
     fs_xspace space;
     fs_error err;
     if (!may_read(self) || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE) != 0) return NULL;
-    fs_long_work work;
     self->busy = true;
-    fs_long_work_begin(&work);
-    fs_status status = fs_xspace_read(&space, view.buf, (size_t)view.len, self->rows, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_xspace_read(&space, view.buf, (size_t)view.len, self->rows, &err));
     self->busy = false;
-    PyObject *facts = status == FS_OK ? fs_xspace_object(&space) : fs_raise(&err);
+    PyObject *facts = status == FS_OK ? xspace_object(&space) : fs_raise(&err);
     if (status != FS_OK) end(self);
     else fs_xspace_clear(&space);
     PyBuffer_Release(&view);
@@ -258,19 +337,15 @@ static PyObject *arrays_of(const fs_metric_sample *samples, uint32_t count)
     return arrays;
 }
 
-static PyObject *reader_metrics(PyObject *object, PyObject *unused)
+static PyObject *reader_metrics(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     reader_object *self = (reader_object *)object;
     fs_metric_sample *samples;
     uint32_t count;
     fs_error err;
-    (void)unused;
     if (!may_read(self)) return NULL;
-    fs_long_work work;
     self->busy = true;
-    fs_long_work_begin(&work);
-    fs_status status = fs_rows_metrics(self->rows, &samples, &count, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_rows_metrics(self->rows, &samples, &count, &err));
     self->busy = false;
     if (status != FS_OK) return fs_raise(&err);
     PyObject *arrays = arrays_of(samples, count);
@@ -278,11 +353,10 @@ static PyObject *reader_metrics(PyObject *object, PyObject *unused)
     return arrays;
 }
 
-static PyObject *reader_use_library(PyObject *type, PyObject *path)
+static PyObject *reader_use_library(PyObject *Py_UNUSED(type), PyObject *path)
 {
     fs_error err;
     const char *name = PyUnicode_AsUTF8(path);
-    (void)type;
     if (name == NULL) return NULL;
     if (fs_sqlite_load(name, &err) != FS_OK) return fs_raise(&err);
     return PyLong_FromLong(fs_sqlite->libversion_number());
@@ -367,10 +441,7 @@ static PyObject *finish(reader_object *self, fs_store_object *store, const char 
     fs_error err;
     store->generation = fs_fork_generation();
     self->busy = store->changing = true;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    fs_status status = fs_rows_finish(self->rows, head, size, &store->store, &report, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_rows_finish(self->rows, head, size, &store->store, &report, &err));
     self->busy = store->changing = false;
     if (status != FS_OK) fs_store_object_empty(store);
     store->recorded = status == FS_OK;
@@ -391,10 +462,8 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
         return NULL;
     fs_store_object *store = (fs_store_object *)argument;
     if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
-    if (fs_store_count(store->store) > 0 || store->lost != NULL) {
-        PyErr_SetString(PyExc_ValueError, "a database can only be read into a new Store; this one has events");
-        return NULL;
-    }
+    if (fs_store_count(store->store) > 0 || store->lost != NULL)
+        return PyErr_Format(PyExc_ValueError, "a database can only be read into a new Store; this one has events");
     char *padded = PyMem_Calloc((size_t)size + FS_SCAN_PADDING, 1);
     if (padded == NULL) return PyErr_NoMemory();
     memcpy(padded, head, (size_t)size);

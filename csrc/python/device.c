@@ -11,18 +11,16 @@
 #include "ops/random.h"
 #include "python/core.h"
 
-static PyObject *cuda_device_count(PyObject *module, PyObject *unused)
+static PyObject *cuda_device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     int count = 0;
     fs_error err;
     if (fs_cuda_device_count(&count, &err) != FS_OK) return fs_raise(&err);
     return PyLong_FromLong(count);
 }
 
-static PyObject *cuda_device_properties(PyObject *module, PyObject *index)
+static PyObject *cuda_device_properties(PyObject *Py_UNUSED(module), PyObject *index)
 {
-    (void)module;
     fs_cuda_properties p;
     fs_error err;
     long at = PyLong_AsLong(index);
@@ -40,9 +38,8 @@ static PyObject *cuda_device_properties(PyObject *module, PyObject *index)
         p.memory_bus_bits, "driver_version", p.driver_version, "runtime_version", p.runtime_version);
 }
 
-static PyObject *cpu_properties(PyObject *module, PyObject *unused)
+static PyObject *cpu_properties(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     return Py_BuildValue("{s:s,s:s,s:i,s:L}", "name", fs_cpu_name(), "isa", fs_cpu_isa(), "threads",
                          fs_parallel_threads(), "cache_bytes", (long long)fs_cpu_cache_bytes());
 }
@@ -87,9 +84,8 @@ static PyObject *datasheet_row(const fs_datasheet *row)
                          row->source);
 }
 
-static PyObject *datasheet(PyObject *module, PyObject *args)
+static PyObject *datasheet(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *wanted = NULL;
     if (!PyArg_ParseTuple(args, "|U:datasheet", &wanted)) return NULL;
     const char *name = wanted ? PyUnicode_AsUTF8(wanted) : NULL;
@@ -104,9 +100,8 @@ static PyObject *datasheet(PyObject *module, PyObject *args)
     return rows;
 }
 
-static PyObject *datasheet_find(PyObject *module, PyObject *args)
+static PyObject *datasheet_find(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *name;
     int sm_count = 0;
     double memory_bytes = 0;
@@ -120,27 +115,24 @@ static PyObject *datasheet_find(PyObject *module, PyObject *args)
 
 /* Memory and waiting -------------------------------------------------------------------------------------------- */
 
-static PyObject *memory_allocated(PyObject *module, PyObject *args)
+static PyObject *memory_allocated(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where = NULL;
     fs_device device;
     if (!PyArg_ParseTuple(args, "|O:memory_allocated", &where) || !fs_parse_device(where, &device)) return NULL;
     return PyLong_FromLongLong(fs_backend_of(device)->allocated(device));
 }
 
-static PyObject *memory_reserved(PyObject *module, PyObject *args)
+static PyObject *memory_reserved(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where = NULL;
     fs_device device;
     if (!PyArg_ParseTuple(args, "|O:memory_reserved", &where) || !fs_parse_device(where, &device)) return NULL;
     return PyLong_FromLongLong(fs_backend_of(device)->reserved(device));
 }
 
-static PyObject *empty_cache(PyObject *module, PyObject *args)
+static PyObject *empty_cache(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where = NULL;
     fs_device device;
     if (!PyArg_ParseTuple(args, "|O:empty_cache", &where) || !fs_parse_device(where, &device)) return NULL;
@@ -148,9 +140,8 @@ static PyObject *empty_cache(PyObject *module, PyObject *args)
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
-static PyObject *synchronize(PyObject *module, PyObject *args)
+static PyObject *synchronize(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where = NULL;
     fs_device device;
     fs_error err;
@@ -161,15 +152,13 @@ static PyObject *synchronize(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *num_threads(PyObject *module, PyObject *unused)
+static PyObject *num_threads(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     return PyLong_FromLong(fs_parallel_threads());
 }
 
-static PyObject *set_num_threads(PyObject *module, PyObject *count)
+static PyObject *set_num_threads(PyObject *Py_UNUSED(module), PyObject *count)
 {
-    (void)module;
     fs_error err;
     long threads = PyLong_AsLong(count);
     if (threads == -1 && PyErr_Occurred()) return NULL;
@@ -178,9 +167,8 @@ static PyObject *set_num_threads(PyObject *module, PyObject *count)
     Py_RETURN_NONE;
 }
 
-static PyObject *manual_seed(PyObject *module, PyObject *seed)
+static PyObject *manual_seed(PyObject *Py_UNUSED(module), PyObject *seed)
 {
-    (void)module;
     unsigned long long value = PyLong_AsUnsignedLongLong(seed);
     if (value == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
     fs_op_seed(value);
@@ -204,9 +192,8 @@ static fs_status take(probe *p, int place, int ndim, const int64_t *shape, fs_er
     return fs_tensor_empty(&p->tensors[place], p->dtype, p->device, ndim, shape, err);
 }
 
-static fs_status prepare_nothing(probe *p, fs_error *err)
+static fs_status prepare_nothing(probe *Py_UNUSED(p), fs_error *Py_UNUSED(err))
 {
-    (void)p, (void)err;
     return FS_OK;
 }
 
@@ -386,9 +373,8 @@ done:
     return status;
 }
 
-static PyObject *run_probe(PyObject *module, PyObject *args)
+static PyObject *run_probe(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *what, *dtype;
     PyObject *where;
     long long amount;
@@ -404,10 +390,8 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     if (is_fp8) p.dtype = FS_FLOAT8_E4M3FN;
     bool known = strcmp(what, "matmul") == 0 ? fs_dtype_of_product(p.dtype, p.dtype) != FS_DTYPE_NONE
                                              : fs_dtype_is_float(p.dtype);
-    if (which == PROBE_COUNT || !known || amount < 1 || amount > INT64_MAX / 64) {
-        PyErr_Format(PyExc_ValueError, "unsupported probe: %s of dtype %s and amount %lld", what, dtype, amount);
-        return NULL;
-    }
+    if (which == PROBE_COUNT || !known || amount < 1 || amount > INT64_MAX / 64)
+        return PyErr_Format(PyExc_ValueError, "unsupported probe: %s of dtype %s and amount %lld", what, dtype, amount);
     p.amount = amount;
     fs_error err;
     fs_status status;

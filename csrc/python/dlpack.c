@@ -171,28 +171,20 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
     int major = 0, minor = 0, type = 0, id = 0;
-    if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device))) {
-        PyErr_SetString(PyExc_TypeError, "__dlpack__: max_version and dl_device must be pairs of integers");
-        return NULL;
-    }
-    if (copy != Py_None && !PyBool_Check(copy)) {
-        PyErr_Format(PyExc_TypeError, "__dlpack__: copy must be True, False or None, not %R", copy);
-        return NULL;
-    }
+    if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device)))
+        return PyErr_Format(PyExc_TypeError, "__dlpack__: max_version and dl_device must be pairs of integers");
+    if (copy != Py_None && !PyBool_Check(copy))
+        return PyErr_Format(PyExc_TypeError, "__dlpack__: copy must be True, False or None, not %R", copy);
     if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
     if (device != Py_None) {
         if (!PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
-        if (type != (tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU) || id != tensor->device.index) {
-            PyErr_Format(PyExc_BufferError, "the tensor is on %s; move it with x.to(device) before sharing it",
-                         tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
-            return NULL;
-        }
+        if (type != (tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU) || id != tensor->device.index)
+            return PyErr_Format(PyExc_BufferError, "the tensor is on %s; move it with x.to(device) before sharing it",
+                                tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
     }
-    if (tensor->storage->read_only && major < 1 && copy != Py_True) {
-        PyErr_SetString(PyExc_BufferError,
-                        "the tensor is read-only, which DLPack before 1.0 cannot express; share a copy");
-        return NULL;
-    }
+    if (tensor->storage->read_only && major < 1 && copy != Py_True)
+        return PyErr_Format(PyExc_BufferError,
+                            "the tensor is read-only, which DLPack before 1.0 cannot express; share a copy");
     if (!hand_over(tensor, stream)) return NULL;
     if (copy != Py_True) return make_capsule(tensor, major >= 1, false);
     fs_call call = {.op = fs_op_find("copy"), .in = {tensor}};
@@ -203,9 +195,8 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     return capsule;
 }
 
-PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
+PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
     return Py_BuildValue("(ii)", tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index);
 }
@@ -255,20 +246,18 @@ static bool is_on_gpu(const dl_tensor *source)
 static bool check_device(const dl_tensor *source)
 {
     if (source->device.type == DL_CPU || source->device.type == DL_CUDA_HOST) return true;
-    if (!is_on_gpu(source)) {
-        PyErr_Format(PyExc_ValueError,
-                     "from_dlpack: the tensor is on DLPack's device type %d; supported are the CPU (1) "
-                     "and CUDA (2)",
-                     source->device.type);
-        return false;
-    }
+    if (!is_on_gpu(source))
+        return fs_refuse(PyExc_ValueError,
+                         "from_dlpack: the tensor is on DLPack's device type %d; supported are the CPU (1) "
+                         "and CUDA (2)",
+                         source->device.type);
     int count = 0;
     fs_error err;
     if (fs_cuda_device_count(&count, &err) != FS_OK) return fs_raise(&err) != NULL;
     if (source->device.id >= 0 && source->device.id < count) return true;
-    PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on CUDA device %d, but the number of CUDA devices is %d",
-                 source->device.id, count);
-    return false;
+    return fs_refuse(PyExc_ValueError,
+                     "from_dlpack: the tensor is on CUDA device %d, but the number of CUDA devices is %d",
+                     source->device.id, count);
 }
 
 /* fs_tensor_foreign checks the sizes of the shape. Here only whether there are any elements. */
@@ -303,21 +292,15 @@ static bool check_data(const dl_tensor *source)
 /* Check that the tensor can be imported; false with an exception set. */
 static bool check_given(const dl_tensor *source)
 {
-    if (dtype_of(source) == FS_DTYPE_NONE) {
-        PyErr_Format(PyExc_TypeError, "from_dlpack: unsupported dtype: DLPack type code %d of %d bits and %d lanes",
-                     source->dtype.code, source->dtype.bits, source->dtype.lanes);
-        return false;
-    }
-    if (source->ndim < 0 || source->ndim > FS_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
-                     source->ndim);
-        return false;
-    }
-    if (source->ndim > 0 && source->shape == NULL) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: the tensor has %d dimensions, but its shape is NULL",
-                     source->ndim);
-        return false;
-    }
+    if (dtype_of(source) == FS_DTYPE_NONE)
+        return fs_refuse(PyExc_TypeError, "from_dlpack: unsupported dtype: DLPack type code %d of %d bits and %d lanes",
+                         source->dtype.code, source->dtype.bits, source->dtype.lanes);
+    if (source->ndim < 0 || source->ndim > FS_MAX_DIMS)
+        return fs_refuse(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
+                         source->ndim);
+    if (source->ndim > 0 && source->shape == NULL)
+        return fs_refuse(PyExc_BufferError, "from_dlpack: the tensor has %d dimensions, but its shape is NULL",
+                         source->ndim);
     return check_device(source) && check_data(source);
 }
 
@@ -337,18 +320,15 @@ static PyObject *take_capsule(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, versioned_name)) {
         dl_versioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
-        if (managed->version.major != DL_MAJOR) {
-            PyErr_Format(PyExc_BufferError, "from_dlpack: DLPack %u.%u is not supported, only %d.x",
-                         managed->version.major, managed->version.minor, DL_MAJOR);
-            return NULL;
-        }
+        if (managed->version.major != DL_MAJOR)
+            return PyErr_Format(PyExc_BufferError, "from_dlpack: DLPack %u.%u is not supported, only %d.x",
+                                managed->version.major, managed->version.minor, DL_MAJOR);
         if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return NULL;
         return take_tensor(&managed->tensor, managed->flags & DL_READ_ONLY, drop_versioned, managed);
     }
-    if (!PyCapsule_IsValid(capsule, plain_name)) {
-        PyErr_Format(PyExc_ValueError, "from_dlpack: %R holds no tensor, or its tensor was already consumed", capsule);
-        return NULL;
-    }
+    if (!PyCapsule_IsValid(capsule, plain_name))
+        return PyErr_Format(PyExc_ValueError, "from_dlpack: %R holds no tensor, or its tensor was already consumed",
+                            capsule);
     dl_managed *managed = PyCapsule_GetPointer(capsule, plain_name);
     if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor") < 0) return NULL;
     return take_tensor(&managed->tensor, false, drop_plain, managed);
@@ -375,9 +355,8 @@ done:
     return capsule;
 }
 
-static PyObject *from_dlpack(PyObject *module, PyObject *object)
+static PyObject *from_dlpack(PyObject *Py_UNUSED(module), PyObject *object)
 {
-    (void)module;
     if (PyCapsule_CheckExact(object)) return take_capsule(object);
     PyObject *where = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     if (where == NULL) {

@@ -134,13 +134,7 @@ static PyObject *categories_object(void)
 /* The colours of series, on white and on dark paper. */
 static PyObject *series_object(void)
 {
-    PyObject *tuple = PyTuple_New(FS_SERIES_COUNT);
-    for (int i = 0; tuple != NULL && i < FS_SERIES_COUNT; i++) {
-        PyObject *pair = Py_BuildValue("(ss)", fs_colours[i].light, fs_colours[i].dark);
-        if (pair == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, pair);
-    }
-    return tuple;
+    return FS_TUPLE(i, FS_SERIES_COUNT, Py_BuildValue("(ss)", fs_colours[i].light, fs_colours[i].dark));
 }
 
 static PyObject *float_dtypes_object(void)

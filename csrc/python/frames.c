@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "python/core.h"
 #include "python/task.h"
@@ -141,7 +140,7 @@ static bool find_function(fs_frames *frames, PyFrameObject *frame, uint32_t *nam
 static void begin_call(fs_frames *frames, thread_calls *thread, PyFrameObject *frame)
 {
     uint32_t name, event = FS_NONE;
-    if (FS_LIST_ROOM(&thread->calls, thread->depth, &thread->capacity, FIRST_CALLS, "calls", NULL) != FS_OK) {
+    if (FS_LIST_ROOM(&thread->calls, thread->depth, &thread->capacity, FIRST_CALLS, NULL) != FS_OK) {
         frames->lost++;
         return;
     }
@@ -227,9 +226,8 @@ static bool is_running(void)
     return running != NULL && running->generation == fs_fork_generation();
 }
 
-static int trace(PyObject *unused, PyFrameObject *frame, int what, PyObject *result)
+static int trace(PyObject *Py_UNUSED(unused), PyFrameObject *frame, int what, PyObject *Py_UNUSED(result))
 {
-    (void)unused, (void)result;
     if (!is_running()) { /* a thread that fs_frames_stop could not reach, or a forked child */
         PyEval_SetProfile(NULL, NULL);
         return 0;
@@ -246,10 +244,9 @@ static int trace(PyObject *unused, PyFrameObject *frame, int what, PyObject *res
 
 /* The hook that threading passes to sys.setprofile in each new thread. At its first event it installs `trace`
  * instead. */
-static PyObject *enter_thread(PyObject *unused, PyObject *args)
+static PyObject *enter_thread(PyObject *Py_UNUSED(unused), PyObject *args)
 {
     PyObject *frame, *event, *result;
-    (void)unused;
     if (!PyArg_ParseTuple(args, "O!UO", &PyFrame_Type, &frame, &event, &result)) return NULL;
     PyEval_SetProfile(is_running() ? trace : NULL, NULL);
     if (is_running() && PyUnicode_CompareWithASCIIString(event, "call") == 0) {
@@ -394,10 +391,10 @@ static PyObject *find_paths(void)
 
 fs_frames *fs_frames_start(fs_store *store)
 {
-    if (is_running()) {
-        PyErr_SetString(PyExc_RuntimeError, "another profile already records stacks; stop it before starting this one");
-        return NULL;
-    }
+    if (is_running())
+        return PyErr_Format(PyExc_RuntimeError,
+                            "another profile already records stacks; stop it before starting this one"),
+               NULL;
     if (!none_is_foreign()) return NULL;
     if (thread_hook == NULL) thread_hook = PyCFunction_New(&hook_method, NULL);
     if (thread_hook == NULL) return NULL;

@@ -27,9 +27,8 @@ static const struct {
 static bool fits(const Py_buffer *view, Py_ssize_t columns, Py_ssize_t rows, const char *name)
 {
     if (view->shape[0] == columns && view->shape[1] == rows && rows < UINT32_MAX) return true;
-    PyErr_Format(PyExc_ValueError, "%s has %zd columns of %zd rows, not %zd of %zd", name, view->shape[0],
-                 view->shape[1], columns, rows);
-    return false;
+    return fs_refuse(PyExc_ValueError, "%s has %zd columns of %zd rows, not %zd of %zd", name, view->shape[0],
+                     view->shape[1], columns, rows);
 }
 
 static PyObject *sums_of(const fs_group_request *request)
@@ -44,9 +43,8 @@ static PyObject *sums_of(const fs_group_request *request)
     return result;
 }
 
-static PyObject *sum_rows(PyObject *module, PyObject *args)
+static PyObject *sum_rows(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *arrays[VIEW_COUNT], *result = NULL;
     Py_buffer views[VIEW_COUNT];
     int on_device, taken = 0;

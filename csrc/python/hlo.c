@@ -94,13 +94,7 @@ static PyObject *numbers_of(const fs_hlo_step *steps, uint32_t count, int which)
 static PyObject *texts_of(const shown *of, const fs_hlo_step *steps, uint32_t count,
                           PyObject *(*text_at)(const shown *, const fs_hlo_instruction *))
 {
-    PyObject *list = PyList_New(count);
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
-        PyObject *text = text_at(of, &of->module->instructions[steps[i].instruction]);
-        if (text == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, text);
-    }
-    return list;
+    return FS_LIST(i, count, text_at(of, &of->module->instructions[steps[i].instruction]));
 }
 
 static PyObject *name_at(const shown *of, const fs_hlo_instruction *instruction)
@@ -139,18 +133,14 @@ static PyObject *columns_of(const fs_hlo_module *module, const fs_hlo_step *step
     return columns;
 }
 
-static PyObject *work_of_hlo(PyObject *self, PyObject *text)
+static PyObject *work_of_hlo(PyObject *Py_UNUSED(self), PyObject *text)
 {
-    (void)self;
     fs_hlo_module module = {0};
     fs_hlo_step *steps = NULL;
     uint32_t count = 0;
     fs_error err;
-    fs_long_work work;
     if (!read_module(text, &module)) return NULL;
-    fs_long_work_begin(&work);
-    fs_status status = fs_hlo_schedule(&module, &steps, &count, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_hlo_schedule(&module, &steps, &count, &err));
     PyObject *columns = status == FS_OK ? columns_of(&module, steps, count) : fs_raise(&err);
     fs_free(steps);
     fs_hlo_clear(&module);
@@ -180,12 +170,7 @@ static PyObject *integers_of(const fs_hlo_module *module, fs_hlo_list list)
 static PyObject *shape_of(const fs_hlo_module *module, uint32_t id)
 {
     const fs_hlo_shape *shape = &module->shapes[id];
-    PyObject *parts = PyTuple_New(shape->parts.count);
-    for (uint32_t i = 0; parts != NULL && i < shape->parts.count; i++) {
-        PyObject *part = shape_of(module, module->shape_parts[shape->parts.first + i]);
-        if (part == NULL) Py_CLEAR(parts);
-        else PyTuple_SET_ITEM(parts, i, part);
-    }
+    PyObject *parts = FS_TUPLE(i, shape->parts.count, shape_of(module, module->shape_parts[shape->parts.first + i]));
     if (parts == NULL) return NULL;
     return Py_BuildValue("(sNNLNd)", type_names[shape->type], integers_of(module, shape->sizes),
                          integers_of(module, shape->layout), (long long)shape->space, parts, fs_hlo_bytes(module, id));
@@ -261,18 +246,13 @@ static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
 /* (name, instructions) */
 static PyObject *computation_of(const shown *of, const fs_hlo_computation *one)
 {
-    PyObject *list = PyList_New(one->instructions.count);
-    for (uint32_t i = 0; list != NULL && i < one->instructions.count; i++) {
-        PyObject *instruction = instruction_of(of, &of->module->instructions[one->instructions.first + i]);
-        if (instruction == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, instruction);
-    }
+    PyObject *list =
+        FS_LIST(i, one->instructions.count, instruction_of(of, &of->module->instructions[one->instructions.first + i]));
     return list != NULL ? Py_BuildValue("(NN)", text_of(of, one->name), list) : NULL;
 }
 
-static PyObject *read_hlo(PyObject *self, PyObject *text)
+static PyObject *read_hlo(PyObject *Py_UNUSED(self), PyObject *text)
 {
-    (void)self;
     fs_hlo_module module = {0};
     shown of = {0};
     fs_error err;
@@ -295,9 +275,8 @@ static PyObject *read_hlo(PyObject *self, PyObject *text)
     return result;
 }
 
-static PyObject *count_hlo(PyObject *self, PyObject *text)
+static PyObject *count_hlo(PyObject *Py_UNUSED(self), PyObject *text)
 {
-    (void)self;
     fs_hlo_module module = {0};
     if (!read_module(text, &module)) return NULL;
     PyObject *counts = Py_BuildValue("(II)", module.computation_count, module.instruction_count);

@@ -10,8 +10,7 @@ static bool parse_cuda(PyObject *where, fs_device *device)
 {
     if (!fs_parse_device(where, device)) return false;
     if (device->kind == FS_CUDA) return true;
-    PyErr_SetString(PyExc_ValueError, "device=\"cpu\" is not a CUDA device, which this function needs");
-    return false;
+    return fs_refuse(PyExc_ValueError, "device=\"cpu\" is not a CUDA device, which this function needs");
 }
 
 static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_error *err))
@@ -24,9 +23,8 @@ static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_e
 }
 
 /* Ctrl-C interrupts the wait: a kernel may never end. */
-static PyObject *measure_wait(PyObject *module, PyObject *where)
+static PyObject *measure_wait(PyObject *Py_UNUSED(module), PyObject *where)
 {
-    (void)module;
     fs_device device;
     fs_error err;
     fs_status status;
@@ -40,15 +38,13 @@ static PyObject *measure_wait(PyObject *module, PyObject *where)
     Py_RETURN_NONE;
 }
 
-static PyObject *measure_flush(PyObject *module, PyObject *where)
+static PyObject *measure_flush(PyObject *Py_UNUSED(module), PyObject *where)
 {
-    (void)module;
     return queue(where, fs_cuda_measure_flush);
 }
 
-static PyObject *measure_mark(PyObject *module, PyObject *where)
+static PyObject *measure_mark(PyObject *Py_UNUSED(module), PyObject *where)
 {
-    (void)module;
     return queue(where, fs_cuda_measure_mark);
 }
 
@@ -68,9 +64,8 @@ static bool call_between(fs_device device, PyObject *function, fs_mark **from, f
     return good;
 }
 
-static PyObject *measure_call(PyObject *module, PyObject *args)
+static PyObject *measure_call(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where, *function;
     double seconds;
     fs_device device;
@@ -98,9 +93,8 @@ static void free_graph(PyObject *capsule)
     fs_cuda_graph_free(PyCapsule_GetPointer(capsule, graph_name));
 }
 
-static PyObject *measure_graph(PyObject *module, PyObject *args)
+static PyObject *measure_graph(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *where, *function;
     int calls;
     fs_device device;
@@ -126,9 +120,8 @@ static PyObject *measure_graph(PyObject *module, PyObject *args)
     return capsule;
 }
 
-static PyObject *measure_replay(PyObject *module, PyObject *capsule)
+static PyObject *measure_replay(PyObject *Py_UNUSED(module), PyObject *capsule)
 {
-    (void)module;
     fs_error err;
     fs_cuda_graph *graph = PyCapsule_GetPointer(capsule, graph_name);
     if (graph == NULL) return NULL;

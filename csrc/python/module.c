@@ -70,9 +70,8 @@ static int add_public_names(PyObject *module)
 static bool is_main_interpreter(void)
 {
     if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
-    PyErr_SetString(PyExc_ImportError,
-                    "flopscope supports only the main interpreter: import it there, not in a subinterpreter");
-    return false;
+    return fs_refuse(PyExc_ImportError,
+                     "flopscope supports only the main interpreter: import it there, not in a subinterpreter");
 }
 
 /* The GIL guards the binding's state, and code that reads the stacks of other threads needs them to stand still. A
@@ -85,12 +84,10 @@ static bool has_gil(void)
     bool without = enabled == Py_False;
     Py_XDECREF(enabled);
     if (enabled == NULL && PyErr_Occurred()) return false;
-    if (without) {
-        PyErr_SetString(PyExc_ImportError,
-                        "flopscope does not support running without the GIL, which guards the state of its C core: "
-                        "start Python without PYTHON_GIL=0 and -X gil=0, and importing flopscope enables the GIL");
-        return false;
-    }
+    if (without)
+        return fs_refuse(PyExc_ImportError,
+                         "flopscope does not support running without the GIL, which guards the state of its C core: "
+                         "start Python without PYTHON_GIL=0 and -X gil=0, and importing flopscope enables the GIL");
 #endif
     return true;
 }
@@ -115,9 +112,8 @@ static int exec_module(PyObject *module)
 }
 
 /* empty() is not an op: it does no work and records no event. */
-static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *empty(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    (void)module;
     static char *names[] = {"shape", "dtype", "device", NULL};
     PyObject *shape_object, *dtype_object = NULL, *device_object = NULL;
     fs_dtype dtype = FS_FLOAT32;
@@ -135,9 +131,8 @@ static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
 }
 
 /* Load the driver once per process. Later calls do nothing. */
-static PyObject *load_cupti(PyObject *module, PyObject *args)
+static PyObject *load_cupti(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *path = NULL, *driver = NULL;
     fs_error err;
     fs_status status;
@@ -147,9 +142,8 @@ static PyObject *load_cupti(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *load_driver(PyObject *module, PyObject *args)
+static PyObject *load_driver(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *path = NULL;
     fs_error err;
     if (!PyArg_ParseTuple(args, "|z:load_driver", &path)) return NULL;
@@ -157,17 +151,15 @@ static PyObject *load_driver(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *cuda_is_here(PyObject *module, PyObject *unused)
+static PyObject *cuda_is_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     bool here;
     Py_BEGIN_ALLOW_THREADS here = fs_cupti_has_device();
     Py_END_ALLOW_THREADS return PyBool_FromLong(here);
 }
 
-static PyObject *trim_memory(PyObject *module, PyObject *unused)
+static PyObject *trim_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     Py_BEGIN_ALLOW_THREADS fs_memory_trim();
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }

@@ -73,13 +73,11 @@ static PyObject *item(PyObject *object, Py_ssize_t index)
 {
     const numbers_object *self = (numbers_object *)object;
     if (index >= 0 && index < self->count) return object_of(self, index);
-    PyErr_Format(PyExc_IndexError, "row %zd of a column of %zd", index, self->count);
-    return NULL;
+    return PyErr_Format(PyExc_IndexError, "row %zd of a column of %zd", index, self->count);
 }
 
-static PyObject *tolist(PyObject *object, PyObject *unused)
+static PyObject *tolist(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     const numbers_object *self = (numbers_object *)object;
     PyObject *list = PyList_New(self->count), *value = NULL;
     for (Py_ssize_t i = 0; list != NULL && i < self->count; i++) {
@@ -116,9 +114,8 @@ static PyObject *reduce(PyObject *object, PyObject *unused)
     return Py_BuildValue("O(NO)", numbers_type, tolist(object, unused), self->integers ? Py_True : Py_False);
 }
 
-static PyObject *new_numbers(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *new_numbers(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
 {
-    (void)type;
     static char *names[] = {"values", "integers", NULL};
     PyObject *values;
     int integers;

@@ -144,20 +144,17 @@ static PyObject *send(PyObject *host, fs_device device)
     return fs_raise(&err);
 }
 
-static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *from_numpy(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
-    (void)module;
     static char *names[] = {"array", "device", NULL};
     PyObject *object, *where = NULL;
     fs_device device = {.kind = FS_CPU};
     if (!fs_parse_arguments(args, kwargs, "O|O:from_numpy", names, &object, &where)) return NULL;
     if (where != NULL && where != Py_None && !fs_parse_device(where, &device)) return NULL;
     if (!fs_have_numpy()) return NULL;
-    if (fs_is_tensor(object)) {
-        PyErr_SetString(PyExc_TypeError,
-                        "from_numpy: the argument is a flopscope Tensor already; x.to(device) moves it");
-        return NULL;
-    }
+    if (fs_is_tensor(object))
+        return PyErr_Format(PyExc_TypeError,
+                            "from_numpy: the argument is a flopscope Tensor already; x.to(device) moves it");
     PyArrayObject *array = (PyArrayObject *)PyArray_FROM_O(object);
     if (array == NULL) return NULL;
     if (device.kind != FS_CPU && !PyArray_IS_C_CONTIGUOUS(array)) {

@@ -17,15 +17,13 @@ PyObject *fs_nvtx_report_object(const fs_nvtx_report *report)
     return counts;
 }
 
-static PyObject *inject_nvtx(PyObject *module, PyObject *unused)
+static PyObject *inject_nvtx(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     return PyBool_FromLong(fs_nvtx_inject());
 }
 
-static PyObject *begin_nvtx(PyObject *module, PyObject *unused)
+static PyObject *begin_nvtx(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     if (into != NULL && into->generation == fs_fork_generation()) Py_RETURN_FALSE;
     Py_CLEAR(into); /* of the parent process */
     fs_store_object *store = fs_store_object_create();
@@ -37,9 +35,8 @@ static PyObject *begin_nvtx(PyObject *module, PyObject *unused)
     return PyBool_FromLong(into != NULL);
 }
 
-static PyObject *end_nvtx(PyObject *module, PyObject *unused)
+static PyObject *end_nvtx(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     fs_store_object *store = into;
     into = NULL;
     if (store == NULL) Py_RETURN_NONE;

@@ -17,25 +17,13 @@ PyObject *fs_text_object(const char *text)
 
 PyObject *fs_names_object(const char *const *names, Py_ssize_t count)
 {
-    PyObject *tuple = PyTuple_New(count);
-    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *name = PyUnicode_FromString(names[i]);
-        if (name == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, name);
-    }
-    return tuple;
+    return FS_TUPLE(i, count, PyUnicode_FromString(names[i]));
 }
 
 PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t scale)
 {
     if (values == NULL) return Py_NewRef(Py_None);
-    PyObject *tuple = PyTuple_New(count);
-    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
-        PyObject *value = PyLong_FromLongLong(values[i] * scale);
-        if (value == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, value);
-    }
-    return tuple;
+    return FS_TUPLE(i, count, PyLong_FromLongLong(values[i] * scale));
 }
 
 int fs_add_constant(PyObject *module, const char *name, PyObject *value)

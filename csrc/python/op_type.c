@@ -63,10 +63,9 @@ static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     if (count > wanted->positional) {
         bool shape = PyUnicode_CompareWithASCIIString(wanted->names[0], "shape") == 0;
-        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional argument%s, not %zd%s", op->name,
-                     form_signatures[op->form], wanted->positional, wanted->positional == 1 ? "" : "s", count,
-                     shape ? "; a shape is one tuple, such as (1024, 1024)" : "");
-        return false;
+        return fs_refuse(PyExc_TypeError, "%s%s takes at most %d positional argument%s, not %zd%s", op->name,
+                         form_signatures[op->form], wanted->positional, wanted->positional == 1 ? "" : "s", count,
+                         shape ? "; a shape is one tuple, such as (1024, 1024)" : "");
     }
     for (Py_ssize_t i = 0; i < count; i++) values[i] = args[i];
     for (Py_ssize_t i = count; i < wanted->count; i++) values[i] = NULL;
@@ -76,10 +75,9 @@ static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf
         int at = 0;
         while (at < wanted->count && PyUnicode_Compare(wanted->names[at], name) != 0) at++;
         if (at == wanted->count) return refuse_keyword(op, name), false;
-        if (values[at] != NULL) {
-            PyErr_Format(PyExc_TypeError, "%s%s got multiple values for %R", op->name, form_signatures[op->form], name);
-            return false;
-        }
+        if (values[at] != NULL)
+            return fs_refuse(PyExc_TypeError, "%s%s got multiple values for %R", op->name, form_signatures[op->form],
+                             name);
         values[at] = args[count + k];
     }
     return true;
@@ -191,11 +189,10 @@ static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
         return false;
     }
     if (axis == -1 || axis == x->ndim - 1) return true;
-    PyErr_Format(PyExc_ValueError,
-                 "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
-                 "fs.transpose_copy(x) swaps the last two",
-                 call->op->name, axis, x->ndim, none_allowed ? " (or None)" : "");
-    return false;
+    return fs_refuse(PyExc_ValueError,
+                     "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
+                     "fs.transpose_copy(x) swaps the last two",
+                     call->op->name, axis, x->ndim, none_allowed ? " (or None)" : "");
 }
 
 static bool take_out(fs_call *call, PyObject *object)
@@ -355,15 +352,13 @@ static PyObject *op_repr(PyObject *self)
     return PyUnicode_FromFormat("<op flopscope.%s%s>", op->name, form_signatures[op->form]);
 }
 
-static PyObject *op_name(PyObject *self, void *unused)
+static PyObject *op_name(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_FromString(((op_object *)self)->op->name);
 }
 
-static PyObject *op_module(PyObject *self, void *unused)
+static PyObject *op_module(PyObject *Py_UNUSED(self), void *Py_UNUSED(unused))
 {
-    (void)self, (void)unused;
     return PyUnicode_FromString("flopscope");
 }
 
@@ -386,9 +381,8 @@ static const char *dtype_prose(const fs_op *op)
     }
 }
 
-static PyObject *op_doc(PyObject *self, void *unused)
+static PyObject *op_doc(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_op *op = ((op_object *)self)->op;
     static const char *const rules[] = {[FS_FLOPS_NONE] = "0",
                                         [FS_FLOPS_PER_OUTPUT] = "1 per output element",
@@ -403,16 +397,14 @@ static PyObject *op_doc(PyObject *self, void *unused)
                                 affine ? ", and 1 more for each of weight and bias" : "");
 }
 
-static PyObject *op_text_signature(PyObject *self, void *unused)
+static PyObject *op_text_signature(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_FromString(form_signatures[((op_object *)self)->op->form]);
 }
 
 /* Return what inspect.signature returns for a function with the same parameters. */
-static PyObject *op_signature(PyObject *self, void *unused)
+static PyObject *op_signature(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const char *text = form_signatures[((op_object *)self)->op->form];
     PyObject *inspect = PyImport_ImportModule("inspect"), *names = inspect ? PyDict_New() : NULL, *result = NULL;
     PyObject *inner = names ? PyUnicode_FromStringAndSize(text + 1, (Py_ssize_t)strlen(text) - 2) : NULL;

@@ -144,9 +144,8 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
         *dtype = strlen(name) == (size_t)size ? fs_dtype_find(name) : FS_DTYPE_NONE;
         if (*dtype != FS_DTYPE_NONE) return true;
     }
-    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError, "unknown dtype %R; supported are %s (as strings)", object,
-                 fs_dtype_names);
-    return false;
+    return fs_refuse(name ? PyExc_ValueError : PyExc_TypeError, "unknown dtype %R; supported are %s (as strings)",
+                     object, fs_dtype_names);
 }
 
 /* The default device: the one set, else the first GPU, else the CPU. Packed into one integer for atomic access; -1: not
@@ -174,11 +173,9 @@ static bool cuda_device(PyObject *object, int index, fs_device *device)
         fs_raise(&err);
         return false;
     }
-    if (index >= count) {
-        PyErr_Format(PyExc_RuntimeError, "unknown device %R: CUDA has %d device%s", object, count,
-                     count == 1 ? "" : "s");
-        return false;
-    }
+    if (index >= count)
+        return fs_refuse(PyExc_RuntimeError, "unknown device %R: CUDA has %d device%s", object, count,
+                         count == 1 ? "" : "s");
     *device = (fs_device){.kind = FS_CUDA, .index = index};
     return true;
 }
@@ -200,9 +197,8 @@ bool fs_parse_device(PyObject *object, fs_device *device)
         long index = strtol(text + 5, &end, 10);
         if (*end == 0 && index < 256) return cuda_device(object, (int)index, device);
     }
-    PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError, "unknown device %R; use \"cpu\", \"cuda\" or \"cuda:N\"",
-                 object);
-    return false;
+    return fs_refuse(text ? PyExc_ValueError : PyExc_TypeError,
+                     "unknown device %R; use \"cpu\", \"cuda\" or \"cuda:N\"", object);
 }
 
 bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape)
@@ -241,9 +237,8 @@ PyObject *fs_device_object(fs_device device)
     return PyUnicode_FromString(fs_device_text(device, text));
 }
 
-PyObject *fs_set_default_device(PyObject *module, PyObject *object)
+PyObject *fs_set_default_device(PyObject *Py_UNUSED(module), PyObject *object)
 {
-    (void)module;
     fs_device device;
     if (object == Py_None) {
         atomic_store(&default_device, -1);
@@ -254,9 +249,8 @@ PyObject *fs_set_default_device(PyObject *module, PyObject *object)
     Py_RETURN_NONE;
 }
 
-PyObject *fs_get_default_device(PyObject *module, PyObject *unused)
+PyObject *fs_get_default_device(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     fs_device device;
     return fs_default_device(&device) ? fs_device_object(device) : NULL;
 }

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/list.h"
 #include "base/memory.h"
+#include "python/store_methods.h"
 #include "python/task.h"
 #include "sources/attribute.h"
 #include "store/event.h"
@@ -160,9 +160,8 @@ static void profiler_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *profiler_start(PyObject *object, PyObject *unused)
+static PyObject *profiler_start(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_error err;
     fs_profiler_object *self = (fs_profiler_object *)object;
     if (!fs_store_object_may_change(self->into)) return NULL;
@@ -176,16 +175,13 @@ static PyObject *profiler_start(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *profiler_stop(PyObject *object, PyObject *unused)
+static PyObject *profiler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_profiler_object *self = (fs_profiler_object *)object;
     fs_error err;
     if (!fs_store_object_may_change(self->into)) return NULL;
-    if (!self->into->filled) {
-        PyErr_SetString(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
-        return NULL;
-    }
+    if (!self->into->filled)
+        return PyErr_Format(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
     if (stop_sources(self, &err) != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
@@ -196,16 +192,14 @@ static PyObject *profiler_stop(PyObject *object, PyObject *unused)
  */
 static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store, fs_recorder **recorder)
 {
+    fs_status status;
     fs_error err;
     fs_store *next_store = NULL;
     fs_recorder *next = NULL;
-    fs_status status;
     *store = NULL;
     if (!fs_store_object_may_change(self->into)) return false;
-    if (!fs_profiler_runs(self)) {
-        PyErr_SetString(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
-        return false;
-    }
+    if (!fs_profiler_runs(self))
+        return fs_refuse(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
     if (fs_store_create(&next_store, &err) != FS_OK ||
         fs_recorder_create(&next, next_store, &self->options, &err) != FS_OK) {
         fs_store_destroy(next_store);
@@ -242,9 +236,8 @@ static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store,
     return false;
 }
 
-static PyObject *profiler_restart(PyObject *object, PyObject *unused)
+static PyObject *profiler_restart(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_store *store;
     fs_recorder *recorder;
     fs_profiler_object *self = (fs_profiler_object *)object;
@@ -255,9 +248,8 @@ static PyObject *profiler_restart(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-static PyObject *profiler_split(PyObject *object, PyObject *unused)
+static PyObject *profiler_split(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_profiler_object *self = (fs_profiler_object *)object;
     fs_error err;
     fs_status status = FS_OK;
@@ -306,16 +298,13 @@ static PyObject *profiler_end_range(PyObject *object, PyObject *token)
     uint32_t index = (uint32_t)token_value;
     /* A range of an earlier recording, or of the parent process, no longer exists. */
     if (token_value >> 32 != self->recording || self->into->generation != fs_fork_generation()) Py_RETURN_NONE;
-    if (index >= fs_store_count(self->into->store)) {
-        PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(self->into->store));
-        return NULL;
-    }
+    if (index >= fs_store_count(self->into->store))
+        return PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index,
+                            fs_store_count(self->into->store));
     if (!fs_profiler_runs(self)) Py_RETURN_NONE; /* it has ended with the recording */
     uint8_t kind = FS_EVENT_AT(self->into->store, index, kind);
-    if (kind != FS_EVENT_RANGE && kind != FS_EVENT_STEP) {
-        PyErr_Format(PyExc_ValueError, "event %u is a %s, not a range", index, fs_event_kind_names[kind]);
-        return NULL;
-    }
+    if (kind != FS_EVENT_RANGE && kind != FS_EVENT_STEP)
+        return PyErr_Format(PyExc_ValueError, "event %u is a %s, not a range", index, fs_event_kind_names[kind]);
     fs_recorder_end_range(self->recorder, index);
     Py_RETURN_NONE;
 }
@@ -338,28 +327,25 @@ static PyObject *profiler_add_op(PyObject *object, PyObject *args)
     if (status == FS_OK) status = fs_store_thread_lane(store, &op.lane, &err);
     if (status == FS_OK) {
         op.open = fs_store_lane(store, op.lane).open;
-        status = FS_LIST_ROOM(&self->late, self->late_count, &self->late_capacity, 64, "late ops", &err);
+        status = FS_LIST_ROOM(&self->late, self->late_count, &self->late_capacity, 64, &err);
     }
     if (status != FS_OK) return fs_raise(&err);
     self->late[self->late_count++] = op;
     Py_RETURN_NONE;
 }
 
-static PyObject *get_store(PyObject *object, void *unused)
+static PyObject *get_store(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return Py_NewRef(((fs_profiler_object *)object)->into);
 }
 
-static PyObject *get_running(PyObject *object, void *unused)
+static PyObject *get_running(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(fs_profiler_runs((fs_profiler_object *)object));
 }
 
-static PyObject *get_capture(PyObject *object, void *unused)
+static PyObject *get_capture(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_profiler_object *self = (fs_profiler_object *)object;
     if (!self->captures) Py_RETURN_NONE;
     fs_cupti_report report = fs_profiler_runs(self) ? fs_cupti_last() : self->cupti;
@@ -367,9 +353,8 @@ static PyObject *get_capture(PyObject *object, void *unused)
                          "version", report.version, "shared", report.shared ? Py_True : Py_False);
 }
 
-static PyObject *get_nvtx(PyObject *object, void *unused)
+static PyObject *get_nvtx(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_nvtx_report report = ranges_of_nvtx((fs_profiler_object *)object);
     return fs_nvtx_report_object(&report);
 }

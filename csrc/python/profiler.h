@@ -3,11 +3,11 @@
 #define FS_PYTHON_PROFILER_H
 
 #include "python/frames.h"
-#include "python/store_type.h"
+#include "python/store_object.h"
 #include "sources/cupti/cupti.h"
 #include "sources/native.h"
 #include "sources/nvtx/nvtx.h"
-#include "store/insert.h"
+#include "store/extend.h"
 
 typedef struct {
     PyObject_HEAD

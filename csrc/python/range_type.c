@@ -43,16 +43,12 @@ typedef struct {
 static bool take_name(range_object *self, PyObject *name)
 {
     Py_ssize_t size;
-    if (!PyUnicode_Check(name)) {
-        PyErr_Format(PyExc_TypeError, "a range's name must be a string, not %s", Py_TYPE(name)->tp_name);
-        return false;
-    }
+    if (!PyUnicode_Check(name))
+        return fs_refuse(PyExc_TypeError, "a range's name must be a string, not %s", Py_TYPE(name)->tp_name);
     const char *text = PyUnicode_AsUTF8AndSize(name, &size);
     if (text == NULL) return false;
-    if (strlen(text) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "a range's name cannot contain the character NUL: %R", name);
-        return false;
-    }
+    if (strlen(text) != (size_t)size)
+        return fs_refuse(PyExc_ValueError, "a range's name cannot contain the character NUL: %R", name);
     self->text = text;
     Py_XSETREF(self->name, Py_NewRef(name));
     return true;
@@ -70,14 +66,12 @@ static bool take_work(range_object *self, PyObject *value, const char *what, dou
     *work = PyFloat_AsDouble(value);
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-        PyErr_Format(PyExc_TypeError, "%s of the range %R must be a number, a function or None, not %s", what,
-                     self->name, Py_TYPE(value)->tp_name);
-        return false;
+        return fs_refuse(PyExc_TypeError, "%s of the range %R must be a number, a function or None, not %s", what,
+                         self->name, Py_TYPE(value)->tp_name);
     }
     if (*work >= 0 && *work <= FS_MOST_WORK) return true;
-    PyErr_Format(PyExc_ValueError, "%s of the range %R must be a finite number of at least 0, not %R", what, self->name,
-                 value);
-    return false;
+    return fs_refuse(PyExc_ValueError, "%s of the range %R must be a finite number of at least 0, not %R", what,
+                     self->name, value);
 }
 
 static bool take_unit(range_object *self, PyObject *value)
@@ -86,11 +80,9 @@ static bool take_unit(range_object *self, PyObject *value)
     if (value == Py_None) return true;
     const char *name = fs_unit_text(value);
     if (name == NULL) return false;
-    if (self->flops == Py_None) {
-        PyErr_Format(PyExc_ValueError, "unit=%R of the range %R needs flops=, the FLOPs that the unit executes", value,
-                     self->name);
-        return false;
-    }
+    if (self->flops == Py_None)
+        return fs_refuse(PyExc_ValueError, "unit=%R of the range %R needs flops=, the FLOPs that the unit executes",
+                         value, self->name);
     strncpy(self->work.unit, name, sizeof self->work.unit - 1);
     return true;
 }
@@ -121,20 +113,18 @@ static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
 static bool is_made(const range_object *self)
 {
     if (self->unit != NULL) return true;
-    PyErr_SetString(PyExc_RuntimeError, "the range is not initialized: call its __init__()");
-    return false;
+    return fs_refuse(PyExc_RuntimeError, "the range is not initialized: call its __init__()");
 }
 
 static bool may_enter(const range_object *self)
 {
     if (!is_made(self)) return false;
-    if (self->is_function) {
-        PyErr_Format(PyExc_TypeError,
-                     "the work of the range %R is a function of the arguments of the function that it decorates; in a "
-                     "`with` statement use numbers",
-                     self->name);
-        return false;
-    }
+    if (self->is_function)
+        return fs_refuse(
+            PyExc_TypeError,
+            "the work of the range %R is a function of the arguments of the function that it decorates; in a "
+            "`with` statement use numbers",
+            self->name);
     return true;
 }
 
@@ -153,9 +143,8 @@ static bool make_room(range_object *self)
     return true;
 }
 
-static PyObject *range_enter(PyObject *object, PyObject *unused)
+static PyObject *range_enter(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     range_object *self = (range_object *)object;
     entry now = {.thread = PyThread_get_thread_ident(), .context = fs_task_context()};
     fs_error err;
@@ -196,16 +185,13 @@ static entry take_entry(range_object *self)
     return taken;
 }
 
-static PyObject *range_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
+static PyObject *range_exit(PyObject *object, PyObject *const *Py_UNUSED(args), Py_ssize_t count)
 {
-    (void)args;
     (void)count;
     range_object *self = (range_object *)object;
     if (!is_made(self)) return NULL;
-    if (self->count == 0) {
-        PyErr_Format(PyExc_RuntimeError, "the range %R was exited more often than it was entered", self->name);
-        return NULL;
-    }
+    if (self->count == 0)
+        return PyErr_Format(PyExc_RuntimeError, "the range %R was exited more often than it was entered", self->name);
     entry ended = take_entry(self);
     if (ended.recording != 0 && ended.recording == recording && fs_profiler_runs(target))
         fs_recorder_end_range(target->recorder, ended.index);
@@ -282,22 +268,17 @@ static PyType_Spec spec = {
 
 /* Recording ----------------------------------------------------------------------------------------------------- */
 
-static PyObject *record_into(PyObject *module, PyObject *profiler)
+static PyObject *record_into(PyObject *Py_UNUSED(module), PyObject *profiler)
 {
-    (void)module;
-    if (profiler != Py_None && !Py_IS_TYPE(profiler, fs_profiler_type)) {
-        PyErr_Format(PyExc_TypeError, "expected a Profiler or None, not %s", Py_TYPE(profiler)->tp_name);
-        return NULL;
-    }
+    if (profiler != Py_None && !Py_IS_TYPE(profiler, fs_profiler_type))
+        return PyErr_Format(PyExc_TypeError, "expected a Profiler or None, not %s", Py_TYPE(profiler)->tp_name);
     recording = profiler == Py_None ? 0 : ++recordings;
     Py_XSETREF(target, profiler == Py_None ? NULL : (fs_profiler_object *)Py_NewRef(profiler));
     Py_RETURN_NONE;
 }
 
-static PyObject *is_recording(PyObject *module, PyObject *unused)
+static PyObject *is_recording(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     return PyBool_FromLong(target != NULL && fs_profiler_runs(target));
 }
 

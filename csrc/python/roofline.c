@@ -102,10 +102,8 @@ PyObject *fs_roof_object(const fs_roof *roof)
 
 static bool take_roof(PyObject *object, fs_roof *roof)
 {
-    if (!Py_IS_TYPE(object, roof_type)) {
-        PyErr_Format(PyExc_TypeError, "expected a Roof, not %s", Py_TYPE(object)->tp_name);
-        return false;
-    }
+    if (!Py_IS_TYPE(object, roof_type))
+        return fs_refuse(PyExc_TypeError, "expected a Roof, not %s", Py_TYPE(object)->tp_name);
     double *numbers[] = {&roof->compute_ns, &roof->memory_ns, &roof->least_ns, &roof->launch_ns, &roof->kernel_ns};
     for (Py_ssize_t i = 0; i < 5; i++) *numbers[i] = PyFloat_AsDouble(PyStructSequence_GetItem(object, i));
     PyObject *unit = PyStructSequence_GetItem(object, 5);
@@ -120,9 +118,8 @@ static bool take_roof(PyObject *object, fs_roof *roof)
 
 /* Functions -------------------------------------------------------------------------------------------------------- */
 
-static PyObject *roof(PyObject *module, PyObject *args)
+static PyObject *roof(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     double launches = 1;
     PyObject *unit, *peaks;
     fs_peaks limits;
@@ -149,13 +146,11 @@ static bool take_timing(const char *name, fs_timing *timing)
         *timing = (fs_timing)i;
         if (strcmp(fs_timing_names[i], name) == 0) return true;
     }
-    PyErr_Format(PyExc_ValueError, "unknown timing source %s", name);
-    return false;
+    return fs_refuse(PyExc_ValueError, "unknown timing source %s", name);
 }
 
-static PyObject *rate(PyObject *module, PyObject *args)
+static PyObject *rate(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *object;
     double flops, bytes, us, empty_us = NAN;
     const char *source;

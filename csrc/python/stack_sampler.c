@@ -1,18 +1,22 @@
-/* StackSampler: where the Python threads of this process are, every one to two milliseconds.
- *
- * A thread without Python code of its own ticks. At a tick it asks the main thread to read the stacks between two
- * instructions (a pending call). If the main thread has not done so by the next tick, it waits, or is in a call, and
- * the ticking thread reads them as soon as it has the GIL: at once, in a call that has released it. To take the GIL at
- * every tick would be wrong: Python code keeps it for up to 5 ms (sys.getswitchinterval()) unless a call releases it
- * before, so that such calls would get the time of the code before them.
- *
- * A sample stands for the time since the one before. A thread that used no CPU time since then is where it was. The
- * interval grows so that sampling takes at most a hundredth of the time, and doubles whenever the number of runs
- * doubles beyond MANY_RUNS. */
+/* StackSampler: where the Python threads of this process are, every one to two milliseconds. A thread without Python
+ * code of its own ticks. At a tick it asks the main thread to read the stacks between two instructions (a pending
+ * call). If the main thread has not done so by the next tick, it waits, or is in a call, and the ticking thread reads
+ * them as soon as it has the GIL: at once, in a call that has released it. To take the GIL at every tick would be
+ * wrong: Python code keeps it for up to 5 ms (sys.getswitchinterval()) unless a call releases it before, so that such
+ * calls would get the time of the code before them. A sample stands for the time since the one before. A thread that
+ * used no CPU time since then is where it was. The interval grows so that sampling takes at most a hundredth of the
+ * time, and doubles whenever the number of runs doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <frameobject.h> /* what Python.h declares of frames from Python 3.11 on */
+#include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -21,13 +25,203 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/list.h"
 #include "base/memory.h"
-#include "python/code_places.h"
 #include "python/pending_calls.h"
-#include "python/store_type.h"
-#include "python/ticker.h"
-#include "store/stack_log.h"
+#include "python/store_object.h"
+#include "store/stacks.h"
+
+/* The ticker ------------------------------------------------------------------------------------------------------- */
+
+/* A thread that ticks. Processes may fork beside it: it is stopped, or held off while they do. The body runs with the
+ * mutex held from ticker_wait to ticker_ticked: whoever holds the ticker off, or ends it, takes the mutex and so
+ * never meets a tick half done. All signals are blocked in the thread: they are for the program's own. The clock is
+ * monotonic: setting the time of day moves no tick. */
+
+typedef struct {
+    pthread_t thread;
+    pthread_mutex_t mutex; /* of the rest; the thread holds it while it ticks */
+    pthread_cond_t wake;
+    bool ending;
+    uint32_t holds;
+} fs_ticker;
+
+/* In the thread: end the tick. */
+
+/* Start a thread that calls `body`, without signals. Return an errno value. */
+static int ticker_start(fs_ticker *ticker, void *(*body)(void *), void *argument)
+{
+    pthread_condattr_t attributes;
+    sigset_t all, before;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&ticker->mutex, NULL);
+    pthread_cond_init(&ticker->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    ticker->ending = false;
+    ticker->holds = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int problem = pthread_create(&ticker->thread, NULL, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return problem;
+}
+
+/* Tell the thread to end. */
+static void ticker_end(fs_ticker *ticker)
+{
+    pthread_mutex_lock(&ticker->mutex);
+    ticker->ending = true;
+    pthread_cond_signal(&ticker->wake);
+    pthread_mutex_unlock(&ticker->mutex);
+}
+
+/* From the return of the first to the call of the second, the thread does not tick. They nest. */
+static void ticker_hold(fs_ticker *ticker)
+{
+    pthread_mutex_lock(&ticker->mutex);
+    ticker->holds++;
+    pthread_mutex_unlock(&ticker->mutex);
+}
+
+static void ticker_release(fs_ticker *ticker)
+{
+    pthread_mutex_lock(&ticker->mutex);
+    ticker->holds--;
+    pthread_mutex_unlock(&ticker->mutex);
+}
+
+/* In the thread: wait for the next tick, `interval` ns from now, and begin it. Return false at the end. */
+static bool ticker_wait(fs_ticker *ticker, const int64_t *interval)
+{
+    pthread_mutex_lock(&ticker->mutex);
+    do {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        int64_t at = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + __atomic_load_n(interval, __ATOMIC_RELAXED);
+        until = (struct timespec){at / 1000000000, at % 1000000000};
+        int status = 0;
+        while (!ticker->ending && status != ETIMEDOUT)
+            status = pthread_cond_timedwait(&ticker->wake, &ticker->mutex, &until);
+    } while (!ticker->ending && ticker->holds > 0);
+    if (!ticker->ending) return true;
+    pthread_mutex_unlock(&ticker->mutex);
+    return false;
+}
+
+static void ticker_ticked(fs_ticker *ticker)
+{
+    pthread_mutex_unlock(&ticker->mutex);
+}
+
+/* Places of code --------------------------------------------------------------------------------------------------- */
+
+/* Names of places in Python code, "train.py(12): step", remembered by code object and instruction. A hash table by code
+ * object and instruction. It owns its code objects, so that an address stays the name of one code object while it is a
+ * key. It is emptied when it holds MOST_PLACES, rather than growing with programs that make code without end; names are
+ * interned in the stacks and keep their ids. */
+
+typedef struct {
+    PyCodeObject *code; /* a reference; NULL: a free slot */
+    int at;             /* the offset of the instruction */
+    uint32_t name;
+} fs_code_place;
+
+/* A hash table, at most half full. Zeroed: empty. */
+typedef struct {
+    fs_code_place *slots;
+    uint32_t count, slot_count;
+} fs_code_places;
+
+enum {
+    FIRST_SLOTS = 256,
+    MOST_PLACES = 1 << 16, /* then all are forgotten, as a program may make code without end */
+    LONGEST_TEXT = 1024,
+};
+
+static uint32_t slot_of(const fs_code_places *places, const PyCodeObject *code, int at)
+{
+    uint64_t hash =
+        ((uint64_t)(uintptr_t)code >> 4) * 0x9e3779b97f4a7c15u + (uint64_t)(uint32_t)at * 0xc2b2ae3d27d4eb4fu;
+    uint32_t mask = places->slot_count - 1, slot = (uint32_t)(hash >> 32) & mask;
+    while (places->slots[slot].code != NULL && (places->slots[slot].code != code || places->slots[slot].at != at))
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+static bool grow(fs_code_places *places)
+{
+    fs_code_places grown = {NULL, places->count, places->slot_count > 0 ? 2 * places->slot_count : FIRST_SLOTS};
+    grown.slots = fs_calloc(grown.slot_count, sizeof *grown.slots);
+    if (grown.slots == NULL) return false;
+    for (uint32_t i = 0; i < places->slot_count; i++) {
+        const fs_code_place *place = &places->slots[i];
+        if (place->code != NULL) grown.slots[slot_of(&grown, place->code, place->at)] = *place;
+    }
+    fs_free(places->slots);
+    *places = grown;
+    return true;
+}
+
+/* The name of a function: with its class where this Python knows it. */
+static PyObject *function_name(const PyCodeObject *code)
+{
+#if PY_VERSION_HEX >= 0x030b0000
+    return code->co_qualname;
+#else
+    return code->co_name;
+#endif
+}
+
+static bool add_name(fs_stacks *stacks, PyFrameObject *frame, const PyCodeObject *code, uint32_t *name)
+{
+    char text[LONGEST_TEXT];
+    const char *path = PyUnicode_AsUTF8(code->co_filename), *function = PyUnicode_AsUTF8(function_name(code));
+    if (path == NULL || function == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    snprintf(text, sizeof text, "%.700s(%d): %.250s", path, PyFrame_GetLineNumber(frame), function);
+    return fs_stacks_name(stacks, text, name, NULL) == FS_OK;
+}
+
+static void code_places_clear(fs_code_places *places)
+{
+    fs_code_places before = *places;
+    *places = (fs_code_places){NULL, 0, 0};
+    for (uint32_t i = 0; i < before.slot_count; i++) Py_XDECREF(before.slots[i].code);
+    fs_free(before.slots);
+}
+
+static bool find(fs_code_places *places, fs_stacks *stacks, PyFrameObject *frame, PyCodeObject *code, uint32_t *name)
+{
+#if PY_VERSION_HEX >= 0x030b0000
+    int at = PyFrame_GetLasti(frame);
+#else
+    int at = frame->f_lasti;
+#endif
+    if (places->count >= MOST_PLACES) code_places_clear(places);
+    if (2 * (places->count + 1) > places->slot_count && !grow(places)) return false;
+    fs_code_place *place = &places->slots[slot_of(places, code, at)];
+    if (place->code == NULL) {
+        if (!add_name(stacks, frame, code, name)) return false;
+        *place = (fs_code_place){(PyCodeObject *)Py_NewRef(code), at, *name};
+        places->count++;
+    }
+    *name = place->name;
+    return true;
+}
+
+/* Find the name of where a frame is, or add it to the stacks' names. Return false if that fails, without an exception.
+ * */
+static bool code_places_find(fs_code_places *places, fs_stacks *stacks, PyFrameObject *frame, uint32_t *name)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    bool good = find(places, stacks, frame, code, name);
+    Py_DECREF(code);
+    return good;
+}
+
+/* Stack sampler ---------------------------------------------------------------------------------------------------- */
 
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
@@ -90,8 +284,8 @@ static uint32_t stack_of(sampler_object *self, PyThreadState *thread)
     PyFrameObject *frame = PyThreadState_GetFrame(thread);
     bool good = true;
     while (frame != NULL) {
-        good = good && depth < FS_MOST_STACK_DEPTH &&
-               fs_code_places_find(&self->places, &self->stacks, frame, &names[depth]);
+        good =
+            good && depth < FS_MOST_STACK_DEPTH && code_places_find(&self->places, &self->stacks, frame, &names[depth]);
         if (good) depth++;
         PyFrameObject *outer = depth < FS_MOST_STACK_DEPTH ? PyFrame_GetBack(frame) : NULL;
         Py_DECREF(frame);
@@ -125,7 +319,7 @@ static bool make_room(sampler_object *self)
     self->thread_count = left;
     if (2 * left <= self->thread_capacity && self->thread_capacity > 0) return true;
     uint32_t last = self->thread_capacity;
-    return FS_LIST_ROOM(&self->threads, last, &self->thread_capacity, FIRST_THREADS, "threads", NULL) == FS_OK;
+    return FS_LIST_ROOM(&self->threads, last, &self->thread_capacity, FIRST_THREADS, NULL) == FS_OK;
 }
 
 /* Add a thread that runs Python code: before it does, its state may not know its id. */
@@ -196,7 +390,7 @@ static void write_log(sampler_object *self)
     for (uint32_t i = 0; i < self->thread_count; i++) self->threads[i].run = FS_NONE;
     bool wanted = fstat(self->file, &facts) == 0 && facts.st_nlink > 0;
     if (wanted && fs_stack_log_write(&self->log, &self->stacks, self->file, NULL) == FS_OK) return;
-    fs_ticker_end(&self->ticker);
+    ticker_end(&self->ticker);
     self->running = false;
     self->stacks.count = 0;
 }
@@ -224,9 +418,8 @@ static void take_sample(sampler_object *self, int64_t now)
 /* A pending call of the main thread: the sample of the tick that asked for it, as the thread has been in the same call
  * since. Samples must be of instants that the program does not choose, so one that comes after that of a later tick, at
  * the end of a wait, is none. */
-static int sample_now(void *unused)
+static int sample_now(void *Py_UNUSED(unused))
 {
-    (void)unused;
     if (!is_running(running)) return 0;
     int64_t asked = __atomic_exchange_n(&running->asked, 0, __ATOMIC_RELAXED);
     if (asked > running->last) take_sample(running, asked);
@@ -254,9 +447,9 @@ static void *tick(void *argument)
     PyThreadState *mine = PyEval_SaveThread();
     sem_post(&self->ready);
     int64_t begun = cpu_of(CLOCK_THREAD_CPUTIME_ID);
-    while (fs_ticker_wait(&self->ticker, &self->interval)) {
+    while (ticker_wait(&self->ticker, &self->interval)) {
         bool asked = ask(self);
-        fs_ticker_ticked(&self->ticker);
+        ticker_ticked(&self->ticker);
         __atomic_store_n(&self->tick, cpu_of(CLOCK_THREAD_CPUTIME_ID) - begun, __ATOMIC_RELAXED);
         if (!asked) {
             PyEval_RestoreThread(mine);
@@ -308,14 +501,10 @@ static void wait_for(sem_t *semaphore)
     while (sem_wait(semaphore) != 0) continue; /* a signal came */
 }
 
-static PyObject *sampler_start(PyObject *object, PyObject *unused)
+static PyObject *sampler_start(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     sampler_object *self = (sampler_object *)object;
-    if (is_running(running)) {
-        PyErr_SetString(PyExc_RuntimeError, "stacks are sampled already");
-        return NULL;
-    }
+    if (is_running(running)) return PyErr_Format(PyExc_RuntimeError, "stacks are sampled already");
     self->last = self->logged = fs_clock_now();
     if (self->begin == 0) self->begin = self->last;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread))
@@ -326,7 +515,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
     self->asked = 0;
     self->running = true;
     sem_init(&self->ready, 0, 0);
-    int problem = fs_ticker_start(&self->ticker, tick, self);
+    int problem = ticker_start(&self->ticker, tick, self);
     if (problem != 0) {
         self->running = false;
         return PyErr_Format(PyExc_RuntimeError, "no thread can be started to sample stacks: %s", strerror(problem));
@@ -342,7 +531,7 @@ static void stop(sampler_object *self)
         take_sample(self, fs_clock_now());
         if (self->file >= 0) write_log(self);
         running = NULL;
-        fs_ticker_end(&self->ticker);
+        ticker_end(&self->ticker);
         Py_BEGIN_ALLOW_THREADS pthread_join(self->ticker.thread, NULL);
         Py_END_ALLOW_THREADS
     }
@@ -350,9 +539,8 @@ static void stop(sampler_object *self)
     self->running = false;
 }
 
-static PyObject *sampler_stop(PyObject *object, PyObject *unused)
+static PyObject *sampler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     stop((sampler_object *)object);
     Py_RETURN_NONE;
 }
@@ -360,15 +548,14 @@ static PyObject *sampler_stop(PyObject *object, PyObject *unused)
 /* Before a fork. A Python that is alone with the ticking thread warns of the fork if that thread runs. In one with
  * other threads, to end and to start it would take its turn, and the caller's, at the GIL: 5 ms for each busy thread,
  * several times. */
-static PyObject *sampler_hold(PyObject *object, PyObject *unused)
+static PyObject *sampler_hold(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     sampler_object *self = (sampler_object *)object;
     if (running != self || !is_running(self)) Py_RETURN_NONE;
     int threads = 0;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) threads++;
     self->held = threads > 2; /* the caller and the ticking thread */
-    if (self->held) fs_ticker_hold(&self->ticker);
+    if (self->held) ticker_hold(&self->ticker);
     else stop(self);
     Py_RETURN_NONE;
 }
@@ -377,7 +564,7 @@ static PyObject *sampler_release(PyObject *object, PyObject *unused)
 {
     sampler_object *self = (sampler_object *)object;
     if (!self->held) return sampler_start(object, unused);
-    fs_ticker_release(&self->ticker);
+    ticker_release(&self->ticker);
     Py_RETURN_NONE;
 }
 
@@ -387,7 +574,7 @@ static void sampler_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     stop(self);
     if (self->file >= 0) close(self->file);
-    fs_code_places_clear(&self->places);
+    code_places_clear(&self->places);
     fs_free(self->threads);
     fs_stacks_clear(&self->stacks);
     type->tp_free(object);
@@ -453,9 +640,8 @@ static PyObject *sampler_add_log(PyObject *object, PyObject *bytes)
     Py_RETURN_NONE;
 }
 
-static PyObject *sampler_report(PyObject *object, void *unused)
+static PyObject *sampler_report(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const sampler_object *self = (const sampler_object *)object;
     return Py_BuildValue("{s:L,s:I,s:L,s:L,s:L,s:L}", "samples", (long long)self->samples, "runs", self->stacks.count,
                          "lost", (long long)self->lost, "interval_ns", (long long)self->interval, "spent_ns",

@@ -2,10 +2,206 @@
 #include <string.h>
 
 #include "accounting/accounting.h"
+#include "accounting/late.h"
+#include "accounting/lines.h"
+#include "base/memory.h"
 #include "python/arrays.h"
-#include "python/store_type.h"
+#include "python/store_methods.h"
 #include "store/event.h"
 #include "store/torch_signature.h"
+
+/* Lines ------------------------------------------------------------------------------------------------------------ */
+
+/* Where the program was, by line, as columns. */
+
+static PyObject *names_of(const fs_stacks *stacks, const fs_lines *lines, bool inside)
+{
+    return FS_LIST_OF(line, lines->lines, lines->count,
+                      fs_text_object(fs_stacks_text(stacks, inside ? line->inside : line->line)));
+}
+
+static PyObject *groups_of_lines(const fs_lines *lines)
+{
+    PyObject *list = PyList_New(lines->count);
+    for (uint32_t i = 0; list != NULL && i < lines->count; i++)
+        PyList_SET_ITEM(list, i, PyUnicode_InternFromString(fs_line_group_names[lines->lines[i].group]));
+    return list;
+}
+
+/* cause -1: the time; -2: the CPU time. */
+static PyObject *times_of(const fs_lines *lines, int cause)
+{
+    int64_t *times = PyMem_Malloc((lines->count + (size_t)1) * sizeof *times);
+    if (times == NULL) return PyErr_NoMemory();
+    for (uint32_t i = 0; i < lines->count; i++) {
+        const fs_line *line = &lines->lines[i];
+        times[i] = cause == -1 ? line->time : cause == -2 ? line->cpu : line->idle[cause];
+    }
+    PyObject *array = fs_array_of_int64(times, lines->count);
+    PyMem_Free(times);
+    return array;
+}
+
+static PyObject *idle_of_lines(const fs_lines *lines)
+{
+    PyObject *dict = PyDict_New();
+    for (int cause = 0; dict != NULL && cause < FS_IDLE_CAUSE_COUNT; cause++)
+        if (!fs_put_column(dict, fs_idle_cause_names[cause], times_of(lines, cause))) Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *sums_of_groups(const fs_lines *lines)
+{
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict != NULL && i < FS_LINE_GROUP_COUNT; i++) {
+        const fs_line_sums *sums = &lines->groups[i];
+        if (sums->threads == 0) continue;
+        PyObject *tuple = Py_BuildValue("(IILLLL)", sums->processes, sums->threads, (long long)sums->time,
+                                        (long long)sums->cpu, (long long)sums->begin, (long long)sums->end);
+        if (!fs_put_column(dict, fs_line_group_names[i], tuple)) Py_CLEAR(dict);
+    }
+    return dict;
+}
+
+static PyObject *result_of(const fs_stacks *stacks, const fs_lines *lines)
+{
+    PyObject *result = PyDict_New();
+    bool good =
+        result != NULL && fs_put_column(result, "group", groups_of_lines(lines)) &&
+        fs_put_column(result, "line", names_of(stacks, lines, false)) &&
+        fs_put_column(result, "inside", names_of(stacks, lines, true)) &&
+        fs_put_column(result, "time", times_of(lines, -1)) && fs_put_column(result, "cpu", times_of(lines, -2)) &&
+        fs_put_column(result, "idle", idle_of_lines(lines)) && fs_put_column(result, "groups", sums_of_groups(lines));
+    if (!good) Py_CLEAR(result);
+    return result;
+}
+
+static fs_status build(const fs_store *store, uint32_t first_step, fs_lines *lines, fs_error *err)
+{
+    const fs_table_options options = {.brief = true, .works = true};
+    fs_table *table = NULL;
+    fs_accounting accounting = {0};
+    bool idle = fs_store_count(store) > 0 && fs_store_stacks(store)->count > 0;
+    fs_status status = idle ? fs_table_build(store, &options, &table, err) : FS_OK;
+    if (status == FS_OK && idle) status = fs_accounting_list(&accounting, store, table, err);
+    if (status == FS_OK) status = fs_lines_build(lines, store, idle ? &accounting : NULL, first_step, err);
+    fs_accounting_clear(&accounting);
+    fs_table_destroy(table);
+    return status;
+}
+
+PyObject *fs_store_object_lines(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    unsigned int first_step = 0;
+    fs_lines lines = {0};
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "|I:lines", &first_step)) return NULL;
+    fs_status status = FS_LONG_WORK(build(store, first_step, &lines, &err));
+    PyObject *result = status == FS_OK ? result_of(fs_store_stacks(store), &lines) : fs_raise(&err);
+    fs_lines_clear(&lines);
+    return result;
+}
+
+/* Late launches ---------------------------------------------------------------------------------------------------- */
+
+/* Store's calls by name, and what its host did before late launches. Names are chosen by a byte for each, so that
+ * patterns of names stay in Python. */
+
+#define CALL_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_named_call, type, name)
+#define SUM_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_late_sum, type, name)
+static const fs_array_field call_fields[] = {FS_NAMED_CALL_LIST(CALL_FIELD)};
+static const fs_array_field sum_fields[] = {FS_LATE_SUM_LIST(SUM_FIELD)};
+
+/* Check that there is a flag for each name, and `more`. */
+static bool are_flags(const fs_store *store, Py_ssize_t size, Py_ssize_t more)
+{
+    Py_ssize_t wanted = (Py_ssize_t)fs_store_name_count(store) + more;
+    if (size == wanted) return true;
+    return fs_refuse(PyExc_ValueError, "%zd flags for %zd names: there must be as many", size, wanted);
+}
+
+static PyObject *sums_of(fs_status status, fs_late_sums *sums, const fs_error *err)
+{
+    PyObject *result = status == FS_OK ? FS_ARRAYS(sums->items, sums->count, sum_fields) : fs_raise(err);
+    fs_free(sums->items);
+    return result;
+}
+
+/* What is asked of calls by name besides their times. */
+enum { ASK_NOTHING, ASK_IDLE, ASK_IDLE_CPU, ASK_WAITING };
+
+static PyObject *calls_of(const fs_store *store, const uint8_t *names, Py_ssize_t size, int asked)
+{
+    fs_named_calls calls = {0};
+    fs_error err;
+    if (!are_flags(store, size, 0)) return NULL;
+    fs_status status =
+        FS_LONG_WORK(asked == ASK_NOTHING   ? fs_named_calls_find(&calls, store, names, &err)
+                     : asked == ASK_WAITING ? fs_waiting_calls_find(&calls, store, names, &err)
+                                            : fs_idle_calls_find(&calls, store, names, asked == ASK_IDLE, &err));
+    PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, call_fields) : fs_raise(&err);
+    fs_free(calls.items);
+    return result;
+}
+
+PyObject *fs_store_object_named_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:named_calls", &names, &size)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, ASK_NOTHING);
+}
+
+PyObject *fs_store_object_idle_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    int on_device;
+    if (!PyArg_ParseTuple(args, "y#p:idle_calls", &names, &size, &on_device)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, on_device ? ASK_IDLE : ASK_IDLE_CPU);
+}
+
+PyObject *fs_store_object_waiting_calls(PyObject *object, PyObject *args)
+{
+    const uint8_t *names;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "y#:waiting_calls", &names, &size)) return NULL;
+    return calls_of(((fs_store_object *)object)->store, names, size, ASK_WAITING);
+}
+
+PyObject *fs_store_object_late_within(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    const uint8_t *names;
+    Py_ssize_t size;
+    unsigned int first_step;
+    fs_late_sums sums;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "Iy#:late_within", &first_step, &names, &size) || !are_flags(store, size, 0))
+        return NULL;
+    fs_status status = FS_LONG_WORK(fs_late_within(&sums, store, first_step, names, &err));
+    return sums_of(status, &sums, &err);
+}
+
+PyObject *fs_store_object_late_spent(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    Py_ssize_t ops, other;
+    fs_late_request request;
+    long long least;
+    fs_late_sums sums;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "ILy#y#:late_spent", &request.first_step, &least, &request.ops, &ops, &request.other,
+                          &other))
+        return NULL;
+    if (!are_flags(store, ops, 1) || !are_flags(store, other, 0)) return NULL;
+    request.least = least;
+    fs_status status = FS_LONG_WORK(fs_late_spent(&sums, store, &request, &err));
+    return sums_of(status, &sums, &err);
+}
+
+/* Store accounting ------------------------------------------------------------------------------------------------- */
 
 #define CELL_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_cell, type, name)
 #define GAP_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_gap, type, name)
@@ -34,13 +230,7 @@ static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs
 
 static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting)
 {
-    PyObject *list = PyList_New(accounting->steps.count);
-    for (uint32_t i = 0; list != NULL && i < accounting->steps.count; i++) {
-        PyObject *step = step_tuple(store, &accounting->steps.steps[i], &accounting->hosts[i]);
-        if (step == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, step);
-    }
-    return list;
+    return FS_LIST(i, accounting->steps.count, step_tuple(store, &accounting->steps.steps[i], &accounting->hosts[i]));
 }
 
 static int64_t sm_count_of(const fs_device_facts *facts)
@@ -135,13 +325,7 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
     fs_span bytes = fs_store_signature_bytes(store, signature);
     fs_torch_call call;
     if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) Py_RETURN_NONE;
-    PyObject *list = PyList_New(call.count);
-    for (uint32_t i = 0; list != NULL && i < call.count; i++) {
-        PyObject *item = argument_tuple(&call.arguments[i]);
-        if (item == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, item);
-    }
-    return list;
+    return FS_LIST(i, call.count, argument_tuple(&call.arguments[i]));
 }
 
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)

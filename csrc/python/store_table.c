@@ -6,15 +6,291 @@
 
 #include "accounting/accounting.h"
 #include "base/clock.h"
-#include "python/store_type.h"
+#include "python/core.h"
 #include "python/roofline.h"
-#include "python/store_parts.h"
-#include "python/store_timeline.h"
+#include "python/store_methods.h"
 #include "store/accelerator.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "table/table.h"
+#include "timeline/memory.h"
+#include "timeline/timeline.h"
 #include "work/category.h"
+
+/* Timeline --------------------------------------------------------------------------------------------------------- */
+
+/* What is drawn of a store, as Python's objects. A timeline and changes of memory as dicts; their columns become
+ * NumPy's arrays without a copy. */
+
+static PyObject *number_of(uint32_t id)
+{
+    return PyLong_FromLongLong(id == FS_NONE ? -1 : (long long)id);
+}
+
+static PyObject *launch_tuple(const fs_store *store, uint32_t signature)
+{
+    fs_launch launch;
+    if (signature == FS_NONE || !fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch))
+        Py_RETURN_NONE;
+    if (launch.grid[0] == 0) Py_RETURN_NONE;
+    return Py_BuildValue("((kkk)(kkk)kkk)", (unsigned long)launch.grid[0], (unsigned long)launch.grid[1],
+                         (unsigned long)launch.grid[2], (unsigned long)launch.block[0], (unsigned long)launch.block[1],
+                         (unsigned long)launch.block[2], (unsigned long)launch.registers,
+                         (unsigned long)launch.static_shared + launch.dynamic_shared, (unsigned long)launch.graph);
+}
+
+/* (kind, name or None, row or -1, launch or None) of each label. */
+static PyObject *label_list(const fs_store *store, const fs_timeline *timeline)
+{
+    PyObject *list = PyList_New(timeline->label_count);
+    for (uint32_t i = 0; list != NULL && i < timeline->label_count; i++) {
+        const fs_timeline_label *label = &timeline->labels[i];
+        PyObject *name =
+            label->name == FS_NONE ? Py_NewRef(Py_None) : fs_text_object(fs_store_name_text(store, label->name));
+        PyObject *tuple = Py_BuildValue("(sNNN)", fs_event_kind_names[label->kind], name, number_of(label->row),
+                                        launch_tuple(store, label->signature));
+        if (tuple == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, tuple);
+    }
+    return list;
+}
+
+/* (role, device, thread or stream or None, depth, number of blocks) of each lane. */
+static PyObject *lane_list(const fs_timeline *timeline)
+{
+    PyObject *list = PyList_New(timeline->lane_count);
+    for (uint32_t i = 0; list != NULL && i < timeline->lane_count; i++) {
+        const fs_timeline_lane *lane = &timeline->lanes[i];
+        PyObject *id = lane->has_id ? PyLong_FromUnsignedLongLong(lane->id) : Py_NewRef(Py_None);
+        PyObject *tuple = Py_BuildValue("(siNik)", fs_lane_role_names[lane->role], (int)lane->device, id,
+                                        (int)lane->depth, (unsigned long)lane->count);
+        if (tuple == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, tuple);
+    }
+    return list;
+}
+
+/* (name, begin, end) of each step of the program. */
+static PyObject *step_list(const fs_store *store, const fs_steps *steps)
+{
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; list != NULL && i < steps->count; i++) {
+        const fs_step *step = &steps->steps[i];
+        if (step->name == FS_NONE) continue;
+        PyObject *tuple = Py_BuildValue("(NLL)", fs_text_object(fs_store_name_text(store, step->name)),
+                                        (long long)step->begin, (long long)step->end);
+        if (tuple == NULL || PyList_Append(list, tuple) < 0) Py_CLEAR(list);
+        Py_XDECREF(tuple);
+    }
+    return list;
+}
+
+/* Put a column into a dict, and take its memory. */
+#define PUT_COLUMN(result, of, count, type, name) \
+    (fs_put_column(result, #name, fs_array_taking((of)->name, (Py_ssize_t)(count), FS_ARRAY_TYPE(type))))
+
+/* Return a dict, or NULL with an exception set. The columns are taken from the struct, which is cleared as before. */
+static PyObject *timeline_object(const fs_store *store, fs_timeline *timeline, const fs_accounting *accounting)
+{
+    int64_t begin, end;
+    fs_store_window(store, &begin, &end);
+    PyObject *result =
+        Py_BuildValue("{s:N,s:N,s:N,s:L,s:L,s:k,s:k,s:k,s:k,s:k,s:k}", "lanes", lane_list(timeline), "labels",
+                      label_list(store, timeline), "steps", step_list(store, &accounting->steps), "begin",
+                      (long long)begin, "merged_ns", (long long)timeline->merged_ns, "events",
+                      (unsigned long)timeline->event_count, "idle", (unsigned long)timeline->idle_count, "open",
+                      (unsigned long)timeline->open_count, "unplaced", (unsigned long)timeline->unplaced_count, "deep",
+                      (unsigned long)timeline->deep_count, "memory", (unsigned long)timeline->memory_count);
+    bool good = result != NULL;
+#define TAKE_COLUMN(type, name, prose)                                          \
+    if (good) {                                                                 \
+        good = PUT_COLUMN(result, timeline, timeline->block_count, type, name); \
+        timeline->name = NULL;                                                  \
+    }
+    FS_TIMELINE_COLUMN_LIST(TAKE_COLUMN)
+#undef TAKE_COLUMN
+    if (!good) Py_CLEAR(result);
+    return result;
+}
+
+static PyObject *memory_changes_object(const fs_store *store, fs_memory_changes *changes)
+{
+    int64_t begin, end;
+    fs_store_window(store, &begin, &end);
+    PyObject *result =
+        Py_BuildValue("{s:L,s:k}", "begin", (long long)begin, "unplaced", (unsigned long)changes->unplaced);
+    bool good = result != NULL;
+#define TAKE_COLUMN(type, name, prose)                                  \
+    if (good) {                                                         \
+        good = PUT_COLUMN(result, changes, changes->count, type, name); \
+        changes->name = NULL;                                           \
+    }
+    FS_MEMORY_COLUMN_LIST(TAKE_COLUMN)
+#undef TAKE_COLUMN
+    if (!good) Py_CLEAR(result);
+    return result;
+}
+
+/* Parts of rows ---------------------------------------------------------------------------------------------------- */
+
+/* What separates the rows of a table further than their names, and how much of its work is known, as Python's objects.
+ * One row of part_values for each grouping that has a value of its own: a grouping is added there, and in
+ * FS_GROUPING_LIST. */
+
+static const char *const grouping_names[FS_GROUPING_COUNT] = {
+#define GROUPING_NAME(NAME, name, prose) [FS_GROUPING_##NAME] = #name,
+    FS_GROUPING_LIST(GROUPING_NAME)
+#undef GROUPING_NAME
+};
+
+/* Read a tuple of names of FS_GROUPING_LIST. Raises ValueError. */
+static bool take_groupings(PyObject *names, uint32_t *groupings)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+        const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, i));
+        uint32_t before = *groupings;
+        if (name == NULL) return false;
+        for (int j = 0; j < FS_GROUPING_COUNT; j++)
+            if (strcmp(grouping_names[j], name) == 0) *groupings |= 1u << j;
+        if (*groupings != before) continue;
+        return fs_refuse(PyExc_ValueError, "rows cannot be grouped by %R", PyTuple_GET_ITEM(names, i));
+    }
+    return true;
+}
+
+static PyObject *name_of(const fs_store *store, uint32_t name)
+{
+    return name != FS_NONE ? fs_text_object(fs_store_name_text(store, name)) : Py_NewRef(Py_None);
+}
+
+typedef PyObject *(*part_value)(const fs_store *store, const fs_table_part *part);
+
+static PyObject *step_of(const fs_store *store, const fs_table_part *part)
+{
+    return name_of(store, part->step);
+}
+
+static PyObject *line_of(const fs_store *store, const fs_table_part *part)
+{
+    return name_of(store, part->line);
+}
+
+static PyObject *stream_of(const fs_store *store, const fs_table_part *part)
+{
+    if (part->lane == FS_NONE) return Py_NewRef(Py_None);
+    fs_lane lane = fs_store_lane(store, part->lane);
+    return Py_BuildValue("(iK)", lane.device, (unsigned long long)lane.id);
+}
+
+static PyObject *module_of(const fs_store *Py_UNUSED(store), const fs_table_part *part)
+{
+    return part->module != FS_NONE ? PyLong_FromUnsignedLong(part->module) : Py_NewRef(Py_None);
+}
+
+static const part_value part_values[FS_GROUPING_COUNT] = {
+    [FS_GROUPING_STEP] = step_of,
+    [FS_GROUPING_STREAM] = stream_of,
+    [FS_GROUPING_LINE] = line_of,
+    [FS_GROUPING_MODULE] = module_of,
+};
+
+static PyObject *values_of(const fs_store *store, const fs_table *table, part_value value_of)
+{
+    PyObject *list = PyList_New(table->row_count);
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
+        fs_table_part part = fs_table_part_of(table, &table->rows[i]);
+        PyObject *value = value_of(store, &part);
+        if (value == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, value);
+    }
+    return list;
+}
+
+static PyObject *modules_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *list = PyList_New(table->module_count);
+    for (uint32_t i = 0; list != NULL && i < table->module_count; i++) {
+        const fs_table_module *module = &table->modules[i];
+        long long parent = module->parent != FS_NONE ? (long long)module->parent : -1;
+        PyObject *value = Py_BuildValue("(NLk)", name_of(store, module->name), parent, (unsigned long)module->calls);
+        if (value == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, value);
+    }
+    return list;
+}
+
+/* Put a list for each of these groupings into the dict, with a value for each row, None if unknown: "step", "line",
+ * "stream" (device and stream), "module" (index); and "modules": (name, index of the parent or -1, calls). */
+static bool put_parts(PyObject *dict, const fs_store *store, const fs_table *table, uint32_t groupings)
+{
+    bool good = true;
+    for (int i = 0; good && i < FS_GROUPING_COUNT; i++) {
+        if ((groupings >> i & 1) == 0 || part_values[i] == NULL) continue;
+        good = fs_put_column(dict, grouping_names[i], values_of(store, table, part_values[i]));
+    }
+    if (!good || (groupings >> FS_GROUPING_MODULE & 1) == 0) return good;
+    return fs_put_column(dict, "modules", modules_of(store, table));
+}
+
+/* Coverage --------------------------------------------------------------------------------------------------------- */
+
+/* Store's table: how much of the work is known, and from where. */
+
+static PyObject *share(double part, double whole)
+{
+    return PyFloat_FromDouble(whole > 0 ? part / whole : (double)NAN);
+}
+
+static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
+{
+    return FS_LIST_OF(entry, times, count,
+                      Py_BuildValue("(Nd)", fs_text_object(entry->key), (double)entry->ns / 1000.0));
+}
+
+/* {name: (arguments as of a registered rule, expected)} */
+static PyObject *misfits_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict != NULL && i < table->misfit_count; i++) {
+        const fs_misfit *misfit = &table->misfits[i];
+        fs_torch_call call;
+        fs_span bytes = fs_store_signature_bytes(store, misfit->signature);
+        fs_torch_decode(bytes.bytes, bytes.size, &call);
+        PyObject *name = fs_text_object(misfit->name);
+        PyObject *value = Py_BuildValue("(Ns)", fs_torch_arguments_object(&call), misfit->expected);
+        if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(name);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+/* The shares of the time whose work is known from each source. */
+static PyObject *sources_of(const double ns[FS_SOURCE_COUNT], double whole)
+{
+    PyObject *dict = PyDict_New();
+    for (int source = FS_SOURCE_NONE + 1; dict != NULL && source < FS_SOURCE_COUNT; source++) {
+        PyObject *value = ns[source] > 0 ? share(ns[source], whole) : Py_NewRef(Py_None);
+        if (value == NULL || (value != Py_None && PyDict_SetItemString(dict, fs_source_names[source], value) < 0))
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+/* What is known of the work, by time. */
+static PyObject *coverage_object(const fs_store *store, const fs_table *table)
+{
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:d}", "bytes_source",
+                         sources_of(table->bytes_ns, table->modelled_base_ns), "flops_source",
+                         sources_of(table->flops_ns, table->modelled_base_ns), "bytes",
+                         share(table->bytes_known_ns, table->modelled_base_ns), "flops",
+                         share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
+                         time_list(table->unmodelled, table->unmodelled_count), "estimated",
+                         time_list(table->estimated, table->estimated_count), "estimated_flops",
+                         time_list(table->flops_estimated, table->flops_estimated_count), "misfits",
+                         misfits_of(store, table), "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
+}
 
 /* Peaks by device: {"cpu": …, "cuda:0": …}, as Store.device_name() calls them ----------------------------------- */
 
@@ -57,13 +333,7 @@ typedef struct {
 
 static PyObject *shape_object(const shown_argument *argument)
 {
-    PyObject *shape = PyList_New(argument->ndim);
-    for (uint32_t d = 0; shape != NULL && d < argument->ndim; d++) {
-        PyObject *size = PyLong_FromLongLong(argument->shape[d]);
-        if (size == NULL) Py_CLEAR(shape);
-        else PyList_SET_ITEM(shape, d, size);
-    }
-    return shape;
+    return FS_LIST(d, argument->ndim, PyLong_FromLongLong(argument->shape[d]));
 }
 
 static PyObject *dtype_object(const shown_argument *argument)
@@ -108,84 +378,9 @@ static PyObject *argument_list(const fs_store *store, const fs_row *row, argumen
     return list;
 }
 
-static PyObject *key_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return fs_text_object(row->key);
-}
-
-static PyObject *overload_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return row->overload != NULL ? fs_text_object(row->overload) : PyUnicode_InternFromString("");
-}
-
-static PyObject *device_type_of(const fs_store *store, const fs_row *row)
-{
-    return PyUnicode_InternFromString(row->on_device ? fs_accelerators[fs_store_accelerator(store)].type : "cpu");
-}
-
-static PyObject *annotation_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return PyBool_FromLong(row->is_user_annotation);
-}
-
-static PyObject *count_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return PyLong_FromLongLong(row->count);
-}
-
-static PyObject *top_level_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return PyBool_FromLong(row->top_level);
-}
-
-static PyObject *shapes_of(const fs_store *store, const fs_row *row)
-{
-    return argument_list(store, row, shape_object);
-}
-
-static PyObject *dtypes_of(const fs_store *store, const fs_row *row)
-{
-    return argument_list(store, row, dtype_object);
-}
-
-static PyObject *bound_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return PyUnicode_InternFromString(fs_bounds[row->bound].name);
-}
-
 static PyObject *source_object(fs_source source)
 {
     return source != FS_SOURCE_NONE ? PyUnicode_InternFromString(fs_source_names[source]) : Py_NewRef(Py_None);
-}
-
-static PyObject *bytes_source_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return source_object(row->bytes_source);
-}
-
-static PyObject *flops_source_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return source_object(row->flops_source);
-}
-
-static PyObject *unit_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return fs_unit_object(row->roof.unit);
-}
-
-static PyObject *timing_of(const fs_store *store, const fs_row *row)
-{
-    (void)store;
-    return PyUnicode_InternFromString(fs_timing_names[row->timing]);
 }
 
 /* The names of the frames that the row's events lie in, innermost first. */
@@ -193,38 +388,11 @@ static PyObject *stack_of(const fs_store *store, const fs_table *table, const fs
 {
     uint32_t depth;
     const uint32_t *names = fs_table_stack(table, row, &depth);
-    PyObject *stack = PyList_New(depth);
-    for (uint32_t i = 0; stack != NULL && i < depth; i++) {
-        PyObject *text = fs_text_object(fs_store_name_text(store, names[i]));
-        if (text == NULL) Py_CLEAR(stack);
-        else PyList_SET_ITEM(stack, i, text);
-    }
-    return stack;
+    return FS_LIST(i, depth, fs_text_object(fs_store_name_text(store, names[i])));
 }
 
-static PyObject *stacks_of(const fs_store *store, const fs_table *table)
-{
-    PyObject *list = PyList_New(table->row_count);
-    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
-        PyObject *stack = stack_of(store, table, &table->rows[i]);
-        if (stack == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, stack);
-    }
-    return list;
-}
-
-typedef PyObject *(*row_value)(const fs_store *store, const fs_row *row);
-
-static PyObject *list_of(const fs_store *store, const fs_table *table, row_value value_of)
-{
-    PyObject *list = PyList_New(table->row_count);
-    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
-        PyObject *value = value_of(store, &table->rows[i]);
-        if (value == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, value);
-    }
-    return list;
-}
+/* A list with a value for each row. */
+#define VALUES(value) FS_LIST_OF(row, table->rows, table->row_count, value)
 
 /* The categories of the rows, by their names: names recur in rows of several shapes, so the last few are kept. */
 static PyObject *categories_of(const fs_table *table)
@@ -333,19 +501,22 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
     bool by_shape = options->by_shape, by_dtype = by_shape || (options->groupings >> FS_GROUPING_DTYPE & 1) != 0;
     PyObject *columns = PyDict_New();
     if (columns == NULL) return NULL;
+    const char *device = fs_accelerators[fs_store_accelerator(store)].type;
     bool good =
-        fs_put_column(columns, "key", list_of(store, table, key_of)) &&
-        fs_put_column(columns, "overload_name", list_of(store, table, overload_of)) &&
-        fs_put_column(columns, "device_type", list_of(store, table, device_type_of)) &&
-        fs_put_column(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
-        fs_put_column(columns, "count", list_of(store, table, count_of)) &&
-        fs_put_column(columns, "input_shapes", by_shape ? list_of(store, table, shapes_of) : list_of_nothing(table)) &&
-        fs_put_column(columns, "input_dtypes", by_dtype ? list_of(store, table, dtypes_of) : list_of_nothing(table)) &&
-        fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
-        fs_put_column(columns, "bytes_source", list_of(store, table, bytes_source_of)) &&
-        fs_put_column(columns, "flops_source", list_of(store, table, flops_source_of)) &&
-        fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
-        fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
+        fs_put_column(columns, "key", VALUES(fs_text_object(row->key))) &&
+        fs_put_column(columns, "overload_name", VALUES(fs_text_object(row->overload != NULL ? row->overload : ""))) &&
+        fs_put_column(columns, "device_type", VALUES(PyUnicode_InternFromString(row->on_device ? device : "cpu"))) &&
+        fs_put_column(columns, "is_user_annotation", VALUES(PyBool_FromLong(row->is_user_annotation))) &&
+        fs_put_column(columns, "count", VALUES(PyLong_FromLongLong(row->count))) &&
+        fs_put_column(columns, "input_shapes",
+                      by_shape ? VALUES(argument_list(store, row, shape_object)) : list_of_nothing(table)) &&
+        fs_put_column(columns, "input_dtypes",
+                      by_dtype ? VALUES(argument_list(store, row, dtype_object)) : list_of_nothing(table)) &&
+        fs_put_column(columns, "unit", VALUES(fs_unit_object(row->roof.unit))) &&
+        fs_put_column(columns, "bytes_source", VALUES(source_object(row->bytes_source))) &&
+        fs_put_column(columns, "flops_source", VALUES(source_object(row->flops_source))) &&
+        fs_put_column(columns, "bound", VALUES(PyUnicode_InternFromString(fs_bounds[row->bound].name))) &&
+        fs_put_column(columns, "timing_source", VALUES(PyUnicode_InternFromString(fs_timing_names[row->timing])));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
         good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i, rounding_of(i)));
     }
@@ -367,13 +538,18 @@ static PyObject *accounting_of(const fs_store *store, const fs_table *table, con
     return result;
 }
 
-/* What is computed for one call of table(). */
+/* What is asked besides the rows. */
 typedef struct {
-    fs_table_request request;
     bool accounts;
     bool of_window;     /* and not of the steps */
     int64_t begin, end; /* of the window, in ns since the profile began */
     uint32_t blocks;    /* of the timeline; 0: none */
+} question;
+
+/* What is computed for one call. */
+typedef struct {
+    fs_table_request request;
+    question asked;
     fs_table *table;
     fs_accounting accounting;
     fs_timeline timeline;
@@ -383,15 +559,16 @@ typedef struct {
 
 static fs_status make(made *all, const fs_store *store, fs_error *err)
 {
+    const question *asked = &all->asked;
     int64_t began = fs_clock_now();
     FS_TRY(fs_table_build(store, &all->request.options, &all->table, err));
-    bool draws = all->blocks > 0;
+    bool draws = asked->blocks > 0;
     if (draws) FS_TRY(fs_accounting_list(&all->accounting, store, all->table, err));
-    else if (all->of_window)
-        FS_TRY(fs_accounting_of_window(&all->accounting, store, all->table, all->begin, all->end, err));
-    else if (all->accounts) FS_TRY(fs_accounting_build(&all->accounting, store, all->table, err));
+    else if (asked->of_window)
+        FS_TRY(fs_accounting_of_window(&all->accounting, store, all->table, asked->begin, asked->end, err));
+    else if (asked->accounts) FS_TRY(fs_accounting_build(&all->accounting, store, all->table, err));
     all->seconds = (double)(fs_clock_now() - began) / 1e9;
-    if (draws) FS_TRY(fs_timeline_build(&all->timeline, store, all->table, &all->accounting, all->blocks, err));
+    if (draws) FS_TRY(fs_timeline_build(&all->timeline, store, all->table, &all->accounting, asked->blocks, err));
     return draws && all->table->has_memory ? fs_memory_list(&all->changes, store, all->table, err) : FS_OK;
 }
 
@@ -410,13 +587,13 @@ static PyObject *result_of(fs_store_object *self, made *all)
     const fs_store *store = self->store;
     const fs_table *table = all->table;
     const fs_table_options *options = &all->request.options;
-    PyObject *columns = columns_of(store, table, options), *top_level = list_of(store, table, top_level_of);
+    PyObject *columns = columns_of(store, table, options), *top_level = VALUES(PyBool_FromLong(row->top_level));
     if (columns == NULL || top_level == NULL) {
         Py_XDECREF(columns);
         Py_XDECREF(top_level);
         return NULL;
     }
-    PyObject *coverage = fs_coverage_object(store, table);
+    PyObject *coverage = coverage_object(store, table);
     PyObject *result = Py_BuildValue(
         "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:N})", columns, "top_level", top_level, "roof",
         fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
@@ -427,13 +604,14 @@ static PyObject *result_of(fs_store_object *self, made *all)
         "grouping_seconds", all->seconds, "coverage", coverage);
     if (result == NULL) return NULL;
     PyObject *meta = PyTuple_GET_ITEM(result, 1);
-    bool good = options->stack_depth == 0 || fs_put_column(meta, "stacks", stacks_of(store, table));
-    good = good && (options->groupings == 0 || fs_put_parts(meta, store, table, options->groupings));
-    good = good && (!all->accounts || fs_put_column(meta, "accounting", accounting_of(store, table, &all->accounting)));
-    good = good && (all->blocks == 0 ||
-                    fs_put_column(meta, "timeline", fs_timeline_object(store, &all->timeline, &all->accounting)));
+    bool good = options->stack_depth == 0 || fs_put_column(meta, "stacks", VALUES(stack_of(store, table, row)));
+    good = good && (options->groupings == 0 || put_parts(meta, store, table, options->groupings));
     good = good &&
-           (all->changes.count == 0 || fs_put_column(meta, "memory", fs_memory_changes_object(store, &all->changes)));
+           (!all->asked.accounts || fs_put_column(meta, "accounting", accounting_of(store, table, &all->accounting)));
+    good = good && (all->asked.blocks == 0 ||
+                    fs_put_column(meta, "timeline", timeline_object(store, &all->timeline, &all->accounting)));
+    good =
+        good && (all->changes.count == 0 || fs_put_column(meta, "memory", memory_changes_object(store, &all->changes)));
     if (!good) Py_CLEAR(result);
     return result;
 }
@@ -444,52 +622,72 @@ static int64_t whole_ns(double us)
     return (int64_t)rint(fmax(fmin(1e3 * us, 9e18), -9e18));
 }
 
-enum { ARGUMENTS_BEFORE_WINDOW = 8 };
+/* How rows are grouped: the arguments with which each of the three methods begins. */
+typedef struct {
+    int by_shape, cpu_alone, brief;
+    Py_ssize_t stack_n;
+    PyObject *peaks, *groupings;
+} grouping;
+
+enum { GROUPING_ARGUMENTS = 6 };
+#define PARSE_GROUPING(args, by, more, ...)                                                               \
+    PyArg_ParseTuple(args, "pnO!|pO!p" more, &(by)->by_shape, &(by)->stack_n, &PyDict_Type, &(by)->peaks, \
+                     &(by)->cpu_alone, &PyTuple_Type, &(by)->groupings, &(by)->brief, ##__VA_ARGS__)
+
+static PyObject *answer(fs_store_object *self, const grouping *by, question asked)
+{
+    PyObject *result = NULL;
+    if (by->stack_n < 0)
+        return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", by->stack_n);
+    made *all = PyMem_Calloc(1, sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    all->asked = asked;
+    fs_table_options *options = &all->request.options;
+    options->by_shape = by->by_shape;
+    options->cpu_alone = by->cpu_alone;
+    options->works = asked.accounts;
+    options->calls = asked.blocks > 0;
+    options->brief = by->brief;
+    options->stack_depth = by->stack_n < UINT32_MAX ? (uint32_t)by->stack_n : UINT32_MAX;
+    bool good = by->groupings == NULL || take_groupings(by->groupings, &options->groupings);
+    if (good && fs_take_all_peaks(by->peaks, &all->request)) {
+        fs_error err;
+        fs_status status = FS_LONG_WORK(make(all, self->store, &err));
+        result = status == FS_OK ? result_of(self, all) : fs_raise(&err);
+    }
+    clear(all);
+    return result;
+}
 
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
-    fs_store_object *self = (fs_store_object *)object;
-    int by_shape, cpu_alone = 0, account = 0, brief = 0;
-    Py_ssize_t stack_n, blocks = 0;
+    grouping by = {0};
+    if (!PARSE_GROUPING(args, &by, ":table")) return NULL;
+    return answer((fs_store_object *)object, &by, (question){0});
+}
+
+PyObject *fs_store_object_accounting(PyObject *object, PyObject *args)
+{
+    grouping by = {0};
     double begin = 0, end = 0; /* of a window, in us */
-    PyObject *peaks, *groupings = NULL, *result = NULL;
-    if (!PyArg_ParseTuple(args, "pnO!|ppO!pn(dd):table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone,
-                          &account, &PyTuple_Type, &groupings, &brief, &blocks, &begin, &end))
-        return NULL;
-    if (stack_n < 0)
-        return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
-    if (blocks < 0 || (blocks > 0 && !account))
-        return PyErr_Format(PyExc_ValueError, "a timeline needs the accounting, and has 1 block or more; got %zd",
-                            blocks);
+    if (!PARSE_GROUPING(args, &by, "(dd):accounting", &begin, &end)) return NULL;
     if (!isfinite(begin) || !isfinite(end)) {
         char text[80];
         (void)snprintf(text, sizeof text, "got %.15g to %.15g", begin, end);
         return PyErr_Format(PyExc_ValueError, "a window has two finite times in us; %s", text);
     }
-    made *all = PyMem_Calloc(1, sizeof *all);
-    if (all == NULL) return PyErr_NoMemory();
-    fs_table_options *options = &all->request.options;
-    options->by_shape = by_shape;
-    options->cpu_alone = cpu_alone;
-    options->works = all->accounts = account;
-    all->of_window = account && PyTuple_GET_SIZE(args) > ARGUMENTS_BEFORE_WINDOW;
-    all->begin = whole_ns(begin);
-    all->end = whole_ns(end);
-    options->calls = blocks > 0;
-    options->brief = brief;
-    options->stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
-    all->blocks = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
-    bool good = groupings == NULL || fs_take_groupings(groupings, &options->groupings);
-    if (good && fs_take_all_peaks(peaks, &all->request)) {
-        fs_error err;
-        fs_long_work work;
-        fs_long_work_begin(&work);
-        fs_status status = make(all, self->store, &err);
-        fs_long_work_end(&work);
-        result = status == FS_OK ? result_of(self, all) : fs_raise(&err);
-    }
-    clear(all);
-    return result;
+    bool of_window = PyTuple_GET_SIZE(args) > GROUPING_ARGUMENTS;
+    return answer((fs_store_object *)object, &by, (question){true, of_window, whole_ns(begin), whole_ns(end), 0});
+}
+
+PyObject *fs_store_object_timeline(PyObject *object, PyObject *args)
+{
+    grouping by = {0};
+    Py_ssize_t blocks = 0;
+    if (!PARSE_GROUPING(args, &by, "n:timeline", &blocks)) return NULL;
+    if (blocks < 1) return PyErr_Format(PyExc_ValueError, "a timeline has 1 block or more; got %zd", blocks);
+    uint32_t most = blocks < UINT32_MAX ? (uint32_t)blocks : UINT32_MAX;
+    return answer((fs_store_object *)object, &by, (question){.accounts = true, .blocks = most});
 }
 
 int fs_add_columns(PyObject *module)

@@ -1,8 +1,6 @@
 /* Store: the events of a profile or of a trace. */
-#include "python/store_type.h"
-
 #include "base/fork.h"
-#include "python/store_samples.h"
+#include "python/store_methods.h"
 #include "store/accelerator.h"
 #include "store/event.h"
 #include "store/extend.h"
@@ -11,22 +9,9 @@
 #include "store/torch_signature.h"
 #include "table/table.h"
 
-PyTypeObject *fs_store_type;
-
-fs_store_object *fs_store_object_create(void)
-{
-    fs_error err;
-    fs_store_object *self = (fs_store_object *)fs_store_type->tp_alloc(fs_store_type, 0);
-    if (self == NULL || fs_store_create(&self->store, &err) == FS_OK) return self;
-    Py_DECREF(self);
-    fs_raise(&err);
-    return NULL;
-}
-
-static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *store_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {NULL};
-    (void)type;
     if (!fs_parse_arguments(args, kwargs, ":Store", names)) return NULL;
     return (PyObject *)fs_store_object_create();
 }
@@ -37,37 +22,6 @@ static void store_dealloc(PyObject *object)
     fs_store_destroy(((fs_store_object *)object)->store);
     type->tp_free(object);
     Py_DECREF(type);
-}
-
-bool fs_store_object_is_filled(const fs_store_object *self)
-{
-    return self->filled && self->generation == fs_fork_generation();
-}
-
-bool fs_store_object_may_change(const fs_store_object *self)
-{
-    bool changing = self->changing && self->generation == fs_fork_generation();
-    bool read = self->readers > 0 && self->readers_generation == fs_fork_generation();
-    if (!changing && !read) return true;
-    PyErr_SetString(PyExc_RuntimeError, changing ? "another thread is starting or stopping this profile"
-                                                 : "this profile is being read: nothing may change it until its table, "
-                                                   "trace or summary is made");
-    return false;
-}
-
-bool fs_store_object_is_stopped(const fs_store_object *self, const char *what)
-{
-    bool runs = fs_store_object_is_filled(self) || (self->changing && self->generation == fs_fork_generation());
-    if (runs) PyErr_Format(PyExc_RuntimeError, "the profile is still running; stop it before asking for its %s", what);
-    return !runs;
-}
-
-void fs_store_object_empty(fs_store_object *self)
-{
-    fs_store *store = NULL;
-    if (fs_store_create(&store, NULL) != FS_OK) return;
-    fs_store_destroy(self->store);
-    self->store = store;
 }
 
 /* A forked child has no readers. */
@@ -87,6 +41,8 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
 /* What reads a stopped profile: nothing may change the store meanwhile. X(method, what it gives) */
 #define READING_METHODS(X)              \
     X(table, "table")                   \
+    X(accounting, "table")              \
+    X(timeline, "table")                \
     X(enclosing, "enclosing events")    \
     X(arguments, "arguments")           \
     X(events, "events")                 \
@@ -124,10 +80,9 @@ static PyObject *extend_from(PyObject *object, PyObject *args)
     fs_error err;
     if (!fs_store_object_is_stopped(self, "events") || !fs_store_object_may_change(self)) return NULL;
     if (!fs_store_object_is_stopped(from, "events") || !fs_store_object_may_change(from)) return NULL;
-    if (self == from || self->lost != NULL) {
-        PyErr_SetString(PyExc_ValueError, "a Store can only be extended by another one, and not if a Profiler owns it");
-        return NULL;
-    }
+    if (self == from || self->lost != NULL)
+        return PyErr_Format(PyExc_ValueError,
+                            "a Store can only be extended by another one, and not if a Profiler owns it");
     if (fs_store_count(self->store) == 0) self->clock_base = from->clock_base;
     self->recorded = self->recorded || from->recorded;
     fs_status status = fs_store_extend(self->store, from->store, shift, &err); /* with the GIL */
@@ -136,35 +91,30 @@ static PyObject *extend_from(PyObject *object, PyObject *args)
     return fs_raise(&err);
 }
 
-static PyObject *get_event_count(PyObject *object, void *unused)
+static PyObject *get_event_count(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromUnsignedLong(fs_store_count(((fs_store_object *)object)->store));
 }
 
-static PyObject *get_begin(PyObject *object, void *unused)
+static PyObject *get_begin(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     int64_t begin, end;
     fs_store_window(((fs_store_object *)object)->store, &begin, &end);
     return PyLong_FromLongLong(begin);
 }
 
-static PyObject *get_nbytes(PyObject *object, void *unused)
+static PyObject *get_nbytes(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLongLong(fs_store_nbytes(((fs_store_object *)object)->store));
 }
 
-static PyObject *get_dropped(PyObject *object, void *unused)
+static PyObject *get_dropped(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLongLong(fs_store_object_dropped((fs_store_object *)object));
 }
 
-static PyObject *get_running(PyObject *object, void *unused)
+static PyObject *get_running(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(fs_store_object_is_filled((fs_store_object *)object));
 }
 
@@ -180,19 +130,16 @@ static PyObject *get_device_name(PyObject *object, PyObject *argument)
     long device = PyLong_AsLong(argument);
     if (device == -1 && PyErr_Occurred()) return NULL;
     if (device < INT_MAX) return device_name(((fs_store_object *)object)->store, device < 0 ? -1 : (int)device);
-    PyErr_Format(PyExc_ValueError, "there is no device %ld", device);
-    return NULL;
+    return PyErr_Format(PyExc_ValueError, "there is no device %ld", device);
 }
 
-static PyObject *get_accelerator(PyObject *object, void *unused)
+static PyObject *get_accelerator(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].name);
 }
 
-static PyObject *get_device_type(PyObject *object, void *unused)
+static PyObject *get_device_type(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].type);
 }
 
@@ -204,9 +151,8 @@ static int add_device(PyObject *names, PyObject *name)
 }
 
 /* The devices that ran ops, whose peaks a table needs. Without any, ranges with declared work ran on the CPU. */
-static PyObject *get_devices(PyObject *object, void *unused)
+static PyObject *get_devices(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     PyObject *names = PySet_New(NULL);
     bool declared = false;
@@ -229,9 +175,8 @@ static PyObject *get_devices(PyObject *object, void *unused)
 }
 
 /* The devices' names by index, from the source. */
-static PyObject *get_device_names(PyObject *object, void *unused)
+static PyObject *get_device_names(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     PyObject *names = PyDict_New();
     for (int i = 0; names != NULL && i < FS_DEVICE_LIMIT; i++) {
@@ -245,27 +190,24 @@ static PyObject *get_device_names(PyObject *object, void *unused)
     return names;
 }
 
-static PyObject *get_has_frames(PyObject *object, void *unused)
+static PyObject *get_has_frames(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     for (uint32_t i = 0; i < fs_store_count(store); i++)
         if (FS_EVENT_AT(store, i, kind) == FS_EVENT_FRAME) Py_RETURN_TRUE;
     Py_RETURN_FALSE;
 }
 
-static PyObject *get_has_modules(PyObject *object, void *unused)
+static PyObject *get_has_modules(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     bool found;
     fs_error err;
     if (fs_table_finds_modules(((fs_store_object *)object)->store, &found, &err) != FS_OK) return fs_raise(&err);
     return PyBool_FromLong(found);
 }
 
-static PyObject *get_has_shapes(PyObject *object, void *unused)
+static PyObject *get_has_shapes(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_store *store = ((fs_store_object *)object)->store;
     for (uint32_t id = 0; id < fs_store_signature_count(store); id++) {
         fs_span bytes = fs_store_signature_bytes(store, id);
@@ -286,12 +228,17 @@ static PyObject *undo_step(PyObject *object, PyObject *name)
 
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, groupings=(), brief=False, blocks=0, /)"
-     "\n--\n\n"
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, groupings=(), brief=False, /)\n--\n\n"
      "(columns, meta) of the grouped events, by their stack_n innermost frames too; peaks by device name. cpu_alone: "
-     "the program is known to have used no GPU. account: the accounting too. groupings: what else separates rows. "
-     "brief: no statistics of single times and no coverage. blocks, with account: meta also has the timeline, of at "
-     "most about so many blocks, and the changes of memory, if there are any, columns in integers."},
+     "the program is known to have used no GPU. groupings: what else separates rows. brief: no statistics of single "
+     "times and no coverage."},
+    {"accounting", reading_accounting, METH_VARARGS,
+     "accounting($self, by_shape, stack_n, peaks, cpu_alone=False, groupings=(), brief=False, window=..., /)\n--\n\n"
+     "The same with the accounting in meta. window: of the time between, in us, instead of the steps."},
+    {"timeline", reading_timeline, METH_VARARGS,
+     "timeline($self, by_shape, stack_n, peaks, cpu_alone, groupings, brief, blocks, /)\n--\n\n"
+     "The same with the timeline too, of at most about so many blocks, and the changes of memory, if there are any; "
+     "columns in integers."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"device_name", get_device_name, METH_O,

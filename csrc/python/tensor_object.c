@@ -33,10 +33,7 @@ PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
     fs_status status;
     fs_task_look();
     if (takes_long(call)) {
-        fs_long_work work;
-        fs_long_work_begin(&work);
-        status = fs_op_run(call, &result, &err);
-        fs_long_work_end(&work);
+        status = FS_LONG_WORK(fs_op_run(call, &result, &err));
     } else {
         status = fs_op_run(call, &result, &err);
     }

@@ -15,57 +15,48 @@ static void tensor_dealloc(PyObject *self)
 
 /* Attributes ---------------------------------------------------------------------------------------------------- */
 
-static PyObject *get_shape(PyObject *self, void *unused)
+static PyObject *get_shape(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return fs_integers_object(TENSOR(self)->shape, TENSOR(self)->ndim, 1);
 }
 
-static PyObject *get_strides(PyObject *self, void *unused)
+static PyObject *get_strides(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return fs_integers_object(TENSOR(self)->strides, TENSOR(self)->ndim, 1);
 }
 
-static PyObject *get_dtype(PyObject *self, void *unused)
+static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyUnicode_FromString(fs_dtypes[TENSOR(self)->dtype].name);
 }
 
-static PyObject *get_device(PyObject *self, void *unused)
+static PyObject *get_device(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return fs_device_object(TENSOR(self)->device);
 }
 
-static PyObject *get_nbytes(PyObject *self, void *unused)
+static PyObject *get_nbytes(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromSize_t(fs_tensor_nbytes(TENSOR(self)));
 }
 
-static PyObject *get_size(PyObject *self, void *unused)
+static PyObject *get_size(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLongLong(fs_tensor_count(TENSOR(self)));
 }
 
-static PyObject *get_ndim(PyObject *self, void *unused)
+static PyObject *get_ndim(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLong(TENSOR(self)->ndim);
 }
 
-static PyObject *get_data(PyObject *self, void *unused)
+static PyObject *get_data(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromVoidPtr(TENSOR(self)->data);
 }
 
-static PyObject *get_transposed(PyObject *self, void *unused)
+static PyObject *get_transposed(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     fs_tensor view;
     fs_tensor_share(&view, TENSOR(self));
     for (int d = 0; d < view.ndim; d++) {
@@ -77,17 +68,15 @@ static PyObject *get_transposed(PyObject *self, void *unused)
 
 /* Version 3, https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html. Work is queued on the legacy
  * default stream, which the protocol numbers 1. */
-static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
+static PyObject *get_cuda_array_interface(PyObject *self, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const fs_tensor *tensor = TENSOR(self);
     static const char letters[] = {[FS_DL_INT] = 'i', [FS_DL_UINT] = 'u', [FS_DL_FLOAT] = 'f', [FS_DL_BOOL] = 'b'};
     const fs_dtype_row *dtype = &fs_dtypes[tensor->dtype];
-    if (tensor->device.kind != FS_CUDA || dtype->format == NULL) {
-        PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; share it through DLPack",
-                     fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
-        return NULL;
-    }
+    if (tensor->device.kind != FS_CUDA || dtype->format == NULL)
+        return PyErr_Format(PyExc_AttributeError,
+                            "a %s tensor on %s has no __cuda_array_interface__; share it through DLPack",
+                            fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
     PyObject *shape = fs_integers_object(tensor->shape, tensor->ndim, 1);
     PyObject *strides =
         shape ? fs_integers_object(tensor->strides, tensor->ndim, (int64_t)fs_dtypes[tensor->dtype].size) : NULL;
@@ -119,9 +108,8 @@ static PyGetSetDef tensor_getset[] = {
 
 /* Methods ------------------------------------------------------------------------------------------------------- */
 
-static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
+static PyObject *tensor_numpy(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return fs_tensor_to_numpy(self, false);
 }
 
@@ -134,9 +122,8 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
     bool must_copy = tensor->device.kind == FS_CUDA || fs_dtypes[tensor->dtype].format == NULL;
     if (copy == Py_False && must_copy) {
         char text[200];
-        PyErr_Format(PyExc_ValueError, "a %s cannot become a NumPy array without a copy",
-                     fs_tensor_text(tensor, text, sizeof text));
-        return NULL;
+        return PyErr_Format(PyExc_ValueError, "a %s cannot become a NumPy array without a copy",
+                            fs_tensor_text(tensor, text, sizeof text));
     }
     if (dtype == Py_None) return fs_tensor_to_numpy(self, copy == Py_True);
     PyObject *array = fs_tensor_to_numpy(self, false);
@@ -156,14 +143,12 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
     return cast;
 }
 
-static PyObject *tensor_item(PyObject *self, PyObject *unused)
+static PyObject *tensor_item(PyObject *self, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     if (fs_tensor_count(TENSOR(self)) != 1) {
         char text[200];
-        PyErr_Format(PyExc_ValueError, "item() needs a tensor of one element, not a %s",
-                     fs_tensor_text(TENSOR(self), text, sizeof text));
-        return NULL;
+        return PyErr_Format(PyExc_ValueError, "item() needs a tensor of one element, not a %s",
+                            fs_tensor_text(TENSOR(self), text, sizeof text));
     }
     PyObject *array = fs_tensor_to_numpy(self, false);
     if (array == NULL) return NULL;
@@ -194,11 +179,9 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
         if (text == NULL) return NULL;
         bool is_device = strcmp(text, "cpu") == 0 || strncmp(text, "cuda", 4) == 0;
         PyObject **place = is_device ? &device_object : &dtype_object;
-        if (*place != NULL) {
-            PyErr_Format(PyExc_TypeError, "to() got multiple values for the %s: %R and %R",
-                         is_device ? "device" : "dtype", *place, arguments[i]);
-            return NULL;
-        }
+        if (*place != NULL)
+            return PyErr_Format(PyExc_TypeError, "to() got multiple values for the %s: %R and %R",
+                                is_device ? "device" : "dtype", *place, arguments[i]);
         *place = arguments[i];
     }
     fs_dtype dtype = TENSOR(self)->dtype;
@@ -381,9 +364,8 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
     return 0;
 }
 
-static void tensor_release_buffer(PyObject *self, Py_buffer *view)
+static void tensor_release_buffer(PyObject *Py_UNUSED(self), Py_buffer *view)
 {
-    (void)self;
     PyMem_Free(view->internal);
 }
 

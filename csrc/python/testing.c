@@ -2,7 +2,7 @@
  * And the tokens of the JSON scanner. */
 #include <string.h>
 
-#include "python/store_type.h"
+#include "python/store_object.h"
 #include "sources/kineto/json_scan.h"
 #include "store/collective.h"
 #include "store/event.h"
@@ -15,8 +15,7 @@ static bool kind_named(const char *name, uint8_t *kind)
         *kind = (uint8_t)i;
         return true;
     }
-    PyErr_Format(PyExc_ValueError, "no kind of event is called %s", name);
-    return false;
+    return fs_refuse(PyExc_ValueError, "no kind of event is called %s", name);
 }
 
 static uint32_t id_of(PyObject *value)
@@ -28,15 +27,13 @@ static uint32_t id_of(PyObject *value)
 static bool is_known(const fs_store *store, uint32_t index)
 {
     if (index == FS_NONE || index < fs_store_count(store)) return true;
-    PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(store));
-    return false;
+    return fs_refuse(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(store));
 }
 
 static bool is_device(int device, int least)
 {
     if (device >= least && device < FS_DEVICE_LIMIT) return true;
-    PyErr_Format(PyExc_ValueError, "no device %d: there may be %d", device, FS_DEVICE_LIMIT);
-    return false;
+    return fs_refuse(PyExc_ValueError, "no device %d: there may be %d", device, FS_DEVICE_LIMIT);
 }
 
 /* An unsigned number of a dict, 0 where it has none. */
@@ -103,11 +100,10 @@ static fs_status launch_id(fs_store *store, PyObject *fields, uint32_t *id, fs_e
     return fs_store_signature(store, bytes, size, id, err);
 }
 
-static PyObject *append(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *append(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"store",  "kind",   "name",   "start", "duration", "parent", "launcher", "correlation",
                             "thread", "device", "stream", "bytes", "launch",   "timing", NULL};
-    (void)module;
     PyObject *into;
     const char *kind, *name = NULL, *timing = NULL;
     PyObject *start = Py_None, *duration = Py_None, *parent = Py_None, *launcher = Py_None, *correlation = Py_None;
@@ -148,9 +144,8 @@ static PyObject *append(PyObject *module, PyObject *args, PyObject *kwargs)
     return status == FS_OK ? PyLong_FromUnsignedLong(index) : fs_raise(&err);
 }
 
-static PyObject *set_device(PyObject *module, PyObject *args)
+static PyObject *set_device(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     fs_device_facts facts = fs_device_facts_missing;
     PyObject *into, *fields, *value;
     fs_error err;
@@ -171,9 +166,8 @@ static PyObject *set_device(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *set_window(PyObject *module, PyObject *args)
+static PyObject *set_window(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *into;
     long long begin, end;
     if (!PyArg_ParseTuple(args, "O!LL:_set_window", fs_store_type, &into, &begin, &end)) return NULL;
@@ -183,7 +177,7 @@ static PyObject *set_window(PyObject *module, PyObject *args)
 }
 
 /* A text's tokens, and where and why they end. */
-static PyObject *json_tokens(PyObject *module, PyObject *bytes)
+static PyObject *json_tokens(PyObject *Py_UNUSED(module), PyObject *bytes)
 {
     static const char *const names[FS_SCAN_TOKEN_COUNT] = {
 #define TOKEN_NAME(NAME, name) #name,
@@ -192,7 +186,6 @@ static PyObject *json_tokens(PyObject *module, PyObject *bytes)
     };
     char *text, *padded;
     Py_ssize_t size;
-    (void)module;
     if (PyBytes_AsStringAndSize(bytes, &text, &size) < 0) return NULL;
     if ((padded = PyMem_Calloc(1, (size_t)size + 1 + FS_SCAN_PADDING)) == NULL) return PyErr_NoMemory();
     memcpy(padded, text, (size_t)size);

@@ -5,7 +5,7 @@
 
 #include "base/fork.h"
 #include "base/memory.h"
-#include "python/store_type.h"
+#include "python/store_object.h"
 #include "sources/kineto/kineto.h"
 #include "sources/protobuf/pftrace.h"
 
@@ -82,15 +82,13 @@ static void reader_dealloc(PyObject *object)
 static bool may_read(const reader_object *self)
 {
     if (self->kineto != NULL && !self->busy) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
-    return false;
+    return fs_refuse(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
 }
 
 typedef fs_status (*feeding)(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err);
 
-static fs_status feed_text(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err)
+static fs_status feed_text(fs_kineto *kineto, const fs_kineto_part *parts, size_t Py_UNUSED(count), fs_error *err)
 {
-    (void)count;
     return fs_kineto_feed(kineto, parts->text, parts->size, err);
 }
 
@@ -99,9 +97,8 @@ static fs_status write_piece(void *context, const char *text, size_t size, fs_er
     return fs_kineto_feed(context, text, size, err);
 }
 
-static fs_status feed_pftrace(fs_kineto *kineto, const fs_kineto_part *parts, size_t count, fs_error *err)
+static fs_status feed_pftrace(fs_kineto *kineto, const fs_kineto_part *parts, size_t Py_UNUSED(count), fs_error *err)
 {
-    (void)count;
     return fs_pftrace_read(parts->text, parts->size, write_piece, kineto, err);
 }
 
@@ -109,7 +106,6 @@ static PyObject *feed(reader_object *self, PyObject *sequence, feeding feed_part
 {
     texts all, done;
     fs_error err;
-    fs_status status;
     /* Acquiring buffers may run Python code that uses this reader, so its state is checked afterwards. */
     if (!acquire(sequence, &all)) return NULL;
     if (!may_read(self)) {
@@ -117,10 +113,7 @@ static PyObject *feed(reader_object *self, PyObject *sequence, feeding feed_part
         return NULL;
     }
     self->busy = true;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = feed_parts(self->kineto, all.parts, (size_t)all.count, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(feed_parts(self->kineto, all.parts, (size_t)all.count, &err));
     self->busy = false;
     done = self->ahead;
     self->ahead = all;
@@ -149,10 +142,9 @@ static PyObject *reader_feed_ahead(PyObject *object, PyObject *argument)
     return feed((reader_object *)object, argument, fs_kineto_feed_ahead);
 }
 
-static int64_t read_buffer(void *context, int64_t offset, char *to, size_t size, fs_error *err)
+static int64_t read_buffer(void *context, int64_t offset, char *to, size_t size, fs_error *Py_UNUSED(err))
 {
     const Py_buffer *text = context;
-    (void)err;
     if (offset >= text->len) return 0;
     if ((int64_t)size > text->len - offset) size = (size_t)(text->len - offset);
     memcpy(to, (const char *)text->buf + offset, size);
@@ -173,12 +165,8 @@ static int64_t read_file(void *context, int64_t offset, char *to, size_t size, f
 static PyObject *scan(reader_object *self, fs_kineto_read read, void *context, int64_t size)
 {
     fs_error err;
-    fs_status status;
     self->busy = true;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_kineto_scan(self->kineto, read, context, size, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_kineto_scan(self->kineto, read, context, size, &err));
     self->busy = false;
     if (status == FS_INTERRUPTED) end(self);
     if (status != FS_OK) return fs_raise(&err);
@@ -238,23 +226,17 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     PyObject *argument;
     fs_kineto_report report = {.base = 0};
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "O!:finish", fs_store_type, &argument) || !may_read(self)) return NULL;
     fs_store_object *store = (fs_store_object *)argument;
     if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
-    if (fs_store_count(store->store) > 0 || store->lost != NULL) {
-        PyErr_SetString(PyExc_ValueError,
-                        store->lost != NULL
-                            ? "a trace can only be read into a new Store; this one belongs to a Profiler"
-                            : "a trace can only be read into a new Store; this one has events");
-        return NULL;
-    }
+    if (fs_store_count(store->store) > 0 || store->lost != NULL)
+        return PyErr_Format(PyExc_ValueError,
+                            store->lost != NULL
+                                ? "a trace can only be read into a new Store; this one belongs to a Profiler"
+                                : "a trace can only be read into a new Store; this one has events");
     store->generation = fs_fork_generation();
     self->busy = store->changing = true;
-    fs_long_work work;
-    fs_long_work_begin(&work);
-    status = fs_kineto_finish(self->kineto, store->store, &report, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_kineto_finish(self->kineto, store->store, &report, &err));
     self->busy = store->changing = false;
     if (status != FS_OK) fs_store_object_empty(store);
     store->recorded = status == FS_OK;
@@ -269,28 +251,19 @@ static PyObject *reader_feed_pftrace(PyObject *self, PyObject *bytes)
     return feed_whole(self, bytes, feed_pftrace);
 }
 
-static PyObject *reader_packed(PyObject *type, PyObject *argument)
+static PyObject *reader_packed(PyObject *Py_UNUSED(type), PyObject *argument)
 {
     Py_buffer bytes;
     fs_pftrace_packed *packed;
     uint32_t count;
     fs_error err;
-    fs_long_work work;
-    (void)type;
     if (PyObject_GetBuffer(argument, &bytes, PyBUF_SIMPLE) < 0) return NULL;
-    fs_long_work_begin(&work);
-    fs_status status = fs_pftrace_list_packed(bytes.buf, (size_t)bytes.len, &packed, &count, &err);
-    fs_long_work_end(&work);
+    fs_status status = FS_LONG_WORK(fs_pftrace_list_packed(bytes.buf, (size_t)bytes.len, &packed, &count, &err));
     PyBuffer_Release(&bytes);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *list = PyList_New(count);
-    for (uint32_t i = 0; list != NULL && i < count; i++) {
-        const fs_pftrace_packed *one = &packed[i];
-        PyObject *item = Py_BuildValue("(nnnn)", (Py_ssize_t)one->begin, (Py_ssize_t)one->end, (Py_ssize_t)one->content,
-                                       (Py_ssize_t)one->content_end);
-        if (item == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, (Py_ssize_t)i, item);
-    }
+    PyObject *list = FS_LIST_OF(one, packed, count,
+                                Py_BuildValue("(nnnn)", (Py_ssize_t)one->begin, (Py_ssize_t)one->end,
+                                              (Py_ssize_t)one->content, (Py_ssize_t)one->content_end));
     fs_free(packed);
     return list;
 }

@@ -111,9 +111,8 @@ static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, Py
 }
 
 /* For tests of the rules. */
-static PyObject *work_of_torch(PyObject *module, PyObject *args)
+static PyObject *work_of_torch(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     const char *name;
     PyObject *dims, *types, *strides = Py_None, *concrete = Py_None, *result = NULL;
     fs_torch_builder builder = {NULL, 0, 0, 0};
@@ -175,13 +174,7 @@ static PyObject *argument_object(const fs_torch_argument *argument)
 
 PyObject *fs_torch_arguments_object(const fs_torch_call *call)
 {
-    PyObject *list = PyList_New(call->count);
-    for (uint32_t i = 0; list != NULL && i < call->count; i++) {
-        PyObject *item = argument_object(&call->arguments[i]);
-        if (item == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, item);
-    }
-    return list;
+    return FS_LIST(i, call->count, argument_object(&call->arguments[i]));
 }
 
 /* (grid, block) */
@@ -226,9 +219,8 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     return known;
 }
 
-static PyObject *set_work_rule(PyObject *module, PyObject *rule)
+static PyObject *set_work_rule(PyObject *Py_UNUSED(module), PyObject *rule)
 {
-    (void)module;
     Py_XSETREF(rule_of_python, rule == Py_None ? NULL : Py_NewRef(rule));
     fs_work_set_rule(rule == Py_None ? NULL : ask_python);
     Py_RETURN_NONE;
@@ -247,18 +239,16 @@ static void ask_loader(void)
     PyGILState_Release(gil);
 }
 
-static PyObject *set_rule_loader(PyObject *module, PyObject *loader)
+static PyObject *set_rule_loader(PyObject *Py_UNUSED(module), PyObject *loader)
 {
-    (void)module;
     Py_XSETREF(loader_of_python, loader == Py_None ? NULL : Py_NewRef(loader));
     fs_work_set_loader(loader == Py_None ? NULL : ask_loader);
     Py_RETURN_NONE;
 }
 
 /* For tests of the rules, and for the documentation. */
-static PyObject *library_rules(PyObject *module, PyObject *unused)
+static PyObject *library_rules(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     PyObject *list = PyList_New(0);
     for (const fs_aten_rule *row = fs_library_rules; list != NULL && row->name != NULL; row++) {
         fs_schema schema;
@@ -282,9 +272,8 @@ static bool append_names(PyObject *list, const fs_aten_rule *rows)
     return true;
 }
 
-static PyObject *ruled_ops(PyObject *module, PyObject *unused)
+static PyObject *ruled_ops(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module, (void)unused;
     PyObject *list = PyList_New(0);
     if (list != NULL && (!append_names(list, fs_aten_product_rules) || !append_names(list, fs_aten_element_rules) ||
                          !append_names(list, fs_library_rules)))
@@ -292,9 +281,8 @@ static PyObject *ruled_ops(PyObject *module, PyObject *unused)
     return list;
 }
 
-static PyObject *category_of(PyObject *module, PyObject *args)
+static PyObject *category_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    (void)module;
     PyObject *name;
     int on_device = 0;
     if (!PyArg_ParseTuple(args, "U|p:category_of", &name, &on_device)) return NULL;

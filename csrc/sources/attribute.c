@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
@@ -39,11 +38,6 @@ typedef struct {
 } attribution;
 
 #define AT(store, index, field) FS_EVENT_AT(store, index, field)
-
-static fs_status no_memory(const attribution *all, fs_error *err)
-{
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to attribute %u events", all->count);
-}
 
 static int64_t end_of(const fs_store *store, uint32_t index)
 {
@@ -83,7 +77,7 @@ static fs_status put_in_order(attribution *all, fs_error *err)
     call *calls = fs_malloc(all->call_count * sizeof *calls);
     fs_event *events = NULL;
     uint32_t found = 0, first = FS_NONE;
-    if (calls == NULL) return no_memory(all, err);
+    if (calls == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         if (!is_call(AT(store, i, kind))) continue;
         calls[found] = (call){AT(store, i, start), end_of(store, i), i};
@@ -95,10 +89,10 @@ static fs_status put_in_order(attribution *all, fs_error *err)
         events = fs_malloc(found * sizeof *events);
         uint32_t *places = fs_malloc(found * sizeof *places);
         if (events == NULL || places == NULL) {
-            status = no_memory(all, err);
+            status = fs_no_memory(err);
         } else {
             for (uint32_t i = 0; i < found; i++) places[i] = calls[i].index;
-            status = fs_sort(calls, found, sizeof *calls, compare_calls, "API calls", err);
+            status = fs_sort(calls, found, sizeof *calls, compare_calls, err);
         }
         if (status == FS_OK) {
             for (uint32_t i = 0; i < found; i++) fs_store_get(store, calls[i].index, &events[i]);
@@ -119,14 +113,14 @@ static fs_status list_by_lane(attribution *all, bool (*wanted)(const fs_store *,
 {
     uint32_t lanes = fs_store_lane_count(all->store), total = 0;
     uint32_t *first = *firsts = fs_calloc(lanes + 2, sizeof *first);
-    if (first == NULL) return no_memory(all, err);
+    if (first == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         uint32_t lane = AT(all->store, i, lane);
         if (lane < lanes && wanted(all->store, i)) first[lane + 2]++, total++;
     }
     for (uint32_t lane = 0; lane < lanes; lane++) first[lane + 2] += first[lane + 1];
     *list = fs_malloc(total * sizeof **list);
-    if (*list == NULL) return no_memory(all, err);
+    if (*list == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         uint32_t lane = AT(all->store, i, lane);
         if (lane < lanes && wanted(all->store, i)) (*list)[first[lane + 1]++] = i;
@@ -154,7 +148,7 @@ static fs_status enter(attribution *all, nest *around, uint32_t index, fs_error 
 {
     int64_t start = AT(all->store, index, start);
     while (around->depth > 0 && around->open[around->depth - 1].end <= start) around->depth--;
-    FS_TRY(FS_LIST_ROOM(&around->open, around->depth, &around->capacity, 64, "nested events", err));
+    FS_TRY(FS_LIST_ROOM(&around->open, around->depth, &around->capacity, 64, err));
     around->open[around->depth].index = index;
     around->open[around->depth++].end = end_of(all->store, index);
     return FS_OK;
@@ -208,7 +202,7 @@ static fs_status nest_calls(attribution *all, fs_error *err)
 static fs_status find_owners(attribution *all, fs_error *err)
 {
     all->owners = fs_malloc(all->count * sizeof *all->owners);
-    if (all->owners == NULL) return no_memory(all, err);
+    if (all->owners == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         uint32_t parent = AT(all->store, i, parent);
         bool owns = is_host(all->store, i) && AT(all->store, i, kind) != FS_EVENT_FRAME;
@@ -255,7 +249,7 @@ static fs_status adopt_calls(attribution *all, fs_error *err)
     fs_status status = FS_OK;
     annotations *threads = fs_calloc(lanes, sizeof *threads);
     bool *library = fs_calloc(lanes, sizeof *library);
-    if (threads == NULL || library == NULL) status = no_memory(all, err);
+    if (threads == NULL || library == NULL) status = fs_no_memory(err);
     for (uint32_t lane = 0; status == FS_OK && lane < lanes; lane++) {
         threads[lane].next = all->firsts[lane];
         threads[lane].last = all->firsts[lane + 1];
@@ -297,7 +291,7 @@ static fs_status grow_spans(attribution *all, fs_error *err)
 {
     uint32_t slots = all->span_slots ? all->span_slots * 2 : 64;
     span *spans = fs_calloc(slots, sizeof *spans);
-    if (spans == NULL) return no_memory(all, err);
+    if (spans == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->span_slots; i++) {
         if (all->spans[i].range == 0) continue;
         *find_span(spans, slots, all->spans[i].range - 1, all->spans[i].lane) = all->spans[i];

@@ -285,7 +285,7 @@ fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_r
     if (created == NULL || op_names == NULL || fs_store_name(store, "[memory]", &created->memory_name, err) != FS_OK) {
         fs_free(created);
         fs_free(op_names);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to record ops");
+        return fs_no_memory(err);
     }
     created->store = store;
     created->serial = atomic_fetch_add(&recorder_serials, 1) + 1;

@@ -90,8 +90,7 @@ static int compare_calls(const void *left, const void *right)
 /* Order the calls as their threads made them, and take out the communicators, whose ranks are listed. */
 static fs_status list_calls(joining *all, uint32_t count, fs_nccl_report *report, fs_error *err)
 {
-    all->launches = fs_malloc(((size_t)count + 1) * sizeof *all->launches);
-    if (all->launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u calls of NCCL", count);
+    FS_TRY(FS_NEW(&all->launches, (size_t)count + 1, err));
     for (uint32_t i = 0; i < count; i++) {
         const fs_nccl_call call = all->calls[i];
         report->unsized += call.kind < KINDS && call.size == FS_MISSING;
@@ -99,7 +98,7 @@ static fs_status list_calls(joining *all, uint32_t count, fs_nccl_report *report
         else if (call.ranks > 0)
             FS_TRY(fs_id_map_set(&all->ranks, (int64_t)call.communicator, 0, (uint32_t)call.ranks, err));
     }
-    return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, "calls of NCCL", err);
+    return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, err);
 }
 
 /* Find the launches of each thread, and leave the calls alone. */
@@ -263,9 +262,8 @@ static fs_status join_all(joining *all, uint32_t count, fs_nccl_report *report, 
     FS_TRY(list_calls(all, count, report, err));
     list_launches(all);
     if (all->launch_count == 0) return FS_OK;
-    FS_TRY(fs_sort(all->launches, all->launch_count, sizeof *all->launches, compare_launches, "calls of NCCL", err));
-    all->names = fs_calloc(fs_store_name_count(all->store), sizeof *all->names);
-    if (all->names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find kernels of NCCL");
+    FS_TRY(fs_sort(all->launches, all->launch_count, sizeof *all->launches, compare_launches, err));
+    FS_TRY(FS_NEW_ZEROED(&all->names, fs_store_name_count(all->store), err));
     FS_TRY(fs_api_calls_create(&all->api_calls, all->store, err));
     FS_TRY(visit_kernels(all, report, false, err));
     return visit_kernels(all, report, true, err);

@@ -61,8 +61,7 @@ fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_err
     *calls = (fs_api_calls){.store = store};
     FS_TRY(measure(calls, &call_count, err));
     if (call_count == 0) return FS_OK;
-    calls->slots = fs_malloc(calls->slot_count * sizeof *calls->slots);
-    if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", call_count);
+    FS_TRY(FS_NEW(&calls->slots, calls->slot_count, err));
     calls->keys = fs_hash_keys();
     memset(calls->slots, 0xff, calls->slot_count * sizeof *calls->slots);
     for (uint32_t index = 0; index < count; index++) {

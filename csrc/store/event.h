@@ -2,6 +2,7 @@
 #ifndef FS_STORE_EVENT_H
 #define FS_STORE_EVENT_H
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/saturate.h"
@@ -104,5 +105,13 @@ static inline int64_t fs_event_later_end(const fs_chunk *chunk, uint32_t at)
     int64_t end = fs_event_end(chunk, at);
     return end > chunk->start[at] ? end : chunk->start[at];
 }
+
+/* Names of ops ----------------------------------------------------------------------------------------------------- */
+
+/* Names of ops with their overload: "aten::add.Tensor", as torch records them with capture_overload_names. */
+
+/* Return the length of an op's name without its overload, of "aten::add" with and without one; 0 for names of another
+ * form. */
+size_t fs_name_without_overload(const char *text);
 
 #endif

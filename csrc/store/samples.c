@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
@@ -36,7 +35,7 @@ static fs_status find_track(fs_store *store, int device, const char *metric, fs_
         *track = &all->tracks[i];
         if ((*track)->device == device && (*track)->name == name) return FS_OK;
     }
-    FS_TRY(FS_LIST_ROOM(&all->tracks, all->count, &all->capacity, 16, "tracks of counters", err));
+    FS_TRY(FS_LIST_ROOM(&all->tracks, all->count, &all->capacity, 16, err));
     *track = &all->tracks[all->count++];
     **track = (fs_counter_track){.device = device, .name = name, .metric = metric_named(metric)};
     return FS_OK;
@@ -48,7 +47,7 @@ static fs_status make_room(fs_counter_track *track, size_t more, fs_error *err)
     if (wanted <= track->capacity) return FS_OK;
     if (wanted > UINT32_MAX / 2)
         return fs_fail(err, FS_OUT_OF_MEMORY, "%zu samples exceed what a track holds: count a shorter part", wanted);
-    return FS_LIST_ROOM(&track->samples, wanted - 1, &track->capacity, 1, "samples of counters", err);
+    return FS_LIST_ROOM(&track->samples, wanted - 1, &track->capacity, 1, err);
 }
 
 fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, const fs_sample *samples, size_t count,
@@ -74,7 +73,7 @@ static fs_status copy_track(fs_store *store, const fs_store *from, const fs_coun
                             fs_error *err)
 {
     fs_sample *samples = fs_malloc(track->count * sizeof *samples);
-    if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters", track->count);
+    if (samples == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < track->count; i++) {
         samples[i] = track->samples[i];
         samples[i].start = fs_add_saturated(samples[i].start, shift);

@@ -33,9 +33,7 @@ static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_erro
         count += is_mark(chunk, at);
     }
     if (count == 0) return FS_OK;
-    marks->marks = fs_malloc(count * sizeof *marks->marks);
-    if (marks->marks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", count, events);
+    FS_TRY(FS_NEW(&marks->marks, count, err));
     for (uint32_t index = 0; index < events && marks->count < count; index++) {
         FS_POLL(index, err);
         chunk = fs_event_next_chunk(store, index, chunk, &at);
@@ -43,7 +41,7 @@ static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_erro
         marks->marks[marks->count++] =
             (fs_step_mark){chunk->start[at], fs_event_end(chunk, at), index, chunk->name[at]};
     }
-    return fs_sort(marks->marks, count, sizeof *marks->marks, compare_marks, "steps", err);
+    return fs_sort(marks->marks, count, sizeof *marks->marks, compare_marks, err);
 }
 
 uint32_t fs_step_marks_at(const fs_step_marks *marks, int64_t time)

@@ -15,10 +15,96 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/list.h"
+#include "base/lock.h"
 #include "base/memory.h"
 #include "base/saturate.h"
-#include "store/store_parts.h"
+#include "store/samples.h"
+#include "store/stacks.h"
+
+/* Memory of events ------------------------------------------------------------------------------------------------- */
+
+/* A chunk never moves once it was added, so a pointer to it stays good while others are appended. Chunks of large
+ * stores are allocated four at a time, which fills huge pages; such a block is freed by its first chunk. The first four
+ * chunks may be blocks of their own: allocators may put them side by side, so their addresses do not tell. */
+
+/* Chunks never move. Later ones are allocated several at a time, as a number of huge pages: a fork copies the page
+ * tables, 0.1 ms for each MB of small pages. */
+typedef struct {
+    fs_chunk **at;
+    uint32_t count, capacity;
+    uint32_t single; /* of the first, how many are not in a block of several */
+    bool many;       /* many are expected */
+} chunk_list;
+
+/* More events than ids: the last id means "none". */
+enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
+
+/* Chunks of a block: 14 MB, seven huge pages. */
+enum { BLOCK_CHUNKS = 4 };
+
+static fs_chunk *next_chunk(chunk_list *chunks)
+{
+    uint32_t place = chunks->count % BLOCK_CHUNKS;
+    if (chunks->count == 0) chunks->single = chunks->many ? 0 : BLOCK_CHUNKS;
+    if (chunks->count < chunks->single) return fs_malloc(sizeof(fs_chunk));
+    return place == 0 ? fs_malloc(BLOCK_CHUNKS * sizeof(fs_chunk)) : chunks->at[chunks->count - 1] + 1;
+}
+
+/* Append a chunk. FS_OUT_OF_MEMORY. */
+static fs_status add_chunk(chunk_list *chunks, fs_error *err)
+{
+    if (chunks->count == MAX_CHUNKS) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter part",
+                       (long long)MAX_CHUNKS << FS_CHUNK_BITS);
+    }
+    FS_TRY(FS_LIST_ROOM(&chunks->at, chunks->count, &chunks->capacity, 16, err));
+    fs_chunk *chunk = next_chunk(chunks);
+    if (chunk == NULL) return fs_no_memory(err);
+    chunks->at[chunks->count++] = chunk;
+    return FS_OK;
+}
+
+static void clear_chunks(chunk_list *chunks)
+{
+    for (uint32_t i = chunks->count; i-- > 0;)
+        if (i < chunks->single || i % BLOCK_CHUNKS == 0) fs_free(chunks->at[i]);
+    fs_free(chunks->at);
+    *chunks = (chunk_list){0};
+}
+
+/* Stores ----------------------------------------------------------------------------------------------------------- */
+
+/* Open events of a suspended task. */
+typedef struct {
+    uint32_t lane, open, first;
+    uint64_t task;
+} fs_aside;
+
+typedef struct {
+    fs_counter_tracks tracks;
+    fs_stacks stacks;
+} fs_store_samples;
+
+struct fs_store {
+    fs_lock lock;
+    uint64_t serial; /* distinguishes stores in thread_cache, as addresses may be reused */
+    uint32_t count;
+    chunk_list chunks;
+    fs_intern names, signatures;
+    fs_intern lane_keys; /* device and id of each lane, ids as in lanes */
+    fs_lane *lanes;
+    uint32_t lane_count, lane_capacity;
+    fs_aside *asides;
+    uint32_t aside_count, aside_capacity;
+    int64_t window[2];
+    fs_device_facts *devices;
+    int device_count;
+    fs_store_samples *samples; /* its own block, so that a const store gives access to it */
+};
+
+/* A field of an event. */
+#define FS_STORE_AT(store, index, field) \
+    ((store)->chunks.at[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
 
 /* The calling thread's lane in the store that it used last. */
 static _Thread_local struct {
@@ -34,7 +120,7 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
     if (result != NULL) result->samples = fs_calloc(1, sizeof *result->samples);
     if (result == NULL || result->samples == NULL) {
         fs_free(result);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
+        return fs_no_memory(err);
     }
     result->serial = atomic_fetch_add(&store_serials, 1) + 1;
     result->window[0] = result->window[1] = FS_MISSING;
@@ -45,7 +131,7 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
 void fs_store_destroy(fs_store *store)
 {
     if (store == NULL) return;
-    fs_chunks_clear(&store->chunks);
+    clear_chunks(&store->chunks);
     fs_free(store->lanes);
     fs_free(store->asides);
     fs_free(store->devices);
@@ -92,7 +178,7 @@ fs_status fs_store_append_signature(fs_store *store, const void *bytes, size_t s
 static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
 {
     const uint64_t key[2] = {on_device ? (uint64_t)device : UINT64_MAX, id};
-    FS_TRY(FS_LIST_ROOM(&store->lanes, store->lane_count, &store->lane_capacity, 8, "threads and streams", err));
+    FS_TRY(FS_LIST_ROOM(&store->lanes, store->lane_count, &store->lane_capacity, 8, err));
     FS_TRY(fs_intern_bytes(&store->lane_keys, key, sizeof key, lane, err));
     if (*lane < store->lane_count) return FS_OK;
     store->lanes[store->lane_count++] = (fs_lane){
@@ -139,7 +225,7 @@ fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *la
 static fs_status append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
 {
     uint32_t at = store->count & (FS_CHUNK_EVENTS - 1);
-    if (store->count >> FS_CHUNK_BITS == store->chunks.count) FS_TRY(fs_chunks_add(&store->chunks, err));
+    if (store->count >> FS_CHUNK_BITS == store->chunks.count) FS_TRY(add_chunk(&store->chunks, err));
     fs_chunk *chunk = store->chunks.at[store->count >> FS_CHUNK_BITS];
 #define STORE_FIELD(type, name, missing, prose) chunk->name[at] = event->name;
     FS_EVENT_COLUMN_LIST(STORE_FIELD)
@@ -162,7 +248,7 @@ fs_status fs_store_reserve(fs_store *store, uint32_t count, uint32_t *first, fs_
     fs_lock_take(&store->lock);
     uint64_t end = (uint64_t)store->count + count;
     while (status == FS_OK && (uint64_t)store->chunks.count << FS_CHUNK_BITS < end)
-        status = fs_chunks_add(&store->chunks, err);
+        status = add_chunk(&store->chunks, err);
     *first = store->count;
     if (status == FS_OK) store->count = (uint32_t)end;
     fs_lock_give(&store->lock);
@@ -310,8 +396,7 @@ static void set_aside(fs_store *store, uint32_t lane, const fs_lane *from)
     for (uint32_t at = from->open; !is_left(at, from->first); at = AT(store, at, parent)) {
         if (AT(store, at, kind) == FS_EVENT_RANGE) AT(store, at, lane) = FS_NONE;
     }
-    if (FS_LIST_ROOM(&store->asides, store->aside_count, &store->aside_capacity, 8, "suspended tasks", NULL) != FS_OK)
-        return;
+    if (FS_LIST_ROOM(&store->asides, store->aside_count, &store->aside_capacity, 8, NULL) != FS_OK) return;
     store->asides[store->aside_count++] = (fs_aside){lane, from->open, from->first, from->task};
 }
 
@@ -377,7 +462,7 @@ fs_status fs_store_set_device(fs_store *store, int device, const fs_device_facts
     if (device >= store->device_count) {
         fs_device_facts *devices = fs_realloc(store->devices, (size_t)(device + 1) * sizeof *devices);
         if (devices == NULL) {
-            status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the properties of %d devices", device + 1);
+            status = fs_no_memory(err);
         } else {
             store->devices = devices;
             while (store->device_count <= device) devices[store->device_count++] = fs_device_facts_missing;
@@ -429,4 +514,79 @@ void fs_store_hold(fs_store *store)
 void fs_store_release(fs_store *store)
 {
     fs_lock_give(&store->lock);
+}
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+/* Reading takes no lock: a store is read once nothing is appended to it any more. */
+
+uint32_t fs_store_count(const fs_store *store)
+{
+    return store->count;
+}
+
+void fs_store_get(const fs_store *store, uint32_t index, fs_event *event)
+{
+#define LOAD_FIELD(type, name, missing, prose) event->name = FS_STORE_AT(store, index, name);
+    FS_EVENT_COLUMN_LIST(LOAD_FIELD)
+}
+
+const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk)
+{
+    return store->chunks.at[chunk];
+}
+
+fs_chunk *const *fs_store_chunks(const fs_store *store)
+{
+    return store->chunks.at;
+}
+
+uint32_t fs_store_name_count(const fs_store *store)
+{
+    return store->names.count;
+}
+
+const char *fs_store_name_text(const fs_store *store, uint32_t id)
+{
+    return fs_intern_get(&store->names, id).bytes;
+}
+
+uint32_t fs_store_signature_count(const fs_store *store)
+{
+    return store->signatures.count;
+}
+
+fs_span fs_store_signature_bytes(const fs_store *store, uint32_t id)
+{
+    return fs_intern_get(&store->signatures, id);
+}
+
+uint32_t fs_store_lane_count(const fs_store *store)
+{
+    return store->lane_count;
+}
+
+fs_device_facts fs_store_device(const fs_store *store, int device)
+{
+    return device >= 0 && device < store->device_count ? store->devices[device] : fs_device_facts_missing;
+}
+
+fs_counter_tracks *fs_store_tracks(const fs_store *store)
+{
+    return &store->samples->tracks;
+}
+
+fs_stacks *fs_store_stacks(const fs_store *store)
+{
+    return &store->samples->stacks;
+}
+
+fs_lane fs_store_lane(const fs_store *store, uint32_t id)
+{
+    return store->lanes[id];
+}
+
+int64_t fs_store_nbytes(const fs_store *store)
+{
+    return (int64_t)store->chunks.count * (int64_t)sizeof(fs_chunk);
 }

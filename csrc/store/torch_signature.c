@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/signature.h"
 
@@ -172,8 +171,7 @@ void fs_torch_builder_clear(fs_torch_builder *builder)
 static fs_status extend(fs_torch_builder *builder, size_t words, int64_t **place, fs_error *err)
 {
     size_t needed = builder->count + words;
-    if (words > 0)
-        FS_TRY(FS_LIST_ROOM(&builder->words, needed - 1, &builder->capacity, 64, "words of a call's arguments", err));
+    if (words > 0) FS_TRY(FS_LIST_ROOM(&builder->words, needed - 1, &builder->capacity, 64, err));
     *place = builder->words + builder->count;
     builder->count = (uint32_t)needed;
     return FS_OK;

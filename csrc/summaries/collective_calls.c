@@ -73,14 +73,13 @@ fs_status fs_collective_calls_of(const fs_store *store, fs_collective_call **row
     fs_status status;
     uint32_t *places = NULL;
     fs_collective_call *result = NULL;
-    uint32_t signatures = fs_store_signature_count(store);
     bool *carriers = find_carriers(store);
-    if (carriers == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u signatures", signatures);
+    if (carriers == NULL) return fs_no_memory(err);
     FS_TRY_GOTO(status, count_calls(store, carriers, count, err), failed);
     result = fs_calloc(*count + (size_t)1, sizeof *result);
     if (*count > 0) places = fs_malloc(fs_store_count(store) * sizeof *places);
     if (result == NULL || (*count > 0 && places == NULL)) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the calls of %u collectives", *count);
+        status = fs_no_memory(err);
         goto failed;
     }
     if (*count > 0) {

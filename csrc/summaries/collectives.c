@@ -8,10 +8,154 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
+#include "store/api_calls.h"
+#include "store/collective.h"
 #include "store/event.h"
 #include "store/signature.h"
-#include "summaries/collective_callers.h"
+#include "store/torch_signature.h"
 #include "summaries/intervals.h"
+#include "work/collective_kinds.h"
+#include "work/collective_sizes.h"
+
+/* Callers of collectives ------------------------------------------------------------------------------------------- */
+
+/* Collectives identified by the ops around a communication kernel, for traces in which PyTorch records no details with
+ * the kernel: RCCL's ncclDevKernel_Generic names no kind, and traces before torch 2.2 have no size.
+ * c10d::_allgather_base_ the kind; its tensors give the sent and received sizes record_param_comms the sent size
+ * nccl:_all_gather_base an annotation that ends on another thread: kind and sent size cudaLaunchKernelExC Details are
+ * collected from the kernel's launcher outwards, and then from its API call outwards; what was found first stays, as it
+ * is nearer. An annotation belongs to the op during which it begins, if it is the only one. The kernel's own name may
+ * veto a kind that it cannot implement. */
+
+typedef struct {
+    const fs_store *store;
+    fs_api_calls calls;
+    fs_intervals annotations; /* of collectives, at their starts; tags are event ids */
+} fs_collective_callers;
+
+/* The annotations -------------------------------------------------------------------------------------------------- */
+
+/* Annotations end on another thread, so nothing encloses them, but they begin within the op that called. */
+static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
+{
+    uint32_t count = fs_store_count(callers->store), at;
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
+        int64_t start = chunk->start[at];
+        if (start == FS_MISSING || !fs_event_is_asynchronous(chunk, at)) continue;
+        FS_TRY(fs_intervals_add(&callers->annotations, start, start, index, err));
+    }
+    return fs_intervals_sort(&callers->annotations, err);
+}
+
+/* Return the annotation that began during an event; FS_NONE if there is none or more than one. */
+static uint32_t annotation_in(const fs_collective_callers *callers, uint32_t index)
+{
+    uint32_t at, count = callers->annotations.count;
+    const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
+    const fs_interval *items = callers->annotations.items;
+    if (chunk->start[at] == FS_MISSING) return FS_NONE;
+    uint32_t low = FS_FIRST_NOT(i, 0, count, items[i].begin < chunk->start[at]), end = low;
+    while (end < count && items[end].begin <= fs_event_end(chunk, at) && end < low + 2) end++;
+    return end == low + 1 ? items[low].tag : FS_NONE;
+}
+
+/* FS_OUT_OF_MEMORY. collective_callers_clear also accepts a zeroed struct. */
+static fs_status collective_callers_create(fs_collective_callers *callers, const fs_store *store, fs_error *err)
+{
+    *callers = (fs_collective_callers){.store = store};
+    FS_TRY(fs_api_calls_create(&callers->calls, store, err));
+    return list_annotations(callers, err);
+}
+
+static void collective_callers_clear(fs_collective_callers *callers)
+{
+    fs_api_calls_clear(&callers->calls);
+    fs_intervals_clear(&callers->annotations);
+}
+
+/* Details recorded with a caller ----------------------------------------------------------------------------------- */
+
+/* Details collected so far; the innermost caller that has one takes precedence. */
+typedef struct {
+    fs_collective_kind kind;
+    const char *name; /* of the caller that gives the kind; NULL: none */
+    fs_collective_sizes sizes;
+    fs_collective stated; /* as recorded by PyTorch; an empty name: none */
+} caller_details;
+
+/* Add the details of an event; false if it is not a caller. */
+static bool read_caller(const fs_store *store, uint32_t index, caller_details *details)
+{
+    fs_torch_call call;
+    uint32_t name = FS_EVENT_AT(store, index, name), signature = FS_EVENT_AT(store, index, signature);
+    const char *text = name != FS_NONE ? fs_store_name_text(store, name) : "";
+    if (!fs_collective_is_caller(text)) return false;
+    if (details->kind == FS_COLLECTIVE_OTHER && (details->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
+        details->name = text;
+    if (signature == FS_NONE) return true;
+    fs_span bytes = fs_store_signature_bytes(store, signature);
+    if (details->stated.name.size == 0) fs_collective_decode(bytes, &details->stated);
+    if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) return true;
+    fs_collective_read_caller(text, &call, &details->sizes);
+    return true;
+}
+
+/* Collect details from an event outwards, and from the annotation that began in each caller. */
+static void read_callers(const fs_collective_callers *callers, uint32_t index, caller_details *details)
+{
+    for (int depth = 0; index != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
+        uint32_t event = index;
+        index = FS_EVENT_AT(callers->store, event, parent);
+        if (!read_caller(callers->store, event, details)) continue;
+        uint32_t annotation = annotation_in(callers, event);
+        if (annotation != FS_NONE) read_caller(callers->store, annotation, details);
+    }
+}
+
+/* Conclusions for the collective ----------------------------------------------------------------------------------- */
+
+static void set_sizes(fs_collective_kind kind, const caller_details *from, fs_collective *collective)
+{
+    fs_collective_sizes sizes = from->sizes;
+    if (!fs_collective_complete(kind, &sizes, &collective->group_size)) return;
+    collective->in_elements = sizes.sent;
+    collective->out_elements = sizes.received;
+}
+
+/* Return whether a kernel named like one kind may implement a call of another. */
+static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
+{
+    bool any = kernel == FS_COLLECTIVE_OTHER || kernel == FS_COLLECTIVE_SENDRECV || kernel == call;
+    return any || (kernel == FS_COLLECTIVE_ALLREDUCE && call == FS_COLLECTIVE_BARRIER);
+}
+
+/* Fill in `collective` from the ops around the kernel and return its kind; return `by_kernel`, the kind given by the
+ * kernel's name, if they name none. An op may launch kernels of another kind (an allgather of uneven parts launches
+ * broadcasts); the size of such a kernel stays unknown. */
+static fs_collective_kind collective_called_for(const fs_collective_callers *callers, uint32_t kernel,
+                                                fs_collective_kind by_kernel, fs_collective *collective)
+{
+    const fs_store *store = callers->store;
+    caller_details from = {.kind = FS_COLLECTIVE_OTHER, .sizes = fs_collective_no_sizes};
+    read_callers(callers, FS_EVENT_AT(store, kernel, launcher), &from);
+    if (from.stated.name.size == 0) /* the launcher may be an op around the one with the record */
+        read_callers(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
+    if (from.stated.name.size > 0) {
+        fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);
+        *collective = from.stated;
+        return stated != FS_COLLECTIVE_OTHER ? stated : by_kernel;
+    }
+    if (from.kind == FS_COLLECTIVE_OTHER || !works_for(by_kernel, from.kind)) return by_kernel;
+    collective->name = (fs_collective_text){from.name, strlen(from.name)};
+    if (from.sizes.dtype != NULL) fs_collective_set_dtype(collective, from.sizes.dtype);
+    set_sizes(from.kind, &from, collective);
+    return from.kind;
+}
+
+/* Collectives ------------------------------------------------------------------------------------------------------ */
 
 bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *collective)
 {
@@ -97,7 +241,7 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     if (is_recorded) row->kind = fs_collective_kind_of(row->recorded.name.text);
     if (row->kind == FS_COLLECTIVE_OTHER && row->name != FS_NONE)
         row->kind = fs_collective_kind_of(fs_store_name_text(all->store, row->name));
-    if (!is_recorded) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->recorded);
+    if (!is_recorded) row->kind = collective_called_for(&all->callers, found->tag, row->kind, &row->recorded);
 
     const fs_intervals *compute = &all->compute[row->device];
     uint32_t from = fs_intervals_first_after(compute, found->begin);
@@ -117,7 +261,7 @@ static fs_status fill_rows(collecting *all, fs_collective_row **rows, uint32_t *
     fs_collective_row *result = fs_calloc(room, sizeof *result);
     all->occurrences = fs_calloc(room, sizeof *all->occurrences);
     if (result == NULL || all->occurrences == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u collectives", all->found.count);
+        status = fs_no_memory(err);
         goto failed;
     }
     for (uint32_t i = 0; i < all->found.count; i++) {
@@ -139,11 +283,11 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
     FS_TRY_GOTO(status, add_events(&all, err), done);
-    if (all.found.count > 0) FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
+    if (all.found.count > 0) FS_TRY_GOTO(status, collective_callers_create(&all.callers, store, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&compute[device]);
-    fs_collective_callers_clear(&all.callers);
+    collective_callers_clear(&all.callers);
     fs_intervals_clear(&all.found);
     fs_intern_clear(&all.groups);
     fs_free(all.occurrences);

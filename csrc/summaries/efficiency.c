@@ -197,7 +197,7 @@ done:
 static fs_status fill_rows(measuring *all, fs_efficiency **rows, uint32_t *count, fs_error *err)
 {
     fs_efficiency *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
-    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
+    if (result == NULL) return fs_no_memory(err);
     uint32_t filled = 0;
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (!all->devices[device].worked) continue;
@@ -236,7 +236,7 @@ fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficienc
     all.devices = fs_calloc(FS_DEVICE_LIMIT, sizeof *all.devices);
     all.launches = fs_calloc(signatures + (size_t)1, sizeof *all.launches);
     if (all.devices == NULL || all.launches == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launch configurations", signatures);
+        status = fs_no_memory(err);
         goto done;
     }
     FS_TRY_GOTO(status, add_events(&all, err), done);

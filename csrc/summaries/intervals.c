@@ -5,7 +5,6 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/search.h"
@@ -20,7 +19,7 @@ void fs_intervals_clear(fs_intervals *list)
 
 fs_status fs_intervals_add(fs_intervals *list, int64_t begin, int64_t end, uint32_t tag, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, FIRST_CAPACITY, "intervals of time", err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, FIRST_CAPACITY, err));
     /* NOLINTBEGIN(clang-analyzer-core.NullDereference): there is room, so there are items */
     if (list->count > 0 && begin < list->items[list->count - 1].begin) list->unsorted = true;
     list->items[list->count++] = (fs_interval){begin, end, tag};
@@ -56,7 +55,7 @@ fs_status fs_intervals_sort(fs_intervals *list, fs_error *err)
 {
     if (!list->unsorted) return FS_OK;
     fs_interval *from = list->items, *to = fs_malloc(list->count * sizeof *to);
-    if (to == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sort %u intervals of time", list->count);
+    if (to == NULL) return fs_no_memory(err);
     int64_t least = from[0].begin, largest = from[0].begin;
     for (uint32_t i = 1; i < list->count; i++) {
         least = from[i].begin < least ? from[i].begin : least;

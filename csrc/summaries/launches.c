@@ -8,11 +8,10 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/statistics.h"
 #include "store/api_calls.h"
 #include "store/event.h"
-#include "summaries/arrival.h"
 #include "summaries/intervals.h"
-#include "base/statistics.h"
 
 typedef struct {
     const fs_store *store;
@@ -39,7 +38,7 @@ static fs_status count_lost(counting *all, double *lost, fs_error *err)
 {
     uint32_t count = all->late.count;
     int64_t sum = 0, *delays = fs_malloc((count + (size_t)1) * sizeof *delays);
-    if (delays == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the delays of %u launches", count);
+    if (delays == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < count; i++)
         delays[i] = fs_sub_saturated(all->late.items[i].end, end_of(all, all->late.items[i].tag));
     int64_t arrival = fs_arrival_of(delays, count);
@@ -60,8 +59,7 @@ fs_status fs_launch_marks_create(fs_launch_marks *marks, const fs_store *store, 
     marks->store = store;
     marks->launched = fs_calloc(fs_store_count(store) + (size_t)1, 1);
     marks->stream_ends = fs_malloc((lanes + (size_t)1) * sizeof *marks->stream_ends);
-    if (marks->launched == NULL || marks->stream_ends == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count the launches among %u events", fs_store_count(store));
+    if (marks->launched == NULL || marks->stream_ends == NULL) return fs_no_memory(err);
     for (uint32_t lane = 0; lane < lanes; lane++) marks->stream_ends[lane] = FS_MISSING;
     return FS_OK;
 }
@@ -127,8 +125,7 @@ static fs_status count_queue(counting *all, fs_launch_statistics *row, fs_error 
 static fs_status fill_row(counting *all, fs_launch_statistics *row, fs_error *err)
 {
     uint32_t count = all->launches.count, at;
-    all->samples = fs_malloc((count + (size_t)1) * sizeof *all->samples);
-    if (all->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", count);
+    FS_TRY(FS_NEW(&all->samples, count + (size_t)1, err));
     row->kernels = (double)all->counts.kernels;
     row->launches = count;
     row->launch_bound_pct =
@@ -210,7 +207,7 @@ fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uin
     fs_intervals work[FS_DEVICE_LIMIT] = {0};
     counting all = {.store = store, .work = work};
     fs_launch_statistics *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
-    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the launch statistics");
+    if (result == NULL) return fs_no_memory(err);
     FS_TRY_GOTO(status, list_work(&all, err), done);
     FS_TRY_GOTO(status, count_all(&all, result, count, err), done);
     *rows = result;
@@ -221,4 +218,19 @@ done:
     fs_launch_marks_clear(&all.marks);
     fs_free(result);
     return status;
+}
+
+/* Arrival ---------------------------------------------------------------------------------------------------------- */
+
+/* The median, since most launches onto an idle device arrive undisturbed, and at most 100 µs, since a delay that long
+ * has another cause than the launch. Clocks that contradict each other make delays below 0, which count as 0. */
+
+enum { LONGEST_NS = 100000 };
+
+int64_t fs_arrival_of(int64_t *delays, uint32_t count)
+{
+    if (count == 0) return 0;
+    for (uint32_t i = 0; i < count; i++) delays[i] = delays[i] > 0 ? delays[i] : 0;
+    double median = fs_median_of(delays, count);
+    return median < LONGEST_NS ? (int64_t)median : LONGEST_NS;
 }

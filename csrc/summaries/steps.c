@@ -79,10 +79,8 @@ static fs_status find_work_ends(finding *found, fs_error *err)
     uint32_t at, count = found->marks.count;
     backlog queue = {INT64_MAX, FS_MISSING, FS_MISSING};
     const fs_chunk *chunk = NULL;
-    found->work_ends = fs_malloc(count * sizeof *found->work_ends);
-    found->mark_of = fs_malloc(found->events * sizeof *found->mark_of);
-    if (found->work_ends == NULL || found->mark_of == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", count, found->events);
+    FS_TRY(FS_NEW(&found->work_ends, count, err));
+    FS_TRY(FS_NEW(&found->mark_of, found->events, err));
     for (uint32_t i = 0; i < count; i++) found->work_ends[i] = FS_MISSING;
     mark_events(found);
     for (uint32_t index = 0; index < found->events; index++) {
@@ -159,7 +157,7 @@ fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_ap
     if (count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
     steps->steps = fs_calloc(count + (size_t)1, sizeof *steps->steps);
     if (steps->steps == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u steps", count);
+        status = fs_no_memory(err);
         goto done;
     }
     steps->count = count;
@@ -178,7 +176,7 @@ fs_status fs_steps_cut(fs_steps *steps, const fs_store *store, int64_t begin, in
 {
     fs_step all;
     fs_step *cut = fs_calloc(2, sizeof *cut);
-    if (cut == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a window of time");
+    if (cut == NULL) return fs_no_memory(err);
     fs_free(steps->steps);
     *steps = (fs_steps){.steps = cut, .first = 1, .marked = steps->marked};
     if (!place_all(store, fs_store_count(store), &all))
@@ -273,7 +271,7 @@ fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *
     FS_TRY(fs_steps_find(steps, store, err));
     int64_t *taken = fs_malloc((steps->count + 1) * sizeof *taken);
     if (taken == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to break down %u steps", steps->count);
+        status = fs_no_memory(err);
         goto done;
     }
     FS_TRY_GOTO(status, cover_parts(store, parts, err), done);

@@ -138,10 +138,8 @@ static fs_status make_workers(watching *all, fs_error *err)
 {
     all->lanes = fs_store_lane_count(all->store);
     all->count = all->lanes + FS_DEVICE_LIMIT;
-    all->workers = fs_calloc(all->count, sizeof *all->workers);
-    all->compute = fs_calloc((size_t)2 * FS_DEVICE_LIMIT, sizeof *all->compute);
-    if (all->workers == NULL || all->compute == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to summarize %u streams and threads", all->lanes);
+    FS_TRY(FS_NEW_ZEROED(&all->workers, all->count, err));
+    FS_TRY(FS_NEW_ZEROED(&all->compute, (size_t)2 * FS_DEVICE_LIMIT, err));
     all->shared = all->compute + FS_DEVICE_LIMIT;
     for (uint32_t lane = 0; lane < all->lanes; lane++) {
         fs_lane of = fs_store_lane(all->store, lane);
@@ -158,7 +156,7 @@ static fs_status make_workers(watching *all, fs_error *err)
 static fs_status fill_rows(watching *all, fs_stream_row **rows, uint32_t *count, fs_error *err)
 {
     fs_stream_row *result = fs_calloc(all->count, sizeof *result);
-    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %u streams", all->count);
+    if (result == NULL) return fs_no_memory(err);
     qsort(all->workers, all->count, sizeof *all->workers, compare);
     *count = 0;
     for (uint32_t i = 0; i < all->count; i++) {

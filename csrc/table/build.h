@@ -13,6 +13,7 @@
 #ifndef FS_TABLE_BUILD_H
 #define FS_TABLE_BUILD_H
 
+#include "base/search.h"
 #include "store/event.h"
 #include "table/calls.h"
 #include "table/counted.h"
@@ -267,13 +268,7 @@ static inline fs_node *fs_build_node(const fs_build *build, uint32_t index)
 static inline fs_node *fs_build_above(const fs_build *slice, uint32_t index)
 {
     if (index >= slice->begin) return fs_build_node(slice, index);
-    uint32_t low = 0, high = slice->foreign_count - 1;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (slice->foreign[middle] < index) low = middle + 1;
-        else high = middle;
-    }
-    return &slice->nodes[slice->stand_in + low];
+    return &slice->nodes[slice->stand_in + FS_FIRST_NOT(i, 0, slice->foreign_count - 1, slice->foreign[i] < index)];
 }
 
 /* Return by how much a duration in µs, computed as the difference of two doubles since the trace began, exceeds the

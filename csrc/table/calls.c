@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
-#include "store/overload.h"
 #include "work/category.h"
 #include "work/kernel_work.h"
 #include "work/names.h"
@@ -40,10 +38,10 @@ static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class, ui
 static fs_status grow(fs_calls *set, fs_error *err)
 {
     uint32_t capacity = set->capacity;
-    FS_TRY(FS_LIST_ROOM(&set->calls, capacity, &capacity, FIRST_SLOTS / 2, "distinct calls", err));
+    FS_TRY(FS_LIST_ROOM(&set->calls, capacity, &capacity, FIRST_SLOTS / 2, err));
     uint32_t slot_count = 2 * capacity;
     uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
-    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", capacity);
+    if (slots == NULL) return fs_no_memory(err);
     fs_free(set->slots);
     set->keys = fs_hash_keys();
     set->slots = slots;
@@ -93,7 +91,7 @@ static fs_status shapes_of(fs_calls *set, const call_arguments *arguments, uint3
     size_t most = FS_SIGNATURE_MAX_ARGUMENTS * (1 + FS_SIGNATURE_MAX_DIMS), size = 0;
     for (uint32_t i = 0; arguments->is_torch && i < torch->count; i++) most += 1 + torch->arguments[i].tensor.ndim;
     int64_t *words = fs_malloc(most * sizeof *words);
-    if (words == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the shapes of a call");
+    if (words == NULL) return fs_no_memory(err);
     for (int i = 0; !arguments->is_torch && i < arguments->own.argument_count; i++) {
         const fs_argument *argument = &arguments->own.arguments[i];
         if (argument->role == FS_ARGUMENT_OUT) continue;
@@ -117,7 +115,7 @@ static fs_status dtypes_of(fs_calls *set, const call_arguments *arguments, uint3
     const fs_torch_call *torch = &arguments->torch;
     size_t size = 0, most = arguments->is_torch ? torch->count : FS_SIGNATURE_MAX_ARGUMENTS;
     uint8_t *bytes = fs_malloc(most + 1);
-    if (bytes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the dtypes of a call");
+    if (bytes == NULL) return fs_no_memory(err);
     for (int i = 0; !arguments->is_torch && i < arguments->own.argument_count; i++) {
         const fs_argument *argument = &arguments->own.arguments[i];
         if (argument->role != FS_ARGUMENT_OUT) bytes[size++] = (uint8_t)argument->dtype;
@@ -193,7 +191,7 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
     fs_work_needs needs = call->work.needs;
     bool inferred = needs == FS_NEEDS_GRADIENT || (needs == FS_NEEDS_FORWARD && call->gradient) || call->untyped;
-    call->known = (found || inferred) && !annotation; /* inferred.c may find what is needed */
+    call->known = (found || inferred) && !annotation; /* scan.c may find what is needed */
     call->stated = found && annotation;
     if (is_op && !found && arguments->is_torch) call->expected = fs_work_expected(call->text, &arguments->torch);
 }

@@ -155,7 +155,7 @@ static fs_status divide_track(const fs_counter_track *track, fs_counted_work *wo
     by.covered = fs_malloc((size_t)count * sizeof *by.covered);
     fs_status status = FS_OK;
     if (by.first == NULL || by.rates == NULL || by.weights == NULL || by.covered == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
+        status = fs_no_memory(err);
     } else {
         status = place_works(&by, err);
         if (status == FS_OK) status = divide(&by, (fs_metric)track->metric, err);
@@ -205,7 +205,7 @@ static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2
 {
     size_t places = (size_t)count + 1;
     double *block = fs_calloc(3 * places, sizeof *block);
-    if (block == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the writes of %u kernels", count);
+    if (block == NULL) return fs_no_memory(err);
     const ledger of = {block, block + places, block + 2 * places};
     for (uint32_t k = 0; k < count; k++) of.counted[k] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
     for (int round = 0; round < LEDGER_ROUNDS; round++) {
@@ -222,7 +222,7 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
 {
     fs_device_facts facts = fs_store_device(store, device);
     bool leads = true;
-    FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
+    FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, err));
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
         const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
         if (track == NULL) continue;
@@ -277,10 +277,8 @@ fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error 
     *counted = (fs_counted){0};
     uint32_t works = fs_store_track_count(store) > 0 ? count_works(store) : 0;
     if (works == 0) return FS_OK;
-    counted->places = fs_calloc(fs_store_count(store), sizeof *counted->places);
-    counted->works = fs_malloc(works * sizeof *counted->works);
-    if (counted->places == NULL || counted->works == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", works);
+    FS_TRY(FS_NEW_ZEROED(&counted->places, fs_store_count(store), err));
+    FS_TRY(FS_NEW(&counted->works, works, err));
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (!has_track(store, device)) continue;
         fs_counted_work *first = &counted->works[counted->count];

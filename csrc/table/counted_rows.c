@@ -132,9 +132,7 @@ static fs_counted_row count_row(const fs_build *build, uint32_t index)
 fs_status fs_counted_rows_find(fs_build *build, fs_error *err)
 {
     if (build->counted_sums == NULL) return FS_OK;
-    build->counted_rows = fs_malloc(build->group_count * sizeof *build->counted_rows);
-    if (build->counted_rows == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u rows", build->group_count);
+    FS_TRY(FS_NEW(&build->counted_rows, build->group_count, err));
     for (uint32_t i = 0; i < build->group_count; i++) build->counted_rows[i] = count_row(build, i);
     for (uint32_t i = 1; i < build->slice_count; i++) build->rest[i - 1].counted_rows = build->counted_rows;
     return FS_OK;

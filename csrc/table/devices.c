@@ -4,17 +4,366 @@
 #include "table/devices.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/saturate.h"
-#include "table/busy.h"
+#include "table/build.h"
 #include "table/counted_rows.h"
-#include "table/device_order.h"
 #include "table/scan.h"
 #include "table/slices.h"
 #include "table/totals.h"
 #include "work/registered.h"
+
+/* Busy time -------------------------------------------------------------------------------------------------------- */
+
+/* Times in which any device work of a row ran, and what counters counted in it. Device work in order of start, in runs
+ * that threads work on at once. The latest end of a row's work before a run decides what of the run counts. A run
+ * begins as if there were none; after all runs, those that begin before such an end, which takes work that overlaps on
+ * several streams, are done again with the right one. */
+
+enum { RUN_WORKS = FS_BLOCK(1 << 13, 1 << 3), MOST_RUNS = 64, BYTES_PER_WORK = FS_BLOCK(32, 1 << 20) };
+
+/* Of a row on a device, in a run. */
+typedef struct {
+    int64_t busy_ns, first, end; /* earliest start of the work; latest end of it, or before the run */
+} span;
+
+typedef struct {
+    fs_build *build;
+    span *spans;      /* by run, row, device */
+    uint8_t *timings; /* by run, row */
+    bool *again;      /* by run */
+    uint32_t run_works, run_count;
+} busying;
+
+/* Work, and the run that it is added to. */
+typedef struct {
+    fs_build *build;
+    span *spans;
+    uint8_t *timings;
+    int64_t start, duration; /* duration: 0 if missing */
+    uint32_t event, device;
+    uint8_t timing;
+    bool apart; /* fs_counted_sum */
+} work_span;
+
+/* Add what was counted during the work to a row; of work that was not counted, only the time. */
+static void add_counted(const work_span *work, uint32_t row)
+{
+    fs_build *build = work->build;
+    if (build->counted_sums == NULL) return;
+    const fs_counted_work unknown = {.end = work->duration};
+    const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
+    if (counted == NULL) counted = &unknown;
+    fs_counted_sum *sum = &build->counted_sums[(size_t)row * build->counted.devices + counted->device];
+    fs_counted_add(sum, counted);
+    sum->apart = sum->apart || work->apart;
+}
+
+/* Add the part of the work's time during which the row was not busy yet. */
+static void add_to_row(const work_span *work, uint32_t row)
+{
+    add_counted(work, row);
+    if (work->timing < work->timings[row]) work->timings[row] = work->timing;
+    span *sum = &work->spans[(size_t)row * work->build->device_count + work->device];
+    if (work->start == FS_MISSING) { /* without a start, no overlap is known */
+        fs_add_to(&sum->busy_ns, work->duration);
+        return;
+    }
+    if (work->start < sum->first) sum->first = work->start;
+    int64_t from = work->start > sum->end ? work->start : sum->end;
+    int64_t to = fs_add_saturated(work->start, work->duration);
+    if (to <= from) return;
+    fs_add_to(&sum->busy_ns, fs_sub_saturated(to, from));
+    sum->end = to;
+}
+
+static bool spans(const fs_build *build, uint32_t index)
+{
+    return (build->marks[index] & FS_MARK_SPANS) != 0;
+}
+
+/* Add the work to the rows of what launched it: once to each of rows that follow each other from the inside out. Return
+ * the slice whose events alone the work changes, slice_count if there is none: the work of a node may be that of its
+ * op, its owner or a range. */
+static uint32_t add_to_launchers(const work_span *work, uint32_t launcher)
+{
+    fs_build *build = work->build;
+    uint32_t slice = launcher / build->slice_events;
+    const fs_node *node = fs_build_node(build, launcher);
+    uint32_t row = build->calls.calls[node->call].row, before = row;
+    add_to_row(work, row);
+    if ((node->owner != FS_NONE && spans(build, node->owner)) || (node->op != FS_NONE && spans(build, node->op)))
+        slice = build->slice_count;
+    if (node->owner != FS_NONE && node->owner != launcher) {
+        uint32_t owners = fs_build_call(build, node->owner)->row;
+        if (owners != row) add_to_row(work, owners);
+    }
+    for (uint32_t range = node->stated; range != FS_NONE; range = fs_build_outer_stated(build, range)) {
+        row = fs_build_call(build, range)->row;
+        if (row != before) add_to_row(work, row);
+        if (spans(build, range)) slice = build->slice_count;
+        before = row;
+    }
+    return slice;
+}
+
+static void add_run(const busying *all, uint32_t run)
+{
+    fs_build *build = all->build;
+    size_t rows = build->group_count;
+    work_span work = {
+        .build = build,
+        .spans = &all->spans[run * rows * build->device_count],
+        .timings = &all->timings[run * rows],
+    };
+    uint64_t end = ((uint64_t)run + 1) * all->run_works;
+    if (end > build->work_count) end = build->work_count;
+    if (build->calls.calls == NULL) return; /* nothing was called, so there is no work */
+    for (uint32_t i = run * all->run_works, at; i < end; i++) {
+        if (i % FS_POLL_ROUNDS == 0 && fs_interrupted()) return;
+        work.event = build->works[i];
+        const fs_chunk *chunk = fs_build_chunk(build, work.event, &at);
+        work.start = chunk->start[at];
+        work.duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at];
+        work.device = (uint32_t)fs_event_device(chunk, at);
+        work.timing = chunk->timing[at];
+        const fs_call *call = chunk->kind[at] != FS_EVENT_INTERVAL ? fs_build_call(build, work.event) : NULL;
+        uint32_t launcher = fs_build_launcher(build, chunk, at), slice = work.event / build->slice_events;
+        work.apart = build->counted_sums != NULL && call != NULL &&
+                     (call->communication || fs_event_is_transfer(chunk->kind[at], call->text));
+        if (call != NULL) add_to_row(&work, call->row);
+        /* Annotations are not work. */
+        if (launcher != FS_NONE && fs_event_kind_on_device[chunk->kind[at]]) slice = add_to_launchers(&work, launcher);
+        if (build->places == NULL) continue;
+        build->places[i] = (uint8_t)(call != NULL && call->registered ? build->slice_count : slice);
+    }
+}
+
+static void add_runs(void *context, int64_t first, int64_t last)
+{
+    const busying *all = context;
+    size_t spans = (size_t)all->build->group_count * all->build->device_count;
+    for (uint32_t run = (uint32_t)first; run < last; run++) {
+        for (size_t i = 0; i < spans; i++) all->spans[run * spans + i] = (span){0, INT64_MAX, INT64_MIN};
+        memset(&all->timings[run * (size_t)all->build->group_count], FS_TIMING_COUNT, all->build->group_count);
+        add_run(all, run);
+    }
+}
+
+static void repeat_runs(void *context, int64_t first, int64_t last)
+{
+    const busying *all = context;
+    for (uint32_t run = (uint32_t)first; run < last; run++)
+        if (all->again[run]) add_run(all, run);
+}
+
+/* Let each run that has to be repeated begin with the latest ends before it. */
+static bool find_repeated(const busying *all)
+{
+    size_t spans = (size_t)all->build->group_count * all->build->device_count;
+    bool any = false;
+    for (uint32_t run = 1; run < all->run_count; run++) {
+        span *own = &all->spans[run * spans], *before = own - spans;
+        for (size_t i = 0; i < spans && !all->again[run]; i++) all->again[run] = own[i].first < before[i].end;
+        any = any || all->again[run];
+        for (size_t i = 0; i < spans; i++) {
+            if (before[i].end > own[i].end) own[i].end = before[i].end;
+        }
+    }
+    for (uint32_t run = all->run_count; any && run-- > 1;) {
+        span *own = &all->spans[run * spans], *before = own - spans;
+        for (size_t i = 0; all->again[run] && i < spans; i++) own[i] = (span){0, INT64_MAX, before[i].end};
+    }
+    return any;
+}
+
+static void join_runs(const busying *all)
+{
+    fs_build *build = all->build;
+    for (uint32_t run = 0; run < all->run_count; run++) {
+        for (uint32_t row = 0; row < build->group_count; row++) {
+            fs_group *group = &build->groups[row];
+            size_t place = run * (size_t)build->group_count + row;
+            if (all->timings[place] < group->device_timing) group->device_timing = all->timings[place];
+            for (uint32_t device = 0; device < build->device_count; device++)
+                fs_add_to(&group->row.device_busy_time, all->spans[place * build->device_count + device].busy_ns);
+        }
+    }
+    for (uint32_t i = 1; i < build->slice_count; i++)
+        for (uint32_t row = 0; row < build->group_count; row++)
+            fs_build_slice(build, i)->groups[row].device_timing = build->groups[row].device_timing;
+}
+
+/* One run, if there are counters: these add up in order. */
+static void divide(busying *all)
+{
+    const fs_build *build = all->build;
+    uint64_t bytes = (uint64_t)build->group_count * (build->device_count * sizeof(span) + 1);
+    uint64_t most = (uint64_t)build->work_count * BYTES_PER_WORK / (bytes + 1);
+    if (most > MOST_RUNS) most = MOST_RUNS;
+    if (most < 1 || build->counted_sums != NULL) most = 1;
+    uint64_t each = (build->work_count + most - 1) / most;
+    all->run_works = each < RUN_WORKS ? RUN_WORKS : (uint32_t)each;
+    all->run_count = (build->work_count + all->run_works - 1) / all->run_works;
+}
+
+/* Add the busy times of all rows, their device_timing and, if there are counters, counted_sums; and fill in `places`,
+ * unless it is NULL. `works` is in order of start. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+static fs_status build_busy(fs_build *build, fs_error *err)
+{
+    busying all = {.build = build};
+    divide(&all);
+    size_t places = (size_t)all.run_count * build->group_count;
+    all.spans = fs_malloc(places * build->device_count * sizeof *all.spans);
+    all.timings = fs_malloc(places * sizeof *all.timings);
+    all.again = fs_calloc(all.run_count, sizeof *all.again);
+    fs_status status = FS_OK;
+    if (all.spans == NULL || all.timings == NULL || all.again == NULL) {
+        status = fs_no_memory(err);
+    } else {
+        fs_parallel_for(all.run_count, 1, add_runs, &all);
+        status = fs_interrupt_poll(err);
+        if (status == FS_OK && find_repeated(&all)) {
+            fs_parallel_for(all.run_count, 1, repeat_runs, &all);
+            status = fs_interrupt_poll(err);
+        }
+        if (status == FS_OK) join_runs(&all);
+    }
+    fs_free(all.spans);
+    fs_free(all.timings);
+    fs_free(all.again);
+    return status;
+}
+
+/* Order of device events ------------------------------------------------------------------------------------------- */
+
+/* The order in which device work is added to a table. Device work in order of start, then grouped by slice. */
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+typedef struct {
+    uint64_t key; /* time since the first start; a missing start sorts first */
+    uint32_t event;
+} sort_entry;
+
+static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
+{
+    uint32_t places[DIGITS] = {0}, next = 0;
+    for (uint32_t i = 0; i < count; i++) places[from[i].key >> shift & (DIGITS - 1)]++;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        uint32_t size = places[digit];
+        places[digit] = next;
+        next += size;
+    }
+    for (uint32_t i = 0; i < count; i++) to[places[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Sort the device events by start. FS_OUT_OF_MEMORY, FS_INTERRUPTED. A radix sort, because unordered events come from
+ * many streams at once; fs_intervals_sort has larger entries and makes the whole table half as slow again. */
+static fs_status build_sort_works(fs_build *build, fs_error *err)
+{
+    uint32_t count = build->work_count;
+    sort_entry *entries = fs_malloc(2 * (size_t)count * sizeof *entries), *from = entries, *to = entries + count;
+    if (entries == NULL) return fs_no_memory(err);
+    uint64_t least = UINT64_MAX, largest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = (uint64_t)FS_BUILD_AT(build, build->works[i], start) - (uint64_t)INT64_MIN;
+        from[i] = (sort_entry){key, build->works[i]};
+        if (key < least) least = key;
+        if (key > largest) largest = key;
+    }
+    for (uint32_t i = 0; i < count; i++) from[i].key -= least;
+    for (int shift = 0; shift < 64 && (largest - least) >> shift != 0; shift += DIGIT_BITS) {
+        sort_digit(from, to, count, shift);
+        sort_entry *swap = from;
+        from = to;
+        to = swap;
+    }
+    for (uint32_t i = 0; i < count; i++) build->works[i] = from[i].event;
+    fs_free(entries);
+    return fs_interrupt_poll(err);
+}
+
+/* Device events by the slice that adds them, each in order of start. Those of no slice come last. */
+typedef struct {
+    fs_build *build;
+    uint32_t *works;
+    uint32_t (*begins)[FS_MOST_SLICES + 2]; /* by run of works and slice: the first of its works */
+} sharing;
+
+enum { PLACED_WORKS = FS_BLOCK(1 << 14, 1 << 3) };
+
+static uint32_t run_end(const fs_build *build, uint32_t run)
+{
+    uint64_t end = ((uint64_t)run + 1) * PLACED_WORKS;
+    return end < build->work_count ? (uint32_t)end : build->work_count;
+}
+
+static void count_shares(void *context, int64_t first, int64_t last)
+{
+    const sharing *all = context;
+    for (uint32_t run = (uint32_t)first; run < last; run++) {
+        for (uint32_t i = run * PLACED_WORKS; i < run_end(all->build, run); i++)
+            all->begins[run][all->build->places[i]]++;
+    }
+}
+
+static void fill_shares(void *context, int64_t first, int64_t last)
+{
+    const sharing *all = context;
+    for (uint32_t run = (uint32_t)first; run < last; run++)
+        for (uint32_t i = run * PLACED_WORKS; i < run_end(all->build, run); i++)
+            all->works[all->begins[run][all->build->places[i]]++] = all->build->works[i];
+}
+
+/* Group the device events by slice. */
+static fs_status share(sharing *all, uint32_t runs, fs_error *err)
+{
+    fs_build *build = all->build;
+    uint32_t next = 0;
+    fs_parallel_for(runs, 1, count_shares, all);
+    FS_TRY(fs_interrupt_poll(err));
+    for (uint32_t slice = 0; slice <= build->slice_count; slice++) {
+        if (slice < build->slice_count) fs_build_slice(build, slice)->first_work = next;
+        for (uint32_t run = 0; run < runs; run++) {
+            uint32_t count = all->begins[run][slice];
+            all->begins[run][slice] = next;
+            next += count;
+        }
+        if (slice < build->slice_count) fs_build_slice(build, slice)->end_work = next;
+    }
+    fs_parallel_for(runs, 1, fill_shares, all);
+    FS_TRY(fs_interrupt_poll(err));
+    uint32_t *swap = build->works;
+    build->works = all->works;
+    all->works = swap;
+    for (uint32_t i = 1; i < build->slice_count; i++) fs_build_slice(build, i)->works = build->works;
+    return FS_OK;
+}
+
+/* Group the sorted device events by the slice that adds them, and set first_work and end_work of each; those of no
+ * slice come last. The same failures. */
+static fs_status build_share_works(fs_build *build, fs_error *err)
+{
+    build->end_work = build->slice_count == 1 ? build->work_count : 0;
+    if (build->slice_count == 1) return FS_OK;
+    uint32_t runs = (build->work_count + PLACED_WORKS - 1) / PLACED_WORKS;
+    sharing all = {.build = build};
+    all.works = fs_malloc(build->work_count * sizeof *all.works);
+    all.begins = fs_calloc(runs, sizeof *all.begins);
+    fs_status status;
+    if (all.works == NULL || all.begins == NULL) status = fs_no_memory(err);
+    else status = share(&all, runs, err);
+    fs_free(all.works);
+    fs_free(all.begins);
+    return status;
+}
+
+/* Devices ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t start, duration; /* ns; duration: 0 if missing */
@@ -254,7 +603,7 @@ static fs_status cover_unlinked(fs_build *build, fs_error *err)
     uint32_t names = fs_store_name_count(build->store);
     join_states(build);
     uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, over all launches */
-    if (linked == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group kernels by %u names", names);
+    if (linked == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
@@ -379,17 +728,14 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     FS_TRY(fs_counted_build(&build->counted, build->store, err));
     if (build->counted.count > 0) {
         size_t sums = (size_t)build->group_count * build->counted.devices;
-        build->counted_sums = fs_calloc(sums, sizeof *build->counted_sums);
-        if (build->counted_sums == NULL)
-            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
+        FS_TRY(FS_NEW_ZEROED(&build->counted_sums, sums, err));
     }
-    if (!build->works_sorted) FS_TRY(fs_build_sort_works(build, err));
+    if (!build->works_sorted) FS_TRY(build_sort_works(build, err));
     if (build->slice_count > 1) build->places = fs_malloc(build->work_count * sizeof *build->places);
-    if (build->slice_count > 1 && build->places == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
-    FS_TRY(fs_build_busy(build, err));
+    if (build->slice_count > 1 && build->places == NULL) return fs_no_memory(err);
+    FS_TRY(build_busy(build, err));
     FS_TRY(fs_counted_rows_find(build, err));
-    FS_TRY(fs_build_share_works(build, err));
+    FS_TRY(build_share_works(build, err));
     FS_TRY(fs_build_each_slice(build, add_slice, err));
     uint32_t shared = fs_build_slice(build, build->slice_count - 1)->end_work;
     add_works(build, build->works + shared, build->work_count - shared);

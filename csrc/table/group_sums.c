@@ -233,7 +233,7 @@ fs_status fs_group_sums(const fs_group_request *request, fs_group_sum *sums, boo
     FS_TRY(check(request, err));
     size_t count = (size_t)request->group_count + 1;
     partial *parts = fs_calloc(count, sizeof *parts);
-    if (parts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum rows by %zu groups", count - 1);
+    if (parts == NULL) return fs_no_memory(err);
     for (size_t group = 0; group < count; group++) sums[group] = (fs_group_sum){.first = -1};
     add_rows(request, parts, sums);
     for (size_t group = 0; group < count; group++) finish(&parts[group], &sums[group]);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/sort.h"
@@ -24,7 +23,7 @@ static fs_status sort_distinct(uint32_t *list, uint32_t *count, fs_error *err)
 {
     uint32_t kept = 0;
     if (list == NULL) return FS_OK; /* none */
-    FS_TRY(fs_sort(list, *count, sizeof *list, compare_indices, "open events", err));
+    FS_TRY(fs_sort(list, *count, sizeof *list, compare_indices, err));
     for (uint32_t i = 0; i < *count; i++)
         if (kept == 0 || list[kept - 1] != list[i]) list[kept++] = list[i];
     *count = kept;
@@ -52,7 +51,7 @@ static fs_status find_spanning(fs_build *build, const fs_piece *pieces, fs_error
         for (uint32_t k = 0; k < pieces[i].foreign_count; k++) {
             uint32_t index = pieces[i].foreign[k];
             while (index != FS_NONE && index < begin && (build->marks[index] & FS_MARK_SPANS) == 0) {
-                FS_TRY(FS_LIST_ROOM(&build->spanning, build->spanning_count, &capacity, 64, "open events", err));
+                FS_TRY(FS_LIST_ROOM(&build->spanning, build->spanning_count, &capacity, 64, err));
                 build->spanning[build->spanning_count++] = index;
                 build->marks[index] |= FS_MARK_NODE | FS_MARK_SPANS;
                 const fs_chunk *chunk = fs_build_chunk(build, index, &at);
@@ -80,15 +79,13 @@ static fs_status find_foreign(fs_build *slice, const fs_piece *pieces, fs_error 
             uint32_t index = pieces[i].foreign[k], timed = fs_build_timed(slice, index);
             if (index >= slice->begin) index = timed;
             if (index == FS_NONE || index >= slice->begin) continue;
-            FS_TRY(FS_LIST_ROOM(&slice->foreign, slice->foreign_count + 1, &capacity, 16, "open events", err));
+            FS_TRY(FS_LIST_ROOM(&slice->foreign, slice->foreign_count + 1, &capacity, 16, err));
             slice->foreign[slice->foreign_count++] = index;
             if (timed != FS_NONE && timed != index) slice->foreign[slice->foreign_count++] = timed;
         }
     }
     FS_TRY(sort_distinct(slice->foreign, &slice->foreign_count, err));
-    slice->first_children = fs_malloc(slice->foreign_count * sizeof *slice->first_children);
-    if (slice->first_children == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u open events", slice->foreign_count);
+    FS_TRY(FS_NEW(&slice->first_children, slice->foreign_count, err));
     for (uint32_t i = 0; i < slice->foreign_count; i++) slice->first_children[i] = INT64_MAX;
     return FS_OK;
 }
@@ -100,10 +97,9 @@ static fs_status make_slice(fs_build *slice, fs_table *sums, const fs_build *of,
     slice->begin = index * of->slice_events;
     slice->end = of->count - slice->begin < of->slice_events ? of->count : slice->begin + of->slice_events;
     slice->foreign = NULL;
-    slice->groups = fs_calloc(of->group_count, sizeof *slice->groups);
-    slice->states = fs_calloc(of->calls.count, sizeof *slice->states);
-    if (slice->groups == NULL || slice->states == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u rows of %u events", of->group_count, of->count);
+    slice->states = NULL; /* those of `of` are not the slice's to free */
+    FS_TRY(FS_NEW_ZEROED(&slice->groups, of->group_count, err));
+    FS_TRY(FS_NEW_ZEROED(&slice->states, of->calls.count, err));
     return FS_OK;
 }
 
@@ -125,7 +121,7 @@ static fs_status make_slices(fs_build *build, fs_piece *pieces, fs_error *err)
         build->sums = fs_calloc(build->slice_count - 1, sizeof *build->sums);
     }
     if (build->states == NULL || (build->slice_count > 1 && (build->rest == NULL || build->sums == NULL)))
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+        return fs_no_memory(err);
     for (uint32_t i = 1; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         FS_TRY(make_slice(slice, &build->sums[i - 1], build, i, err));
@@ -188,7 +184,7 @@ static fs_status allocate_nodes(fs_build *build, fs_error *err)
     if (rates) build->rates = fs_malloc(room * sizeof *build->rates);
     if (build->nodes == NULL || (memory && build->memory == NULL) || (told && build->contexts == NULL) ||
         (roofs && build->roofs == NULL) || (rates && build->rates == NULL))
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+        return fs_no_memory(err);
     for (uint32_t i = 1; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         slice->nodes = build->nodes;

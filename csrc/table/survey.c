@@ -7,10 +7,206 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/parallel.h"
-#include "table/frames.h"
-#include "table/needs.h"
+#include "table/build.h"
+#include "work/collective_sizes.h"
+#include "work/names.h"
+
+/* Needs ------------------------------------------------------------------------------------------------------------ */
+
+/* Calls whose work depends on another event: the op around them, an annotation, the op of the forward pass. One thread,
+ * in the order of the store: what an event needs may be an event whose own call was replaced. Few ops need anything,
+ * and pieces without a call that does are passed over. */
+
+/* Return whether what the work needs may be found in another event. The other needs are those of scan.c and
+ * devices.c. */
+static inline bool fs_build_seeks(fs_work_needs needs)
+{
+    return needs == FS_NEEDS_OP || needs == FS_NEEDS_CALLER || needs == FS_NEEDS_FORWARD ||
+           needs == FS_NEEDS_ANNOTATION;
+}
+
+/* Replace *slot by the call as enclosed by the op around it, for an op whose work depends on that op. Without such an
+ * op *slot is unchanged. */
+static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    uint32_t outer = fs_build_parent(build, chunk, at, index);
+    if (outer == FS_NONE || FS_BUILD_AT(build, outer, kind) != FS_EVENT_OP) return FS_OK;
+    uint32_t around = (uint32_t)(fs_build_call(build, outer) - build->calls.calls);
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
+/* The same for a gradient whose work follows from the arguments of the op of the forward pass. */
+static fs_status find_forward(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                              fs_error *err)
+{
+    uint32_t forward = chunk->forward[at];
+    if (forward >= index) return FS_OK; /* it is unknown, or has no call yet */
+    uint32_t around = (uint32_t)(fs_build_call(build, forward) - build->calls.calls);
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
+/* The most events after the start of an op among which the annotation that it begins is looked for. */
+enum { FARTHEST_BEGUN = 32 };
+
+/* Return the annotation of a collective that begins during an op; FS_NONE if there is none or more than one. It may end
+ * on another thread; nothing encloses it then. */
+static uint32_t begun_during(const fs_build *build, uint32_t index)
+{
+    uint32_t found = FS_NONE, at;
+    const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+    if (chunk->start[at] == FS_MISSING) return FS_NONE;
+    int64_t start = chunk->start[at], end = fs_event_end(chunk, at);
+    for (uint32_t next = index + 1; next < build->count && next <= index + FARTHEST_BEGUN; next++) {
+        chunk = fs_build_chunk(build, next, &at);
+        bool annotates = fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0;
+        if (!annotates || chunk->name[at] == FS_NONE || chunk->signature[at] == FS_NONE) continue;
+        if (chunk->start[at] < start || chunk->start[at] > end) continue;
+        bool free = fs_event_is_asynchronous(chunk, at);
+        if (!free && fs_build_parent(build, chunk, at, next) != index) continue;
+        if (!fs_collective_is_caller(fs_store_name_text(build->store, chunk->name[at]))) continue;
+        if (found != FS_NONE) return FS_NONE;
+        found = next;
+    }
+    return found;
+}
+
+/* The same for a collective whose annotation tells its size. */
+static fs_status find_begun(fs_build *build, uint32_t index, uint32_t *slot, fs_error *err)
+{
+    uint32_t begun = begun_during(build, index);
+    return begun != FS_NONE ? fs_calls_find_within(&build->calls, *slot, build->slots[begun], slot, err) : FS_OK;
+}
+
+/* The most events around an op among which its annotation is looked for. */
+enum { FARTHEST_ANNOTATION = 64 };
+
+/* The same for an op whose work is more exact with the annotation that tells the lengths of sequences. */
+static fs_status find_annotated(fs_build *build, uint32_t index, uint32_t *slot, fs_error *err)
+{
+    uint32_t at;
+    for (int tries = 0; tries < FARTHEST_ANNOTATION; tries++) {
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+        uint32_t outer = fs_build_parent(build, chunk, at, index);
+        if (outer == FS_NONE) return FS_OK;
+        const fs_call *around = fs_build_call(build, outer);
+        if (around->kind == FS_EVENT_RANGE && around->text != NULL && fs_work_is_annotation(around->text))
+            return fs_calls_find_within(&build->calls, *slot, (uint32_t)(around - build->calls.calls), slot, err);
+        index = outer;
+    }
+    return FS_OK;
+}
+
+static fs_work_needs needs_of(const fs_build *build, uint32_t call)
+{
+    return build->calls.calls[call].work.needs;
+}
+
+/* Replace *slot by the call together with what its work needs, where that can be found in other events. */
+static fs_status find_needed(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    switch (needs_of(build, *slot)) {
+    case FS_NEEDS_OP:
+        return find_within(build, chunk, at, index, slot, err);
+    case FS_NEEDS_CALLER:
+        FS_TRY(find_within(build, chunk, at, index, slot, err));
+        return needs_of(build, *slot) == FS_NEEDS_CALLER ? find_begun(build, index, slot, err) : FS_OK;
+    case FS_NEEDS_FORWARD:
+        return find_forward(build, chunk, at, index, slot, err);
+    case FS_NEEDS_ANNOTATION:
+        return find_annotated(build, index, slot, err);
+    default: /* nothing, or what scan.c and devices.c find later */
+        return FS_OK;
+    }
+}
+
+/* Replace the calls of such events, in the order of the store, by the calls together with what they need.
+ * FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+static fs_status build_needs(fs_build *build, const fs_piece *pieces, fs_error *err)
+{
+    uint32_t at, count = fs_piece_count(build);
+    for (uint32_t piece = 0; piece < count; piece++) {
+        FS_TRY(fs_interrupt_poll(err));
+        if (!pieces[piece].has_needs) continue;
+        uint32_t end = fs_piece_end(build, piece);
+        for (uint32_t index = piece * FS_PIECE_EVENTS; index < end; index++) {
+            uint32_t *slot = &build->slots[index];
+            const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+            if (chunk->kind[at] != FS_EVENT_OP || !fs_build_seeks(needs_of(build, *slot))) continue;
+            FS_TRY(find_needed(build, chunk, at, index, slot, err));
+        }
+    }
+    return FS_OK;
+}
+
+/* Frames ----------------------------------------------------------------------------------------------------------- */
+
+/* Python calls (frames) around events, which make no rows. Within a piece, parents come before their children and a
+ * frame takes the answer of the frame around it. A frame whose outer frames begin in an earlier piece holds, until that
+ * piece is done, the innermost of those frames instead. A second pass follows them: each step leads to an earlier
+ * piece. */
+
+static bool is_frame(const fs_build *build, uint32_t index)
+{
+    return index != FS_NONE && FS_BUILD_AT(build, index, kind) == FS_EVENT_FRAME;
+}
+
+static void find_frames_within(void *context, int64_t first, int64_t last)
+{
+    fs_build *build = context;
+    uint32_t at, begin = (uint32_t)(first * FS_PIECE_EVENTS), end = fs_piece_end(build, (uint32_t)last - 1);
+    for (uint32_t index = begin; index < end; index++) {
+        if (index % FS_PIECE_EVENTS == 0) begin = index;
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+        if (chunk->kind[at] != FS_EVENT_FRAME) continue;
+        uint32_t around = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
+        build->slots[index] =
+            around != FS_NONE && around >= begin && is_frame(build, around) ? build->slots[around] : around;
+    }
+}
+
+static void find_frames_before(void *context, int64_t first, int64_t last)
+{
+    fs_build *build = context;
+    uint32_t at, end = fs_piece_end(build, (uint32_t)last - 1);
+    for (uint32_t index = (uint32_t)(first * FS_PIECE_EVENTS); index < end; index++) {
+        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+        if (chunk->kind[at] != FS_EVENT_FRAME) continue;
+        uint32_t around = build->slots[index];
+        if (!is_frame(build, around)) continue;
+        while (is_frame(build, around)) around = __atomic_load_n(&build->slots[around], __ATOMIC_RELAXED);
+        __atomic_store_n(&build->slots[index], around, __ATOMIC_RELAXED);
+    }
+}
+
+static bool any_frame(const fs_build *build)
+{
+    uint32_t count;
+    for (uint32_t index = 0; index < build->count; index += count) {
+        uint32_t left = build->count - index;
+        count = left < FS_CHUNK_EVENTS ? left : FS_CHUNK_EVENTS;
+        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+        if (memchr(chunk->kind, FS_EVENT_FRAME, count) != NULL) return true;
+    }
+    return false;
+}
+
+/* Fill in build->has_frames, and in each frame's slot the nearest enclosing event that is not a frame, or FS_NONE.
+ * FS_INTERRUPTED. */
+static fs_status build_frames(fs_build *build, fs_error *err)
+{
+    uint32_t count = fs_piece_count(build);
+    build->has_frames = any_frame(build);
+    if (!build->has_frames) return FS_OK;
+    fs_parallel_for(count, 1, find_frames_within, build);
+    if (count > 1) fs_parallel_for(count, 1, find_frames_before, build);
+    return fs_interrupt_poll(err);
+}
+
+/* Survey ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     fs_build *build;
@@ -36,7 +232,7 @@ static void mark(fs_build *build, uint32_t index)
 static fs_status list_foreign(fs_piece *piece, uint32_t index, fs_error *err)
 {
     if (piece->foreign_count > 0 && piece->foreign[piece->foreign_count - 1] == index) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&piece->foreign, piece->foreign_count, &piece->foreign_capacity, 16, "open events", err));
+    FS_TRY(FS_LIST_ROOM(&piece->foreign, piece->foreign_count, &piece->foreign_capacity, 16, err));
     piece->foreign[piece->foreign_count++] = index;
     return FS_OK;
 }
@@ -173,7 +369,7 @@ static void add_tally(fs_build *build, const fs_tally *tally)
 
 static fs_status add_group(fs_build *build, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, "rows of a table", err));
+    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, err));
     build->groups[build->group_count++] = (fs_group){
         .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
         .device_timing = FS_TIMING_COUNT,
@@ -234,13 +430,11 @@ fs_status fs_build_survey(fs_build *build, fs_piece *pieces, fs_error *err)
 {
     surveying all = {build, pieces};
     uint32_t count = fs_piece_count(build);
-    build->slots = fs_malloc(build->count * sizeof *build->slots);
-    build->works = fs_malloc(build->count * sizeof *build->works);
-    build->marks = fs_calloc(build->count, sizeof *build->marks);
-    if (build->slots == NULL || build->works == NULL || build->marks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+    FS_TRY(FS_NEW(&build->slots, build->count, err));
+    FS_TRY(FS_NEW(&build->works, build->count, err));
+    FS_TRY(FS_NEW_ZEROED(&build->marks, build->count, err));
     build->works_sorted = true;
-    FS_TRY(fs_build_frames(build, err));
+    FS_TRY(build_frames(build, err));
     fs_parallel_for(count, 1, survey_pieces, &all);
     FS_TRY(fs_interrupt_poll(err));
     bool needs = false;
@@ -255,5 +449,5 @@ fs_status fs_build_survey(fs_build *build, fs_piece *pieces, fs_error *err)
     build->table->has_device = build->work_count > 0;
     if (count > 1) fs_parallel_for(count, 1, map_pieces, &all);
     FS_TRY(fs_interrupt_poll(err));
-    return needs ? fs_build_needs(build, pieces, err) : FS_OK;
+    return needs ? build_needs(build, pieces, err) : FS_OK;
 }

@@ -11,17 +11,256 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "base/sort.h"
 #include "base/saturate.h"
+#include "base/sort.h"
+#include "base/statistics.h"
+#include "table/build.h"
 #include "table/counted_rows.h"
 #include "table/devices.h"
-#include "table/event_calls.h"
 #include "table/parts.h"
 #include "table/scan.h"
 #include "table/slices.h"
+#include "table/survey.h"
 #include "table/totals.h"
-#include "table/works.h"
-#include "base/statistics.h"
+
+/* Pieces of work --------------------------------------------------------------------------------------------------- */
+
+/* Last step of a build with fs_table_options.works: lists the pieces of work. A work is a piece of device time with the
+ * op that it is accounted to; without any device work the ops themselves are the works. The list is in the order of
+ * events, and rows are those of the groups until works_move gives them their final places. A work gets the share of
+ * its owner's roofs that its time has of the owner's device time, so that shares add up. */
+
+static const fs_table_work no_work = {
+    .owner = FS_NONE, .row = FS_NONE, .own_row = FS_NONE, .compute_ns = NAN, .memory_ns = NAN, .least_ns = NAN};
+
+/* Give the work a share of its owner's roofs. */
+static void take_roofs(fs_build *build, fs_table_work *work, double share)
+{
+    const fs_node *node = fs_build_node(build, work->owner);
+    const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
+    if (!roofs->added || !(share >= 0)) return;
+    work->compute_ns = roofs->compute_ns * share;
+    work->memory_ns = roofs->memory_ns * share;
+    work->least_ns = roofs->least_ns * share;
+}
+
+static void find_owner(fs_build *build, uint32_t launcher, fs_table_work *work)
+{
+    const fs_node *node = fs_build_node(build, launcher);
+    uint32_t counted = node->owner != FS_NONE ? node->owner : node->stated;
+    work->owner = counted != FS_NONE ? counted : node->op != FS_NONE ? node->op : launcher;
+    work->row = fs_build_call(build, work->owner)->row;
+    if (counted == FS_NONE) return;
+    double owned = (double)fs_build_node(build, counted)->owned_device_ns;
+    take_roofs(build, work, owned > 0 ? (double)(work->end - work->start) / owned : (double)NAN);
+}
+
+static void take_device_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+{
+    uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
+    *work = no_work;
+    work->event = index;
+    work->start = chunk->start[at];
+    work->end = fs_event_end(chunk, at);
+    if (chunk->kind[at] != FS_EVENT_INTERVAL) work->own_row = fs_build_call(build, index)->row;
+    if (launcher != FS_NONE) find_owner(build, launcher, work);
+    fs_counted_work_fill(build, work);
+}
+
+/* Whether the event is a range with declared work in which no op ran: code of another library. */
+static bool is_foreign_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    if (!fs_build_call(build, index)->stated || fs_event_is_asynchronous(chunk, at)) return false;
+    return (fs_build_node(build, index)->flags & (FS_NODE_FLOPS | FS_NODE_OBSCURE)) == 0;
+}
+
+static bool is_host_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    if (chunk->start[at] == FS_MISSING) return false;
+    if (chunk->kind[at] == FS_EVENT_OP) return !fs_build_call(build, index)->wraps;
+    return chunk->kind[at] == FS_EVENT_RANGE && is_foreign_work(build, chunk, at, index);
+}
+
+static void take_host_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+{
+    *work = no_work;
+    work->event = work->owner = index;
+    work->start = chunk->start[at];
+    work->end = fs_event_end(chunk, at);
+    work->row = work->own_row = fs_build_call(build, index)->row;
+    take_roofs(build, work, 1);
+}
+
+/* Each piece of the events has a place for its works once those before it are counted. */
+typedef struct {
+    fs_build *build;
+    fs_table_work *works;
+    uint32_t *firsts; /* by piece: its works, then those before it */
+} listing;
+
+static bool is_work(const listing *all, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    if (all->build->work_count > 0) return fs_event_is_placed_work(chunk, at);
+    return is_host_work(all->build, chunk, at, index);
+}
+
+static void count_works(void *context, int64_t first, int64_t last)
+{
+    const listing *all = context;
+    for (uint32_t piece = (uint32_t)first; piece < last; piece++) {
+        uint32_t begin = piece * FS_PIECE_EVENTS, end = fs_piece_end(all->build, piece), at, count = 0;
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
+        for (uint32_t k = 0; k < end - begin; k++) count += is_work(all, chunk, at + k, begin + k);
+        all->firsts[piece] = count;
+    }
+}
+
+static void list_works(void *context, int64_t first, int64_t last)
+{
+    const listing *all = context;
+    for (uint32_t piece = (uint32_t)first; piece < last; piece++) {
+        uint32_t begin = piece * FS_PIECE_EVENTS, end = fs_piece_end(all->build, piece), at;
+        const fs_chunk *chunk = fs_build_chunk(all->build, begin, &at);
+        fs_table_work *next = &all->works[all->firsts[piece]];
+        for (uint32_t k = 0; k < end - begin; k++) {
+            if (!is_work(all, chunk, at + k, begin + k)) continue;
+            if (all->build->work_count > 0) take_device_work(all->build, chunk, at + k, begin + k, next++);
+            else take_host_work(all->build, chunk, at + k, begin + k, next++);
+        }
+    }
+}
+
+/* Fill table->works; their rows are indices of groups. FS_OUT_OF_MEMORY. */
+static fs_status build_works(fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    uint32_t pieces = fs_piece_count(build), count = 0;
+    listing all = {.build = build, .firsts = fs_malloc(pieces * sizeof *all.firsts)};
+    if (all.firsts == NULL) return fs_no_memory(err);
+    fs_parallel_for(pieces, 1, count_works, &all);
+    for (uint32_t piece = 0; piece < pieces; piece++) {
+        uint32_t before = count;
+        count += all.firsts[piece];
+        all.firsts[piece] = before;
+    }
+    fs_status status = fs_interrupt_poll(err);
+    if (status == FS_OK) all.works = table->works = fs_malloc((count + (size_t)1) * sizeof *table->works);
+    if (status == FS_OK && all.works == NULL) status = fs_no_memory(err);
+    if (status == FS_OK) fs_parallel_for(pieces, 1, list_works, &all);
+    if (status == FS_OK) status = fs_interrupt_poll(err);
+    table->work_count = count;
+    fs_free(all.firsts);
+    return status;
+}
+
+/* Rate one event by its own time. */
+static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_node_rate *rate, uint8_t timing)
+{
+    const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
+    fs_roof roof = fs_roof_unknown;
+    roof.compute_ns = roofs->compute_ns;
+    roof.memory_ns = roofs->memory_ns;
+    roof.least_ns = roofs->least_ns;
+    roof.launch_ns = rate->launch_ns;
+    roof.kernel_ns = rate->kernel_ns;
+    roof.partial = rate->partial;
+    roof.launches = rate->launches;
+    bool known = rate->timed && !build->table->device_unseen;
+    if (rate->timing != FS_TIMING_COUNT) timing = rate->timing;
+    double time = known ? (double)rate->busy_ns : (double)NAN;
+    fs_rating rating = fs_roof_rate(&roof, rate->flops, rate->bytes_moved, time, (fs_timing)timing);
+    /* Work that is only an upper bound and exceeds what the device can do gives no rates. */
+    if (rate->estimated && rating.pct_roofline > 100)
+        rating = fs_roof_rate(&fs_roof_unknown, NAN, NAN, NAN, (fs_timing)timing);
+    return rating;
+}
+
+/* Fill table->rated. FS_OUT_OF_MEMORY. */
+static fs_status build_ratings(fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    uint32_t at, capacity = build->node_room;
+    FS_TRY(FS_NEW(&table->rated, capacity + (size_t)1, err));
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < build->count; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
+        uint8_t kind = chunk->kind[at];
+        if (kind == FS_EVENT_FRAME || kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL) continue;
+        if (fs_build_is_device(chunk, at) || (build->slots[index] & FS_SLOT_NODE) == 0) continue;
+        const fs_node *node = fs_build_node(build, index);
+        const fs_node_rate *rate = fs_build_rate(build, node);
+        if (!build->roofs[node - build->nodes].added) continue;
+        table->rated[table->rated_count++] = (fs_table_rated){
+            .event = index,
+            .flops = rate->flops,
+            .bytes_read = rate->bytes_read,
+            .bytes_written = rate->bytes_written,
+            .owned_ns = (double)node->owned_device_ns,
+            .rating = rate_of(build, node, rate, chunk->timing[at]),
+        };
+    }
+    return FS_OK;
+}
+
+typedef struct {
+    fs_table_work *works;
+    const uint32_t *places;
+} moving;
+
+static void move_works(void *context, int64_t first, int64_t last)
+{
+    const moving *all = context;
+    for (fs_table_work *work = &all->works[first]; work < &all->works[last]; work++) {
+        if (work->row != FS_NONE) work->row = all->places[work->row];
+        if (work->own_row != FS_NONE) work->own_row = all->places[work->own_row];
+    }
+}
+
+/* Replace the indices of groups by those of rows: places[group] is the row's. */
+static void works_move(fs_table *table, const uint32_t *places)
+{
+    fs_parallel_for(table->work_count, FS_PIECE_EVENTS, move_works, &(moving){table->works, places});
+}
+
+/* Calls of events -------------------------------------------------------------------------------------------------- */
+
+/* Last step of a build with fs_table_options.calls: which call, and so which row, each event belongs to. The calls have
+ * their final ids by now, and `places` says where the rows went: the lists are copied once and refer to rows of the
+ * finished table. An event without a row of its own has no call. */
+
+/* Python calls, intervals, and memory that an event changed have no row. */
+static bool has_call(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    uint8_t kind = chunk->kind[at];
+    if (kind == FS_EVENT_MEMORY) return fs_build_parent(build, chunk, at, index) == FS_NONE;
+    return kind != FS_EVENT_FRAME && kind != FS_EVENT_INTERVAL;
+}
+
+/* Fill the table's calls: places[group] is the row of a group. FS_OUT_OF_MEMORY. */
+static fs_status build_event_calls(fs_build *build, const uint32_t *places, fs_error *err)
+{
+    fs_table *table = build->table;
+    uint32_t at;
+    FS_TRY(FS_NEW(&table->calls, build->calls.count + (size_t)1, err));
+    FS_TRY(FS_NEW(&table->event_calls, build->count + (size_t)1, err));
+    for (uint32_t i = 0; i < build->calls.count; i++) {
+        const fs_call *call = &build->calls.calls[i];
+        table->calls[i] =
+            (fs_table_call){(uint32_t)(call->key >> 32), (uint32_t)call->key, places[call->row], call->kind};
+    }
+    table->call_count = build->calls.count;
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < build->count; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
+        bool has = has_call(build, chunk, at, index);
+        table->event_calls[index] = has ? (uint32_t)(fs_build_call(build, index) - build->calls.calls) : FS_NONE;
+    }
+    return FS_OK;
+}
+
+/* Table ------------------------------------------------------------------------------------------------------------ */
 
 /* If the work is only an upper bound and exceeds what the device can do, it gives no rates. */
 static void clear_rates(fs_row *row)
@@ -204,10 +443,10 @@ static fs_status move_rows(fs_build *build, fs_group *const *order, fs_error *er
 {
     fs_status status = FS_OK;
     uint32_t *places = fs_malloc((build->group_count + (size_t)1) * sizeof *places);
-    if (places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
+    if (places == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < build->group_count; i++) places[order[i] - build->groups] = i;
-    if (build->options->works) fs_works_move(build->table, places);
-    if (build->options->calls) status = fs_build_event_calls(build, places, err);
+    if (build->options->works) works_move(build->table, places);
+    if (build->options->calls) status = build_event_calls(build, places, err);
     fs_free(places);
     return status;
 }
@@ -244,12 +483,12 @@ static fs_status make_rows(fs_build *build, fs_error *err)
 {
     uint32_t count = build->group_count;
     fs_group **order = fs_malloc(count * sizeof *order);
-    if (order == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", count);
+    if (order == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < count; i++) order[i] = &build->groups[i];
     fs_parallel_for(count, build->count < MANY_SAMPLES ? count : 1, fill_rows, build);
     fs_status status = fs_interrupt_poll(err);
     build->table->whole = whole_of(build);
-    if (status == FS_OK) status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
+    if (status == FS_OK) status = fs_sort(order, count, sizeof *order, compare_groups, err);
     if (status == FS_OK && (build->options->works || build->options->calls)) status = move_rows(build, order, err);
     if (status == FS_OK) put_in_order(build->groups, order, count);
     fs_free(order);
@@ -281,14 +520,14 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
 {
     uint32_t found = 0, count = 0;
     fs_unmodelled *list = *times = fs_malloc(build->group_count * sizeof *list);
-    if (list == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
+    if (list == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < build->group_count; i++) {
         const fs_group *group = &build->groups[i];
         int64_t ns;
         memcpy(&ns, (const char *)group + place, sizeof ns);
         if (ns > 0) list[found++] = (fs_unmodelled){group->row.key, ns};
     }
-    FS_TRY(fs_sort(list, found, sizeof *list, compare_keys, "names", err));
+    FS_TRY(fs_sort(list, found, sizeof *list, compare_keys, err));
     for (uint32_t i = 0; i < found; i++) {
         if (count > 0 && strcmp(list[count - 1].key, list[i].key) == 0) {
             fs_add_to(&list[count - 1].ns, list[i].ns);
@@ -297,7 +536,7 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
         }
     }
     *time_count = count;
-    return fs_sort(list, count, sizeof *list, compare_times, "names", err);
+    return fs_sort(list, count, sizeof *list, compare_times, err);
 }
 
 /* List a call of each op whose arguments do not fit its rule. */
@@ -306,8 +545,7 @@ static fs_status list_misfits(const fs_build *build, fs_error *err)
     fs_table *table = build->table;
     uint32_t count = 0;
     for (uint32_t i = 0; i < build->calls.count; i++) count += build->calls.calls[i].expected != NULL;
-    table->misfits = fs_malloc((count + (size_t)1) * sizeof *table->misfits);
-    if (table->misfits == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", count);
+    FS_TRY(FS_NEW(&table->misfits, count + (size_t)1, err));
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         bool listed = call->expected == NULL;
@@ -350,16 +588,15 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
         return fs_fail(err, FS_OUT_OF_MEMORY,
                        "%u events exceed the limit of a table; profile a shorter part of the program", build.count);
     }
-    build.table = fs_calloc(1, sizeof *build.table);
-    if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");
+    FS_TRY(FS_NEW_ZEROED(&build.table, 1, err));
     build.calls.ops = &build.table->ops;
     FS_TRY_GOTO(status, fs_build_parts(&build, err), done);
     FS_TRY_GOTO(status, fs_build_scan(&build, err), done);
     FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
     FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
     if (!options->brief) FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
-    if (options->works) FS_TRY_GOTO(status, fs_build_works(&build, err), done);
-    if (build.rates != NULL) FS_TRY_GOTO(status, fs_build_ratings(&build, err), done);
+    if (options->works) FS_TRY_GOTO(status, build_works(&build, err), done);
+    if (build.rates != NULL) FS_TRY_GOTO(status, build_ratings(&build, err), done);
     FS_TRY_GOTO(status, make_rows(&build, err), done);
     *table = build.table;
 done:

@@ -1,7 +1,6 @@
 /* A hash table that only grows. Calls repeat, so hardly any event adds one. */
 #include "table/tallies.h"
 
-#include "base/list.h"
 #include "base/memory.h"
 
 enum { FIRST_SLOTS = 128 };
@@ -24,9 +23,9 @@ static void put(fs_tallies *tallies, uint32_t index)
 static fs_status grow(fs_tallies *tallies, fs_error *err)
 {
     uint32_t capacity = tallies->capacity;
-    FS_TRY(FS_LIST_ROOM(&tallies->list, capacity, &capacity, FIRST_SLOTS / 2, "distinct calls", err));
+    FS_TRY(FS_LIST_ROOM(&tallies->list, capacity, &capacity, FIRST_SLOTS / 2, err));
     uint32_t *slots = fs_calloc(2 * (size_t)capacity, sizeof *slots);
-    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", capacity);
+    if (slots == NULL) return fs_no_memory(err);
     fs_free(tallies->slots);
     tallies->keys = fs_hash_keys();
     tallies->slots = slots;

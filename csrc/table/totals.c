@@ -353,8 +353,7 @@ static fs_status allocate_samples(fs_build *build, fs_error *err)
             count += group->sample_room;
         }
     }
-    build->samples = fs_malloc(count * sizeof *build->samples);
-    if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
+    FS_TRY(FS_NEW(&build->samples, count, err));
     for (uint32_t i = 1; i < build->slice_count; i++) fs_build_slice(build, i)->samples = build->samples;
     return FS_OK;
 }

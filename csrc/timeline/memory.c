@@ -71,7 +71,7 @@ static fs_status allocate(fs_memory_changes *changes, uint32_t count, fs_error *
     good = good && changes->name != NULL;
     FS_MEMORY_COLUMN_LIST(ALLOCATE)
 #undef ALLOCATE
-    return good ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u changes of memory", count);
+    return good ? FS_OK : fs_no_memory(err);
 }
 
 static bool is_change(const fs_chunk *chunk, uint32_t at)

@@ -337,7 +337,7 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
                                 fs_error *err)
 {
     fs_trace *trace = fs_calloc(1, sizeof *trace);
-    if (trace == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to write a trace");
+    if (trace == NULL) return fs_no_memory(err);
     trace->store = store;
     trace->options = options;
     trace->pid = options->pid >= 0 && options->pid < FS_DEVICE_LIMIT ? options->pid + PIDS_OF_LINUX : options->pid;

@@ -12,9 +12,7 @@ fs_status fs_flows_build(fs_flows *flows, const fs_store *store, fs_error *err)
     uint32_t count = fs_store_count(store), at;
     FS_TRY(fs_api_calls_create(&flows->calls, store, err));
     if (flows->calls.slots == NULL) return FS_OK;
-    flows->works = fs_malloc(count * sizeof *flows->works);
-    if (flows->works == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to link API calls to device work in %u events", count);
+    FS_TRY(FS_NEW(&flows->works, count, err));
     memset(flows->works, 0xff, count * sizeof *flows->works);
     for (uint32_t index = 0; index < count; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);

@@ -15,7 +15,7 @@ fs_status fs_json_init(fs_json *json, fs_json_sink sink, void *context, fs_error
     json->bytes = fs_malloc(json->capacity);
     if (json->bytes != NULL) return FS_OK;
     json->capacity = 0;
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to write JSON");
+    return fs_no_memory(err);
 }
 
 void fs_json_clear(fs_json *json)
@@ -38,7 +38,7 @@ static bool grow(fs_json *json, size_t size)
     size_t capacity = json->capacity * 2 > json->size + size ? json->capacity * 2 : json->size + size;
     char *bytes = fs_realloc(json->bytes, capacity);
     if (bytes == NULL) {
-        json->status = fs_fail(json->err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of JSON", capacity);
+        json->status = fs_no_memory(json->err);
         return false;
     }
     json->bytes = bytes;

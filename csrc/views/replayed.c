@@ -35,7 +35,7 @@ fs_status fs_replayed_create(fs_replayed_places *places, const fs_store *store, 
     if (starts == NULL || widths == NULL || next == NULL) {
         fs_free(next);
         fs_replayed_clear(places);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place the ops of %u events", count);
+        return fs_no_memory(err);
     }
     for (uint32_t i = count; i-- > 0;) { /* children come after their parents */
         if (!is_replayed(store, i)) continue;

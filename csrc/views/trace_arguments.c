@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "device/occupancy.h"
@@ -303,8 +302,7 @@ static fs_piece make_shared(fs_trace *trace, const fs_event *event, bool on_devi
     if (id < trace->argument_capacity && trace->arguments[id].size != SIZE_MAX) return trace->arguments[id];
 
     uint32_t before = trace->argument_capacity;
-    trace->out.status =
-        FS_LIST_ROOM(&trace->arguments, id, &trace->argument_capacity, 64, "arguments of a trace", trace->out.err);
+    trace->out.status = FS_LIST_ROOM(&trace->arguments, id, &trace->argument_capacity, 64, trace->out.err);
     if (trace->out.status != FS_OK) return none;
     for (uint32_t i = before; i < trace->argument_capacity; i++) trace->arguments[i].size = SIZE_MAX;
     size_t at = trace->texts.size;

@@ -107,8 +107,8 @@ static fs_status list_edges(const counter *of, edge *room, size_t count, fs_erro
     }
     begins = room;
     ends = room + count;
-    if (!in_order(begins, count)) FS_TRY(fs_sort(begins, count, sizeof *begins, compare_edges, "pieces of work", err));
-    if (!in_order(ends, count)) FS_TRY(fs_sort(ends, count, sizeof *ends, compare_edges, "pieces of work", err));
+    if (!in_order(begins, count)) FS_TRY(fs_sort(begins, count, sizeof *begins, compare_edges, err));
+    if (!in_order(ends, count)) FS_TRY(fs_sort(ends, count, sizeof *ends, compare_edges, err));
     merge(begins, ends, count, room + 2 * count);
     return FS_OK;
 }
@@ -116,7 +116,7 @@ static fs_status list_edges(const counter *of, edge *room, size_t count, fs_erro
 static fs_status put_exactly(counter *of, size_t count, fs_error *err)
 {
     edge *room = fs_malloc(4 * count * sizeof *room), *all = room + 2 * count;
-    if (room == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a counter of a trace");
+    if (room == NULL) return fs_no_memory(err);
     fs_status status = list_edges(of, room, count, err);
     double sum = 0;
     size_t open = 0;
@@ -141,7 +141,7 @@ enum { PARTS = FS_COUNTER_VALUES - 2 };
 static fs_status put_means(counter *of, int64_t begin, int64_t end, fs_error *err)
 {
     double *parts = fs_calloc(PARTS, sizeof *parts);
-    if (parts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a counter of a trace");
+    if (parts == NULL) return fs_no_memory(err);
     int64_t width = (end - begin - 1) / PARTS + 1, part = 0, next = begin + width;
     for (uint32_t i = 0; i < of->piece_count; i++) {
         const piece *one = &of->pieces[i];
@@ -256,7 +256,7 @@ fs_status fs_trace_counters(fs_trace *trace, fs_error *err)
     uint32_t ends[FS_DEVICE_LIMIT];
     if (table == NULL || !table->has_device || table->rated_count == 0) return FS_OK;
     piece *pieces = fs_malloc((table->work_count + (size_t)1) * sizeof *pieces);
-    if (pieces == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters of %u events", trace->count);
+    if (pieces == NULL) return fs_no_memory(err);
     fs_status status = list_pieces(trace, pieces, ends, err);
     if (status == FS_OK) status = put_devices(trace, pieces, ends, err);
     fs_free(pieces);

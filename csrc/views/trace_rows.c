@@ -1,6 +1,5 @@
 /* Finds rows for slices that overlap others of their track without nesting. */
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/sort.h"
@@ -36,7 +35,7 @@ static fs_status intern_track(layout *all, const fs_track *track, uint32_t *id, 
     uint32_t known = all->keys.count;
     FS_TRY(fs_intern_bytes(&all->keys, key, sizeof key, id, err));
     if (*id < known) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->tracks, *id, &all->track_capacity, 64, "rows of a trace", err));
+    FS_TRY(FS_LIST_ROOM(&all->tracks, *id, &all->track_capacity, 64, err));
     all->tracks[*id] = (track_slices){*track, 0, 0, true};
     return FS_OK;
 }
@@ -85,11 +84,9 @@ static fs_status find_slices(layout *all, fs_error *err)
 static fs_status collect(layout *all, fs_error *err)
 {
     size_t room = all->trace->count + (size_t)1;
-    all->track_of_lane = fs_calloc(all->trace->lane_count + (size_t)1, sizeof *all->track_of_lane);
-    all->found = fs_malloc(room * sizeof *all->found);
-    all->slices = fs_malloc(room * sizeof *all->slices);
-    if (all->track_of_lane == NULL || all->found == NULL || all->slices == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of a trace of %u events", all->trace->count);
+    FS_TRY(FS_NEW_ZEROED(&all->track_of_lane, all->trace->lane_count + (size_t)1, err));
+    FS_TRY(FS_NEW(&all->found, room, err));
+    FS_TRY(FS_NEW(&all->slices, room, err));
     FS_TRY(find_slices(all, err));
     uint32_t begin = 0;
     for (uint32_t id = 0; id < all->keys.count; id++) {
@@ -140,8 +137,8 @@ static fs_status add_row(rows *all, fs_error *err)
 {
     if (all->count == all->capacity) {
         uint32_t capacity = all->capacity, nodes = 2 * capacity;
-        FS_TRY(FS_LIST_ROOM(&all->tops, all->count, &capacity, 1, "rows of a trace", err));
-        FS_TRY(FS_LIST_ROOM(&all->tree, nodes, &nodes, 2, "nodes of the rows of a trace", err));
+        FS_TRY(FS_LIST_ROOM(&all->tops, all->count, &capacity, 1, err));
+        FS_TRY(FS_LIST_ROOM(&all->tree, nodes, &nodes, 2, err));
         for (uint32_t i = 0; i < nodes; i++) all->tree[i] = (ends){INT64_MAX, INT64_MIN};
         all->capacity = capacity;
         for (uint32_t row = 0; row < all->count; row++) set_end(all, row);
@@ -183,15 +180,14 @@ static fs_status open_slice(rows *all, uint32_t index, uint32_t *row, fs_error *
 
 static fs_status add_extra(fs_trace *trace, const fs_track *track, uint32_t number, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&trace->extra, trace->extra_count, &trace->extra_capacity, 8, "rows of a trace", err));
+    FS_TRY(FS_LIST_ROOM(&trace->extra, trace->extra_count, &trace->extra_capacity, 8, err));
     trace->extra[trace->extra_count++] = (fs_extra_row){*track, track->thread, number};
     return FS_OK;
 }
 
 static fs_status move(fs_trace *trace, uint32_t event, uint32_t extra, fs_error *err)
 {
-    if (trace->moved == NULL) trace->moved = fs_calloc(trace->count, sizeof *trace->moved);
-    if (trace->moved == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of a trace");
+    if (trace->moved == NULL) FS_TRY(FS_NEW_ZEROED(&trace->moved, trace->count, err));
     trace->moved[event] = extra + 1;
     return FS_OK;
 }
@@ -226,7 +222,7 @@ static fs_status sort_slices(const fs_trace *trace, slice *slices, uint32_t coun
         fs_store_get(trace->store, slices[i].event, &event);
         slices[i].track = !fs_trace_is_device_annotation(&event);
     }
-    return fs_sort(slices, count, sizeof *slices, compare_slices, "slices", err);
+    return fs_sort(slices, count, sizeof *slices, compare_slices, err);
 }
 
 static fs_status place_track(layout *all, const track_slices *track, fs_error *err)
@@ -234,8 +230,7 @@ static fs_status place_track(layout *all, const track_slices *track, fs_error *e
     slice *slices = all->slices + track->begin;
     if (!track->sorted) FS_TRY(sort_slices(all->trace, slices, track->count, err));
     rows found = {.slices = slices, .below = fs_malloc((track->count + (size_t)1) * sizeof *found.below)};
-    fs_status status = found.below != NULL ? place_slices(all->trace, &found, track, err)
-                                           : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of a trace");
+    fs_status status = found.below != NULL ? place_slices(all->trace, &found, track, err) : fs_no_memory(err);
     fs_free(found.below);
     fs_free(found.tops);
     fs_free(found.tree);

@@ -32,10 +32,8 @@ fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
 static fs_status list_tracks(fs_trace *trace, fs_error *err)
 {
     trace->lane_count = fs_store_lane_count(trace->store);
-    trace->lanes = fs_calloc(trace->lane_count + (size_t)1, sizeof *trace->lanes);
-    trace->tracks = fs_malloc((trace->lane_count + (size_t)1) * sizeof *trace->tracks);
-    if (trace->lanes == NULL || trace->tracks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
+    FS_TRY(FS_NEW_ZEROED(&trace->lanes, trace->lane_count + (size_t)1, err));
+    FS_TRY(FS_NEW(&trace->tracks, trace->lane_count + (size_t)1, err));
     for (uint32_t id = 0; id < trace->lane_count; id++) {
         fs_lane lane = fs_store_lane(trace->store, id);
         trace->tracks[id] = (fs_track){lane.on_device ? lane.device : trace->pid, lane.id, lane.on_device};
@@ -117,8 +115,7 @@ void fs_trace_put_place(fs_json *out, const fs_track *track)
 
 static fs_status put_places(fs_trace *trace, fs_error *err)
 {
-    trace->places = fs_malloc((trace->lane_count + (size_t)1) * sizeof *trace->places);
-    if (trace->places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the threads of a trace");
+    FS_TRY(FS_NEW(&trace->places, trace->lane_count + (size_t)1, err));
     for (uint32_t id = 0; id < trace->lane_count; id++) {
         size_t at = trace->texts.size;
         fs_trace_put_place(&trace->texts, &trace->tracks[id]);
@@ -130,8 +127,7 @@ static fs_status put_places(fs_trace *trace, fs_error *err)
 fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err)
 {
     uint32_t count = fs_store_name_count(trace->store);
-    trace->names = fs_malloc((count + (size_t)1) * sizeof *trace->names);
-    if (trace->names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the names of a trace");
+    FS_TRY(FS_NEW(&trace->names, count + (size_t)1, err));
     for (uint32_t id = 0; id < count; id++) {
         size_t at = trace->texts.size;
         fs_json_string(&trace->texts, fs_store_name_text(trace->store, id));

@@ -11,9 +11,7 @@ fs_status fs_trace_work(fs_trace *trace, fs_error *err)
     fs_table_options options = *trace->options->table;
     options.works = options.ratings = options.brief = true;
     FS_TRY(fs_table_build(trace->store, &options, &trace->table, err));
-    trace->rated_of = fs_malloc(trace->count * sizeof *trace->rated_of);
-    if (trace->rated_of == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the work of %u events", trace->count);
+    FS_TRY(FS_NEW(&trace->rated_of, trace->count, err));
     memset(trace->rated_of, 0xff, trace->count * sizeof *trace->rated_of);
     for (uint32_t i = 0; i < trace->table->rated_count; i++) trace->rated_of[trace->table->rated[i].event] = i;
     return FS_OK;

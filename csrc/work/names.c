@@ -35,7 +35,7 @@ fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
 {
     size_t count = fs_store_name_count(store);
     *names = (fs_names){.store = store, .kernel_classes = fs_calloc(2 * count + 1, sizeof *names->kernel_classes)};
-    if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %zu names", count);
+    if (names->kernel_classes == NULL) return fs_no_memory(err);
     names->host_kinds = names->kernel_classes + count;
     return FS_OK;
 }

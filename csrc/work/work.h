@@ -12,13 +12,13 @@
  *   a call ── fs_work_of_torch ──► NOTHING, or one of
  *
  *     OP ──────────── the enclosing op (outer) ─────────────────────────────┐
- *     CALLER ──────── the enclosing op (outer) ─┬─ its sizes suffice ───────┤ table/needs.c,
+ *     CALLER ──────── the enclosing op (outer) ─┬─ its sizes suffice ───────┤ table/survey.c,
  *                                               └─ CALLER again: the range  │ as each event is counted
  *                                                  that begins inside ──────┤
  *     FORWARD ─────── the op of the forward pass (outer) ───────────────────┤
- *        └─ not linked: the ops whose result fits ── table/inferred.c ──────┤
- *     ANNOTATION ──── the range around it with lengths (annotation) ────────┤ table/needs.c
- *     GRADIENT ────── the gradient's arguments (output) ────────────────────┴─► NOTHING (table/inferred.c)
+ *        └─ not linked: the ops whose result fits ── table/scan.c ──────────┤
+ *     ANNOTATION ──── the range around it with lengths (annotation) ────────┤ table/survey.c
+ *     GRADIENT ────── the gradient's arguments (output) ────────────────────┴─► NOTHING (table/scan.c)
  *
  *     ELEMENTS ────── what its kernels launch ──► added to its row kernel by kernel (table/devices.c): stays
  *     KERNELS ─────── what its kernels tell ────► replaces it, if they do (table/devices.c): stays */

@@ -12,7 +12,7 @@ from flopscope.results import groups
 from flopscope.results.head import PEAKS_MEMBER
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable, table_of
-from flopscope.results.table_facts import Grouped
+from flopscope.results.table_facts import Grouped, answer
 from flopscope.support import upward
 from flopscope.support.cpu import CPU, CPU_MEMBER, why_cpu_unknown
 from flopscope.support.device import STORED, devices_to_rate, find_device, peaks_by_name
@@ -503,9 +503,9 @@ def grouped(
     else:
         shares, described = results._peaks(core, source)
     limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
-    extra = (groupings, brief, blocks) if window is None else (groupings, brief, blocks, window)
+    rows = (by_shape, stack_n, limits, results._cpu_alone, groupings, brief)
     return Grouped.of(
-        core.table(by_shape, stack_n, limits, results._cpu_alone, account, *extra),
+        answer(core, rows, account, blocks, window),
         device_type=core.device_type,
         program=results._program,
         has_shapes=core.has_shapes,

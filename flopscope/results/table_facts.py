@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 from flopscope.support.hints import HINTS, Hints
 
 if TYPE_CHECKING:
+    from flopscope._core import Store
     from flopscope.support.peaks import Peaks
+
+_Rows = tuple[bool, int, dict[str, Mapping[str, Any]], bool, tuple[str, ...], bool]
+_Answer = tuple[dict[str, Any], dict[str, Any]]
 
 
 def _unknown_coverage() -> dict[str, Any]:
@@ -70,14 +74,23 @@ class Grouped:
     """If it was requested, the "timeline" and, if memory changed, the changes of "memory"."""
 
     @staticmethod
-    def of(returned: tuple[dict[str, Any], dict[str, Any]], **known: Any) -> Grouped:
-        """Wrap what Store.table() returns. known: facts that the core does not have."""
+    def of(returned: _Answer, **known: Any) -> Grouped:
+        """Wrap what a method of Store returns. known: facts that the core does not have."""
         columns, meta = returned
         coverage = with_what_there_is(meta["coverage"])
         facts = Facts(**({name: meta[name] for name in _OF_CORE} | {"coverage": coverage} | known))
         rows = {name: value for name, value in meta.items() if name not in _NOT_BY_ROW}
         drawn = {name: meta[name] for name in _DRAWN if name in meta}
         return Grouped(columns, facts, rows, meta.get("accounting", {}), drawn)
+
+
+def answer(core: Store, rows: _Rows, account: bool, blocks: int, window: tuple[float, float] | None) -> _Answer:
+    """Ask a store for its rows; with account also for the accounting, and with blocks for the timeline."""
+    if blocks:
+        return core.timeline(*rows, blocks)
+    if window is not None:
+        return core.accounting(*rows, window)
+    return core.accounting(*rows) if account else core.table(*rows)
 
 
 FIELDS = ("row", "kernel", "count", "busy")

@@ -43,7 +43,7 @@ class Host:
         self.work(kernel, begin, end, correlation=self.correlation, launcher=op)
 
     def account(self) -> Any:
-        return self.core.table(True, 0, {}, False, True)[1]["accounting"]
+        return self.core.accounting(True, 0, {})[1]["accounting"]
 
     def idle(self) -> dict[str, int]:
         """Return the idle time by cause."""
@@ -147,7 +147,7 @@ def test_pairs_are_neighbours_on_a_stream() -> None:
         host.work("ka", at + 20, at + 30, launcher=owners[0])
         host.work("kb", at + 40, at + 50, launcher=owners[1])
         host.work("ka", at + 45, at + 60, launcher=owners[0], stream=8)
-    columns, facts = host.core.table(True, 0, {}, False, True)
+    columns, facts = host.core.accounting(True, 0, {})
     pairs = facts["accounting"]["pairs"]
     found: Counter[tuple[str, str]] = Counter()
     for before, after, count in zip(*(pairs[name].tolist() for name in ("before", "after", "count")), strict=True):
@@ -191,7 +191,7 @@ def test_a_call_waited_if_work_of_a_device_ended_within_it(begin: int, end: int,
 def test_what_has_no_work_has_no_account() -> None:
     host = Host()
     with pytest.raises(ValueError, match="no event has a time, so there is no window of time"):
-        host.core.table(True, 0, {}, False, True, (), False, 0, (0.0, 1.0))
+        host.core.accounting(True, 0, {}, False, (), False, (0.0, 1.0))
     for _ in range(2):
         account = host.account()
         assert len(account["cells"]["step"]) == len(account["gaps"]["step"]) == 0

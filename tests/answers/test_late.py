@@ -90,7 +90,7 @@ class Program:
         return next((i for i, (begin, end) in enumerate(zip(begins, ends, strict=True)) if begin <= time < end), -1)
 
     def limits(self) -> list[tuple[int, int]]:
-        steps = self.store.table(True, 0, {}, False, True)[1]["accounting"]["steps"]
+        steps = self.store.accounting(True, 0, {})[1]["accounting"]["steps"]
         return [(step[1], step[2]) for step in steps]
 
     def op_around(self, event: int | None) -> str:

@@ -29,8 +29,8 @@ typedef enum { FUZZ_WHOLE, FUZZ_PARTS, FUZZ_LARGE_PARTS, FUZZ_WAY_COUNT } fuzz_w
 
 static inline int64_t fuzz_read(void *context, int64_t offset, char *to, size_t size, fs_error *err)
 {
-    const fuzz_text *text = context;
     (void)err;
+    const fuzz_text *text = context;
     if ((uint64_t)offset >= text->size) return 0;
     if (size > text->size - (size_t)offset) size = text->size - (size_t)offset;
     memcpy(to, text->data + offset, size);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/saturate.h"
 #include "base/sort.h"
@@ -27,7 +27,7 @@ typedef struct {
 
 static fs_status add(item_list *list, uint64_t value, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 3, "items", err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 3, err));
     list->items[list->count++] = (item){.value = value, .more = "list"};
     return FS_OK;
 }
@@ -51,12 +51,12 @@ TEST(a_far_index_has_room)
 {
     item_list list = {0};
     fs_error err;
-    CHECK_OK(FS_LIST_ROOM(&list.items, 100, &list.capacity, 8, "items", &err));
+    CHECK_OK(FS_LIST_ROOM(&list.items, 100, &list.capacity, 8, &err));
     CHECK(list.capacity == 101);
     const item *before = list.items;
-    CHECK_OK(FS_LIST_ROOM(&list.items, 100, &list.capacity, 8, "items", &err));
+    CHECK_OK(FS_LIST_ROOM(&list.items, 100, &list.capacity, 8, &err));
     CHECK(list.capacity == 101 && list.items == before);
-    CHECK_OK(FS_LIST_ROOM(&list.items, 101, &list.capacity, 8, "items", &err));
+    CHECK_OK(FS_LIST_ROOM(&list.items, 101, &list.capacity, 8, &err));
     CHECK(list.capacity == 202);
     memset(list.items, 1, 202 * sizeof *list.items); /* AddressSanitizer watches the end */
     fs_free(list.items);
@@ -72,11 +72,27 @@ TEST(a_failure_leaves_the_list_as_it_was)
     CHECK(add(&list, 6, &err) == FS_OUT_OF_MEMORY && err.status == FS_OUT_OF_MEMORY);
     CHECK(add(&list, 6, NULL) == FS_OUT_OF_MEMORY);
     fs_memory_fail_at(0);
-    CHECK(strcmp(err.message, "no memory for 12 items") == 0, "%s", err.message);
+    char expected[64];
+    snprintf(expected, sizeof expected, "no memory for %zu bytes", 12 * sizeof *list.items);
+    CHECK(strcmp(err.message, expected) == 0, "%s", err.message);
     CHECK(list.items == before.items && list.count == 6 && list.capacity == 6);
     for (uint64_t i = 0; i < 6; i++) CHECK(list.items[i].value == i);
     CHECK_OK(add(&list, 6, &err));
     fs_free(list.items);
+}
+
+TEST(a_list_of_a_given_length_is_allocated_or_null)
+{
+    fs_error err;
+    uint64_t *list = NULL;
+    CHECK_OK(FS_NEW_ZEROED(&list, 3, &err));
+    CHECK(list[0] == 0 && list[2] == 0);
+    fs_free(list);
+    CHECK(FS_NEW(&list, SIZE_MAX / 4, &err) == FS_OUT_OF_MEMORY && list == NULL);
+    fs_memory_fail_at(1);
+    CHECK(FS_NEW(&list, 5, &err) == FS_OUT_OF_MEMORY && list == NULL);
+    fs_memory_fail_at(0);
+    CHECK(strcmp(err.message, "no memory for 40 bytes") == 0, "%s", err.message);
 }
 
 /* Sizes that overflow fail before anything is allocated; the list is never touched. */
@@ -86,15 +102,15 @@ TEST(sizes_beyond_32_and_64_bits_fail)
     item_list list = {0};
     fs_error err;
     for (size_t i = 0; i < COUNT_OF(beyond); i++)
-        CHECK(FS_LIST_ROOM(&list.items, beyond[i], &list.capacity, 8, "items", &err) == FS_OUT_OF_MEMORY);
-    CHECK(strcmp(err.message, "no memory for 18446744073709551615 items") == 0, "%s", err.message);
-    CHECK(fs_list_grow(&list.items, 7, &list.capacity, SIZE_MAX / 4, 8, "items", &err) == FS_OUT_OF_MEMORY);
+        CHECK(FS_LIST_ROOM(&list.items, beyond[i], &list.capacity, 8, &err) == FS_OUT_OF_MEMORY);
+    CHECK(strcmp(err.message, "no memory for 18446744073709551615 items of 16 bytes") == 0, "%s", err.message);
+    CHECK(fs_list_grow(&list.items, 7, &list.capacity, SIZE_MAX / 4, 8, &err) == FS_OUT_OF_MEMORY);
     CHECK(list.items == NULL && list.capacity == 0);
     /* A list of more than half of what 32 bits can number ends at UINT32_MAX items; here an item has no size. */
     list.capacity = UINT32_C(1) << 31;
-    CHECK_OK(fs_list_grow(&list.items, list.capacity, &list.capacity, 0, 8, "items", &err));
+    CHECK_OK(fs_list_grow(&list.items, list.capacity, &list.capacity, 0, 8, &err));
     CHECK(list.capacity == UINT32_MAX);
-    CHECK(fs_list_grow(&list.items, UINT32_MAX, &list.capacity, 0, 8, "items", &err) == FS_OUT_OF_MEMORY);
+    CHECK(fs_list_grow(&list.items, UINT32_MAX, &list.capacity, 0, 8, &err) == FS_OUT_OF_MEMORY);
     fs_free(list.items);
 }
 
@@ -135,7 +151,7 @@ TEST(the_order_is_that_of_qsort)
         for (size_t k = 0; k < COUNT_OF(keys); k++) {
             fs_error err;
             fill(counts[i], keys[k]);
-            CHECK_OK(fs_sort(items, counts[i], sizeof *items, by_key, "items", &err));
+            CHECK_OK(fs_sort(items, counts[i], sizeof *items, by_key, &err));
             CHECK(memcmp(items, expected, counts[i] * sizeof *items) == 0);
         }
     }
@@ -152,7 +168,7 @@ TEST(an_interrupted_sort_keeps_every_item)
     fs_error err;
     fill(MOST, 1000);
     compared = 0;
-    CHECK_OK(fs_sort(items, MOST, sizeof *items, by_key, "items", &err));
+    CHECK_OK(fs_sort(items, MOST, sizeof *items, by_key, &err));
     int64_t all = compared;
     for (int part = 1; part < 10; part += 4) {
         fs_interrupt section;
@@ -160,7 +176,7 @@ TEST(an_interrupted_sort_keeps_every_item)
         compared = 0;
         stop_at = all * part / 10;
         fs_interrupt_open(&section, never, NULL);
-        CHECK(fs_sort(items, MOST, sizeof *items, by_key, "items", &err) == FS_INTERRUPTED);
+        CHECK(fs_sort(items, MOST, sizeof *items, by_key, &err) == FS_INTERRUPTED);
         fs_interrupt_close(&section);
         CHECK(compared < stop_at + (RUN << 5)); /* it stopped soon */
         stop_at = -1;

@@ -4,7 +4,7 @@
 #include "accounting/lines.h"
 #include "sources/kineto/kineto.h"
 #include "store/extend.h"
-#include "store/stack_log.h"
+#include "store/stacks.h"
 #include "tests/c/events.h"
 #include "views/chrome_trace.h"
 

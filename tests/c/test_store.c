@@ -4,7 +4,6 @@
 #include "sources/attribute.h"
 #include "store/event.h"
 #include "store/extend.h"
-#include "store/insert.h"
 #include "tests/c/events.h"
 
 TEST(events_come_back_as_they_went_in)

@@ -66,7 +66,7 @@ def test_the_curve_of_the_report_is_the_running_sum(tmp_path: Path) -> None:
         "select max(total) from (select sum(case memoryOperationType when 0 then bytes else -bytes end) "
         f"over (order by start) as total from {TABLE})",
     )
-    _, found = fs.load_trace(path)._core.table(False, 0, {}, False, True, (), True, 1000)
+    _, found = fs.load_trace(path)._core.timeline(False, 0, {}, False, (), True, 1000)
     assert found["memory"]["bytes"].tolist() == sizes
     assert peak == max(sum(sizes[: at + 1]) for at in range(4))
     fs.load_trace(path).write_report(str(tmp_path / "x.html"))

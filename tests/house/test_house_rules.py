@@ -139,7 +139,7 @@ def test_files_and_lines_are_short() -> None:
 
 
 FAULTS = {
-    "csrc/long.c": "\n" * 521,
+    "csrc/long.c": "\n" * 801,
     "csrc/spaced.c": "int  x;\n",
     "csrc/wide.def": "x" * 121,  # a row may be long
     "flopscope/__init__.py": "",

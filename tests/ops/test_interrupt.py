@@ -169,7 +169,7 @@ def columns(core: Any) -> dict[str, Any]:
         lambda core: core.table(False, 0, {}),
         lambda core: core.table(True, 3, {}),
         lambda core: core.write_trace(lambda piece: None, "1"),
-        lambda core: core.table(True, 0, {}, False, True, (), True, 1000),
+        lambda core: core.timeline(True, 0, {}, False, (), True, 1000),
         lambda core: core.events(),
         lambda core: core.gpu_summary(),
         lambda core: core.step_breakdown(),

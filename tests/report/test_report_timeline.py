@@ -354,7 +354,7 @@ def test_events_without_times_are_counted(tmp_path: Path) -> None:
     assert timeline.data["facts"]["deep"] == 6 and len(timeline.blocks("host")) == 64
 
 
-@pytest.mark.parametrize(("account", "blocks"), [(True, -1), (False, 1)])
-def test_a_limit_below_1_or_without_the_accounting_is_refused(account: bool, blocks: int) -> None:
+@pytest.mark.parametrize("blocks", [-1, 0])
+def test_a_limit_below_1_is_refused(blocks: int) -> None:
     with pytest.raises(ValueError, match="1 block or more"):
-        _core.Store().table(True, 0, {}, False, account, (), True, blocks)
+        _core.Store().timeline(True, 0, {}, False, (), True, blocks)

@@ -359,6 +359,6 @@ def test_equal_states_of_memory_in_a_trace_with_graphs_stay_apart() -> None:
         program.add("cpu_instant_event", "[memory]", 10 * i, 0, Bytes=4, Addr=64, Device_Type=0, Total_Allocated=total)
         program.events[-1] |= {"ph": "i", "s": "t"}
     trace = program.load()
-    _, found = trace._core.table(True, 0, {}, False, True, (), True, 1000)
+    _, found = trace._core.timeline(True, 0, {}, False, (), True, 1000)
     assert found["memory"]["allocated"].tolist() == allocated
     assert json.dumps(trace.events().to_pandas()["name"].tolist())

@@ -126,14 +126,14 @@ def everything(core: Any) -> list[str]:
     assert stated is not None
     limits = {"cuda:0": stated.for_core(None)}
     requests: list[tuple[Any, ...]] = [
-        (False, 0, {}),
-        (True, 2, limits),
-        (True, 0, limits, False, True, (), True),
-        (False, 0, limits, False, True, ("step", "stream", "dtype"), False),
+        (core.table, False, 0, {}),
+        (core.table, True, 2, limits),
+        (core.accounting, True, 0, limits, False, (), True),
+        (core.accounting, False, 0, limits, False, ("step", "stream", "dtype"), False),
     ]
     told = []
-    for request in requests:
-        columns, meta = core.table(*request)
+    for ask, *request in requests:
+        columns, meta = ask(*request)
         told.append(repr(plain((columns, {name: meta[name] for name in meta if name != "grouping_seconds"}))))
     return told
 

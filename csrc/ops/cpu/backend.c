@@ -1,5 +1,6 @@
 /* The CPU's backend table. Calls complete their work before they return, so there is nothing to wait for and there are
  * no marks. */
+#include "base/unused.h"
 #include "ops/backend.h"
 
 #include <string.h>
@@ -27,28 +28,22 @@ static void copy_bytes(void *to, const void *from, size_t nbytes)
     fs_parallel_for((int64_t)nbytes, COPY_GRAIN, copy_range, &work);
 }
 
-static fs_status copy_host(fs_device device, void *to, const void *from, size_t nbytes, fs_error *err)
+static fs_status copy_host(fs_device FS_UNUSED(device), void *to, const void *from, size_t nbytes,
+                           fs_error *FS_UNUSED(err))
 {
-    (void)device;
-    (void)err;
     copy_bytes(to, from, nbytes);
     return FS_OK;
 }
 
-static fs_status copy_peer(fs_device to_device, void *to, fs_device from_device, const void *from, size_t nbytes,
-                           fs_error *err)
+static fs_status copy_peer(fs_device FS_UNUSED(to_device), void *to, fs_device FS_UNUSED(from_device), const void *from,
+                           size_t nbytes, fs_error *FS_UNUSED(err))
 {
-    (void)to_device;
-    (void)from_device;
-    (void)err;
     copy_bytes(to, from, nbytes);
     return FS_OK;
 }
 
-static fs_status synchronize(fs_device device, fs_error *err)
+static fs_status synchronize(fs_device FS_UNUSED(device), fs_error *FS_UNUSED(err))
 {
-    (void)device;
-    (void)err;
     return FS_OK;
 }
 

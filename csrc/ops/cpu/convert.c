@@ -1,27 +1,25 @@
 /* Conversion between dtypes and layouts, and fill. */
 #include <string.h>
 
+#include "base/unused.h"
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/cpu.h"
 
-static void compute_convert(const fs_block_job *job, void *out, const void *const *in, unsigned singles, int64_t count)
+static void compute_convert(const fs_block_job *job, void *out, const void *const *in, unsigned FS_UNUSED(singles),
+                            int64_t count)
 {
-    (void)singles;
     job->unary(out, in[0], count);
 }
 
 /* scalar[0] is a whole block of the value. */
-static void compute_fill(const fs_block_job *job, void *out, const void *const *in, unsigned singles, int64_t count)
+static void compute_fill(const fs_block_job *job, void *out, const void *const *FS_UNUSED(in),
+                         unsigned FS_UNUSED(singles), int64_t count)
 {
-    (void)in;
-    (void)singles;
     memcpy(out, job->scalar[0], (size_t)count * job->out_size);
 }
 
-fs_status fs_cpu_convert(fs_device device, const fs_conversion *conversion, fs_error *err)
+fs_status fs_cpu_convert(fs_device FS_UNUSED(device), const fs_conversion *conversion, fs_error *FS_UNUSED(err))
 {
-    (void)device;
-    (void)err;
     const fs_elementwise *space = &conversion->space;
     const fs_cpu_pointwise_loops *loops = FS_ISA_SELECT(fs_cpu_pointwise_loops);
     fs_block_job job = {.space = space, .inputs = 1, .compute = compute_convert, .loops = loops};
@@ -32,10 +30,8 @@ fs_status fs_cpu_convert(fs_device device, const fs_conversion *conversion, fs_e
     return FS_OK;
 }
 
-fs_status fs_cpu_fill(fs_device device, const fs_elementwise *space, fs_error *err)
+fs_status fs_cpu_fill(fs_device FS_UNUSED(device), const fs_elementwise *space, fs_error *FS_UNUSED(err))
 {
-    (void)device;
-    (void)err;
     _Alignas(64) char block[FS_BLOCK_BYTES];
     const fs_cpu_pointwise_loops *loops = FS_ISA_SELECT(fs_cpu_pointwise_loops);
     fs_block_job job = {.space = space, .loops = loops, .compute = compute_fill, .scalar = {block}};

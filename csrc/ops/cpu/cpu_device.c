@@ -128,9 +128,7 @@ fs_status fs_cpu_probe_fma(fs_dtype dtype, int64_t iterations, double *flops, fs
     const fs_cpu_rows_loops *loops = FS_ISA_SELECT(fs_cpu_rows_loops);
     chain_work work = {.loops = &loops->of[dtype], .iterations = iterations};
     work.of_thread = fs_calloc((size_t)threads, sizeof *work.of_thread);
-    if (work.of_thread == NULL) {
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the probe's results of %d threads; free tensors", threads);
-    }
+    if (work.of_thread == NULL) return fs_no_memory(err);
     fs_parallel_for(threads, 1, run_chains, &work);
 
     *flops = 0;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/unused.h"
 #include "ops/cpu/cpu_rows.h"
 
 #define LARGE ((size_t)1 << 20)
@@ -140,9 +141,8 @@ static void release_large(void *data, size_t nbytes)
     unlock_cache();
 }
 
-fs_status fs_cpu_allocate(fs_device device, size_t nbytes, void **data, fs_error *err)
+fs_status fs_cpu_allocate(fs_device FS_UNUSED(device), size_t nbytes, void **data, fs_error *err)
 {
-    (void)device;
     *data = NULL;
     if (nbytes < LARGE) {
         *data = fs_malloc_aligned(nbytes);
@@ -161,9 +161,8 @@ fs_status fs_cpu_allocate(fs_device device, size_t nbytes, void **data, fs_error
     return FS_OK;
 }
 
-void fs_cpu_release(fs_device device, void *data, size_t nbytes)
+void fs_cpu_release(fs_device FS_UNUSED(device), void *data, size_t nbytes)
 {
-    (void)device;
     if (data == NULL) return;
     atomic_fetch_sub(&allocated_bytes, (long long)nbytes);
     if (nbytes < LARGE) {
@@ -174,21 +173,18 @@ void fs_cpu_release(fs_device device, void *data, size_t nbytes)
     }
 }
 
-int64_t fs_cpu_allocated(fs_device device)
+int64_t fs_cpu_allocated(fs_device FS_UNUSED(device))
 {
-    (void)device;
     return atomic_load(&allocated_bytes);
 }
 
-int64_t fs_cpu_reserved(fs_device device)
+int64_t fs_cpu_reserved(fs_device FS_UNUSED(device))
 {
-    (void)device;
     return atomic_load(&reserved_bytes);
 }
 
-void fs_cpu_empty_cache(fs_device device)
+void fs_cpu_empty_cache(fs_device FS_UNUSED(device))
 {
-    (void)device;
     lock_cache();
     empty_locked();
     unlock_cache();

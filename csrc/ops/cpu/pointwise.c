@@ -1,4 +1,5 @@
 /* Unary and binary ops: the op's loop, run over blocks. */
+#include "base/unused.h"
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/cpu.h"
 
@@ -8,9 +9,9 @@ static const struct {
     fs_unary_id op;
 } powers[] = {{2, FS_UNARY_square}, {-1, FS_UNARY_reciprocal}};
 
-static void compute_unary(const fs_block_job *job, void *out, const void *const *in, unsigned singles, int64_t count)
+static void compute_unary(const fs_block_job *job, void *out, const void *const *in, unsigned FS_UNUSED(singles),
+                          int64_t count)
 {
-    (void)singles;
     job->unary(out, in[0], count);
 }
 
@@ -98,10 +99,9 @@ static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_comput
     fs_blocks_run(job);
 }
 
-fs_status fs_cpu_unary(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err)
+fs_status fs_cpu_unary(fs_device FS_UNUSED(device), fs_unary_id op, const fs_elementwise *space,
+                       fs_error *FS_UNUSED(err))
 {
-    (void)device;
-    (void)err;
     const fs_cpu_pointwise_loops *loops = FS_ISA_SELECT(fs_cpu_pointwise_loops);
     fs_block_job job = {.space = space, .inputs = 1, .loops = loops};
     job.unary = loops->unary[op][compute_of(space->dtype)];

@@ -19,8 +19,7 @@ static void random_draws(void *context, int64_t begin, int64_t end)
 
 fs_status fs_cpu_random(fs_device device, fs_random_id op, const fs_random *random, fs_error *err)
 {
-    (void)device;
-    (void)err;
+    (void)device, (void)err;
     const fs_cpu_rows_loops *loops = FS_ISA_SELECT(fs_cpu_rows_loops);
     random_work work = {
         .loops = &loops->of[random->dtype],

@@ -12,12 +12,6 @@ static int64_t part_count(int64_t length, int64_t first)
     return length - first < PART ? length - first : PART;
 }
 
-static fs_status no_memory(int64_t items, fs_error *err)
-{
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the %lld partial results of a reduction; free tensors",
-                   (long long)items);
-}
-
 /* ---- reductions ---- */
 
 typedef struct {
@@ -83,7 +77,7 @@ fs_status fs_cpu_reduce(fs_device device, fs_reduction_id op, const fs_reduction
     work.parts = (reduction->length + PART - 1) / PART;
     const int64_t items = reduction->rows * work.parts;
     work.values = fs_malloc(2 * (size_t)items * sizeof(double));
-    if (work.values == NULL) return no_memory(items, err);
+    if (work.values == NULL) return fs_no_memory(err);
     work.second = work.values + items;
     fs_parallel_for(items, 1, reduce_parts, &work);
     for (int64_t row = 0; row < reduction->rows; row++) work.loops->put(op, reduction, row, join_parts(&work, row));
@@ -152,7 +146,7 @@ fs_status fs_cpu_cumsum(fs_device device, const fs_cumsum *scan, fs_error *err)
 
     const int64_t items = scan->rows * work.parts;
     work.bases = fs_malloc((size_t)items * sizeof(double));
-    if (work.bases == NULL) return no_memory(items, err);
+    if (work.bases == NULL) return fs_no_memory(err);
     fs_parallel_for(items, 1, sum_parts, &work);
     for (int64_t row = 0; row < scan->rows; row++) {
         double base = 0;

@@ -25,8 +25,7 @@ bool fs_cpu_streams(int64_t nbytes)
 
 fs_status fs_cpu_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err)
 {
-    (void)device;
-    (void)err;
+    (void)device, (void)err;
     const int64_t nbytes = rowwise->rows * rowwise->length * (int64_t)fs_dtypes[rowwise->dtype].size;
     const fs_cpu_rows_loops *loops = FS_ISA_SELECT(fs_cpu_rows_loops);
     rowwise_work work = {

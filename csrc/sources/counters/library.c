@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "base/unused.h"
 #include "sources/counters/counters.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
@@ -80,9 +81,9 @@ fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
 
 /* Coming back ----------------------------------------------------------------------------------------------------- */
 
-static void ignore(void *context, int domain, uint32_t function, const void *data)
+static void ignore(void *FS_UNUSED(context), int FS_UNUSED(domain), uint32_t FS_UNUSED(function),
+                   const void *FS_UNUSED(data))
 {
-    (void)context, (void)domain, (void)function, (void)data;
 }
 
 /* What brings CUPTI back, the least first. */

@@ -163,7 +163,7 @@ static fs_status take_config(fs_plan *plan, fs_error *err)
     if (code != FS_COUNTERS_SUCCESS) return fs_counters_fail(code, doing, err);
     plan->config_size = size.size;
     plan->config = fs_calloc(1, size.size);
-    if (plan->config == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", size.size);
+    if (plan->config == NULL) return fs_no_memory(err);
     FS_COUNTERS_ARGUMENTS(host_config, config, .host = plan->host, .size = size.size, .image = plan->config);
     code = fs_counters->host_config(&config);
     FS_COUNTERS_ARGUMENTS(host_passes, passes, .size = size.size, .image = plan->config);

@@ -51,7 +51,7 @@ static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_
     FS_COUNTERS_ARGUMENTS(range_availability, arguments, .context = ranges->context);
     FS_TRY(check(fs_counters->range_availability(&arguments), doing, err));
     *image = fs_calloc(1, arguments.size);
-    if (*image == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", arguments.size);
+    if (*image == NULL) return fs_no_memory(err);
     arguments.image = *image;
     return check(fs_counters->range_availability(&arguments), doing, err);
 }
@@ -76,7 +76,7 @@ static fs_status make_image(fs_ranges *ranges, fs_error *err)
     FS_TRY(check(fs_counters->range_data_size(&size), "the counters' memory cannot be sized", err));
     ranges->image_size = size.size;
     ranges->image = fs_calloc(1, size.size);
-    if (ranges->image == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", size.size);
+    if (ranges->image == NULL) return fs_no_memory(err);
     FS_COUNTERS_ARGUMENTS(range_data_init, init, .profiler = ranges->profiler, .size = size.size,
                           .image = ranges->image);
     return check(fs_counters->range_data_init(&init), "the counters' memory cannot be prepared", err);
@@ -140,7 +140,7 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
     *ranges = NULL;
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     fs_ranges *made = fs_calloc(1, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
+    if (made == NULL) return fs_no_memory(err);
     made->device = -1;
     made->index = device;
     made->group = group;

@@ -5,13 +5,12 @@
 
 #include <math.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 
 fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error *err)
 {
     size_t last = samples->count + more - 1;
-    return more == 0 ? FS_OK : FS_LIST_ROOM(&samples->items, last, &samples->capacity, 1, "samples of counters", err);
+    return more == 0 ? FS_OK : FS_LIST_ROOM(&samples->items, last, &samples->capacity, 1, err);
 }
 
 fs_raw_sample *fs_raw_samples_add(fs_raw_samples *samples, uint64_t start, uint64_t end)
@@ -57,7 +56,7 @@ fs_status fs_raw_samples_pour(const fs_raw_samples *samples, const fs_raw_clock 
                               fs_metric metric, fs_error *err)
 {
     fs_sample *poured = fs_malloc(((size_t)samples->count + 1) * sizeof *poured);
-    if (poured == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples", samples->count);
+    if (poured == NULL) return fs_no_memory(err);
     size_t count = 0;
     for (uint32_t i = 0; i < samples->count; i++) {
         const fs_raw_sample *raw = &samples->items[i];

@@ -320,7 +320,7 @@ fs_status fs_sampler_open(fs_sampler **sampler, const fs_sampler_options *option
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     FS_TRY(check_options(options, err));
     fs_sampler *made = fs_calloc(1, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
+    if (made == NULL) return fs_no_memory(err);
     made->options = *options;
     made->session.device = options->device;
     if (options->most_samples == 0) made->options.most_samples = FS_MOST_SAMPLES;

@@ -20,7 +20,7 @@ static fs_status take_availability(int device, uint8_t **image, fs_error *err)
     FS_COUNTERS_ARGUMENTS(pm_availability, arguments, .device = (size_t)device);
     FS_TRY(check(fs_counters->pm_availability(&arguments), doing, err));
     *image = fs_calloc(1, arguments.size);
-    if (*image == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", arguments.size);
+    if (*image == NULL) return fs_no_memory(err);
     arguments.image = *image;
     return check(fs_counters->pm_availability(&arguments), doing, err);
 }
@@ -112,9 +112,7 @@ fs_status fs_session_make_image(fs_session *session, uint32_t samples, fs_error 
     if (size.size > session->image_room) {
         fs_session_drop_image(session);
         session->image = fs_malloc_huge(size.size);
-        if (session->image == NULL)
-            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)", samples,
-                           size.size);
+        if (session->image == NULL) return fs_no_memory(err);
         session->image_room = size.size;
     }
     session->image_size = size.size;

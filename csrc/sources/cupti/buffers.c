@@ -53,7 +53,7 @@ fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error
     for (int i = 0; i < FS_CUPTI_FIRST_BUFFERS && pool.bytes + pool.buffer_bytes <= pool.most_bytes; i++) {
         buffer *created = make(pool.buffer_bytes, true);
         if (created == NULL) {
-            status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for CUPTI's buffers of %zu bytes", pool.buffer_bytes);
+            status = fs_no_memory(err);
             break;
         }
         /* Touch the pages now, not while the program is being timed. */

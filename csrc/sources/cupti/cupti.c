@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/unused.h"
 #include "sources/cupti/buffers.h"
 #include "sources/cupti/contexts.h"
 #include "sources/cupti/devices.h"
@@ -50,9 +51,9 @@ static void request_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
 
 /* Drop counts are read at the end, not here: reading them takes a lock of CUPTI's that it also holds while requesting
  * buffers. */
-static void complete_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+static void complete_buffer(void *FS_UNUSED(context), uint32_t FS_UNUSED(stream), uint8_t *buffer,
+                            size_t FS_UNUSED(size), size_t valid)
 {
-    (void)context, (void)stream, (void)size;
     fs_cupti_buffer_use use = buffer == NULL ? FS_CUPTI_FOREIGN : fs_cupti_buffer_use_of(buffer);
     if (use == FS_CUPTI_FOREIGN) return;
     pthread_mutex_lock(&capture.lock);
@@ -69,10 +70,9 @@ static uint64_t host_clock(void)
 }
 
 /* CUPTI can be detached safely only from the exit of an API call. */
-static void called_back(void *context, int domain, uint32_t function, const void *data)
+static void called_back(void *FS_UNUSED(context), int domain, uint32_t function, const void *data)
 {
     const fs_cupti_callback_data *call = data;
-    (void)context;
     if (domain == FS_CUPTI_RESOURCE_DOMAIN) {
         if (function == FS_CUPTI_CONTEXT_CREATED) fs_contexts_called(data);
         else fs_watch_called(function, data);

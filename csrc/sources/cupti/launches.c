@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/sort.h"
 #include "sources/cupti/watched.h"
 #include "store/event.h"
@@ -34,8 +34,7 @@ fs_status fs_launch_log_copy(const fs_launch_log *log, const fs_store *store, in
     if (end != FS_MISSING) last = fs_add_saturated(fs_add_saturated(end, shift), PAUSE_NS);
     for (uint32_t i = 0; i < log->count; i++) count += log->launches[i].time >= first && log->launches[i].time <= last;
     if (count == 0) return FS_OK;
-    copy->launches = fs_malloc(count * sizeof *copy->launches);
-    if (copy->launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launches of graphs", count);
+    FS_TRY(FS_NEW(&copy->launches, count, err));
     copy->capacity = count;
     for (uint32_t i = 0; i < log->count; i++)
         if (log->launches[i].time >= first && log->launches[i].time <= last)
@@ -61,7 +60,7 @@ uint32_t fs_thread_handle(void)
 void fs_launch_log_add(fs_launch_log *log, const fs_logged_launch *launch)
 {
     if (log->capacity < FS_MOST_LAUNCHES)
-        FS_IGNORE(FS_LIST_ROOM(&log->launches, log->count, &log->capacity, 1024, "launches of graphs", NULL));
+        FS_IGNORE(FS_LIST_ROOM(&log->launches, log->count, &log->capacity, 1024, NULL));
     if (log->count == log->capacity) log->lost++;
     else log->launches[log->count++] = *launch;
 }
@@ -116,7 +115,7 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
     const fs_chunk *chunk = NULL;
     fs_status status = FS_OK;
     bool *launching = fs_calloc((size_t)names + 1, sizeof *launching);
-    if (launching == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", names);
+    if (launching == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < names; i++) launching[i] = strstr(fs_store_name_text(store, i), "GraphLaunch") != NULL;
     for (uint32_t i = 0; i < count; i++) {
         chunk = fs_event_next_chunk(store, i, chunk, &at);
@@ -132,7 +131,7 @@ static fs_status list_calls(tying *all, const fs_store *store, int64_t shift, fs
         bool apart = call.end < all->first || call.start > all->last,
              encloses = call.start < all->first && call.end > all->last;
         if (apart || encloses) continue; /* a call may block for long, before or after its launch */
-        status = FS_LIST_ROOM(&all->calls, all->call_count, &capacity, 256, "launches of graphs", err);
+        status = FS_LIST_ROOM(&all->calls, all->call_count, &capacity, 256, err);
         if (status != FS_OK) break;
         all->calls[all->call_count++] = call;
     }
@@ -225,11 +224,10 @@ fs_status fs_launch_log_tie(fs_launch_log *log, const fs_store *store, int64_t s
     if (log->count == 0) return FS_OK;
     find_times(&all);
     fs_status status = list_calls(&all, store, shift, err);
-    if (status == FS_OK)
-        status = fs_sort(all.calls, all.call_count, sizeof *all.calls, compare_recorded, "launches of graphs", err);
+    if (status == FS_OK) status = fs_sort(all.calls, all.call_count, sizeof *all.calls, compare_recorded, err);
     for (int by_handle = 0; status == FS_OK && by_handle < 2 && all.call_count > 0; by_handle++) {
         for (uint32_t i = 0; by_handle && i < log->count; i++) log->launches[i].thread = log->launches[i].handle;
-        status = fs_sort(log->launches, log->count, sizeof *log->launches, compare_logged, "launches of graphs", err);
+        status = fs_sort(log->launches, log->count, sizeof *log->launches, compare_logged, err);
         if (status == FS_OK) status = tie_threads(&all, err);
     }
     if (status == FS_OK) fs_captures_sort_tied(captures);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "sources/cupti/abi.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "sources/cupti/watched.h"
 #include "store/event.h"
@@ -122,7 +123,7 @@ fs_status fs_watched_resolve(fs_watched *watched, const fs_store *store, int64_t
             status = resolve_lane(watched, store, lane, begin, end, shift, list, events, found);
     fs_free(list);
     fs_free(events);
-    return status == FS_OK ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the ops of captured graphs");
+    return status == FS_OK ? FS_OK : fs_no_memory(err);
 }
 
 /* By call ---------------------------------------------------------------------------------------------------------- */
@@ -228,5 +229,5 @@ fs_status fs_watched_resolve_calls(fs_watched *watched, const fs_captures *captu
         if (found != FS_NONE) status = take_owners(watched, captures, graph, list + found);
     }
     fs_free(list);
-    return status == FS_OK ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the ops of captured graphs");
+    return status == FS_OK ? FS_OK : fs_no_memory(err);
 }

@@ -21,7 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/launches.h"
 #include "sources/cupti/library.h"
@@ -73,7 +73,7 @@ static uint32_t copy_open(bool *open)
 static uint32_t add_moment(uint64_t node, int32_t type)
 {
     fs_watched *of = &watch.of;
-    if (FS_LIST_ROOM(&of->moments, of->moment_count, &of->moment_capacity, 1024, "moments", NULL) != FS_OK) {
+    if (FS_LIST_ROOM(&of->moments, of->moment_count, &of->moment_capacity, 1024, NULL) != FS_OK) {
         of->lost++;
         return FS_NONE;
     }
@@ -420,8 +420,7 @@ static fs_status add_known(fs_captures *captures, fs_store *copy, fs_error *err)
     uint32_t index, *moved = fs_malloc((fs_store_count(watch.of.store) + (size_t)1) * sizeof *moved);
     const fs_watched_node **nodes = fs_malloc((watch.of.used + (size_t)1) * sizeof *nodes);
     fs_status status = FS_OK;
-    if (nodes == NULL || moved == NULL)
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of graphs", watch.of.used);
+    if (nodes == NULL || moved == NULL) status = fs_no_memory(err);
     if (status == FS_OK) status = fs_watched_copy(watch.of.store, NULL, copy, moved, err);
     if (status == FS_OK) status = fs_captures_add_store(captures, copy, &index, err);
     if (status == FS_OK) status = add_nodes(captures, index, moved, nodes, err);

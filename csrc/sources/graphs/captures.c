@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/search.h"
 #include "base/sort.h"
 #include "store/event.h"
@@ -29,14 +29,9 @@ void fs_captures_clear(fs_captures *captures)
     *captures = (fs_captures){0};
 }
 
-static fs_status no_memory(fs_error *err)
-{
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the graphs of a capture");
-}
-
 fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, uint32_t *index, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&captures->stores, captures->store_count, &captures->store_capacity, 4, "captures", err));
+    FS_TRY(FS_LIST_ROOM(&captures->stores, captures->store_count, &captures->store_capacity, 4, err));
     *index = captures->store_count++;
     captures->stores[*index] = store;
     return FS_OK;
@@ -46,7 +41,7 @@ fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, ui
 
 fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&captures->known, captures->known_count, &captures->known_capacity, 64, "nodes with ids", err));
+    FS_TRY(FS_LIST_ROOM(&captures->known, captures->known_count, &captures->known_capacity, 64, err));
     captures->known[captures->known_count++] = *node;
     return FS_OK;
 }
@@ -69,7 +64,7 @@ fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *n
 {
     fs_marked_node made = {.id = id};
     FS_TRY(fs_intern_text(&captures->mark_names, name, &made.name, err));
-    FS_TRY(FS_LIST_ROOM(&captures->marks, captures->mark_count, &captures->mark_capacity, 64, "marked nodes", err));
+    FS_TRY(FS_LIST_ROOM(&captures->marks, captures->mark_count, &captures->mark_capacity, 64, err));
     captures->marks[captures->mark_count++] = made;
     return FS_OK;
 }
@@ -105,8 +100,7 @@ static int compare_tied(const void *left, const void *right)
 
 fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err)
 {
-    FS_TRY(
-        FS_LIST_ROOM(&captures->tied, captures->tied_count, &captures->tied_capacity, 64, "launches of graphs", err));
+    FS_TRY(FS_LIST_ROOM(&captures->tied, captures->tied_count, &captures->tied_capacity, 64, err));
     captures->tied[captures->tied_count++] = (fs_tied_launch){call, graph};
     return FS_OK;
 }
@@ -247,7 +241,7 @@ static fs_status list_calls(reading *all, fs_error *err)
     uint32_t count = fs_store_count(store), at, names = fs_store_name_count(store);
     const fs_chunk *chunk = NULL;
     uint8_t *roles = fs_calloc((size_t)names + 1, sizeof *roles); /* + 1; 0: not looked at */
-    if (roles == NULL) return no_memory(err);
+    if (roles == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < names; i++) roles[i] = (uint8_t)role_of(fs_store_name_text(store, i));
     uint32_t calls = 0, works = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -257,7 +251,7 @@ static fs_status list_calls(reading *all, fs_error *err)
     }
     all->calls = fs_malloc(((size_t)calls + 1) * sizeof *all->calls);
     all->ran_sorted = fs_malloc(((size_t)works + 1) * sizeof *all->ran_sorted);
-    fs_status status = all->calls != NULL && all->ran_sorted != NULL ? FS_OK : no_memory(err);
+    fs_status status = all->calls != NULL && all->ran_sorted != NULL ? FS_OK : fs_no_memory(err);
     for (uint32_t i = 0; status == FS_OK && i < count; i++) {
         chunk = fs_event_next_chunk(store, i, i == 0 ? NULL : chunk, &at);
         if (fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE)
@@ -271,7 +265,7 @@ static fs_status list_calls(reading *all, fs_error *err)
     fs_free(roles);
     if (status != FS_OK) return status;
     qsort(all->ran_sorted, all->ran_count, sizeof *all->ran_sorted, compare_ids);
-    return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, "API calls", err);
+    return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, err);
 }
 
 static bool has_number(const char *name)
@@ -293,8 +287,7 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
 
 fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err)
 {
-    FS_TRY(
-        FS_LIST_ROOM(&captures->graphs, captures->graph_count, &captures->graph_capacity, 64, "captured graphs", err));
+    FS_TRY(FS_LIST_ROOM(&captures->graphs, captures->graph_count, &captures->graph_capacity, 64, err));
     captures->graphs[captures->graph_count++] = (fs_captured_graph){
         .store = store, .first = captures->node_count, .label = label, .lane = FS_NONE, .begin = begin};
     return FS_OK;
@@ -305,7 +298,7 @@ static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, co
 {
     fs_capture_node made = *node;
     FS_TRY(fs_captures_chain(captures, captures->stores[graph->store], node->owner, graph->begin, &made.chain, err));
-    FS_TRY(FS_LIST_ROOM(&captures->nodes, captures->node_count, &captures->node_capacity, 64, "captured nodes", err));
+    FS_TRY(FS_LIST_ROOM(&captures->nodes, captures->node_count, &captures->node_capacity, 64, err));
     captures->nodes[captures->node_count++] = made;
     graph->count++;
     return FS_OK;
@@ -319,7 +312,7 @@ fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t ca
 
 static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->open, all->open_count, &all->open_capacity, 64, "open captures", err));
+    FS_TRY(FS_LIST_ROOM(&all->open, all->open_count, &all->open_capacity, 64, err));
     all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
     FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err));
     all->captures->graphs[all->captures->graph_count - 1].lane = call->lane;

@@ -44,11 +44,6 @@ typedef struct {
     uint32_t *marked;   /* the work of this index + 1 */
 } fs_joining;
 
-static inline fs_status fs_joining_no_memory(const fs_joining *all, fs_error *err)
-{
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u replayed kernels", all->work_count);
-}
-
 static inline bool fs_launch_of(const fs_store *store, uint32_t signature, fs_launch *launch)
 {
     return signature != FS_NONE && fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, launch);

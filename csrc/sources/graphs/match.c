@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
 
@@ -79,7 +78,7 @@ static fs_status is_consistent(const matching *all, const fs_captured_graph *gra
     const fs_capture_node *nodes = all->captures->nodes + graph->first;
     uint32_t conflicts = 0, ordinal = 0;
     op_kernel *kernels = fs_malloc((size_t)all->count * sizeof *kernels);
-    if (kernels == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
+    if (kernels == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         ordinal = i > 0 && nodes[i].owner == nodes[i - 1].owner ? ordinal + 1 : 0;
         kernels[i] = (op_kernel){nodes[i].chain, ordinal, all->symbols[i]};
@@ -131,7 +130,7 @@ static fs_status match_streams(matching *all, const fs_captured_graph *graph, bo
     *matches = false;
     if (graph->count != all->count || all->lanes == NULL) return FS_OK;
     occurrence *nodes = fs_malloc((size_t)all->count * 2 * sizeof *nodes), *works = nodes + all->count;
-    if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
+    if (nodes == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->count; i++) {
         nodes[i] = (occurrence){all->captures->nodes[graph->first + i].symbol, i};
         works[i] = (occurrence){all->symbols[i], i};
@@ -264,7 +263,7 @@ static fs_status launch_id(fs_matcher *matcher, const matching *all, const char 
 {
     size_t length = label != NULL ? strlen(label) + 1 : 1, size = (size_t)all->count * sizeof *all->symbols;
     char *bytes = fs_malloc(2 * size + length + 1);
-    if (bytes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
+    if (bytes == NULL) return fs_no_memory(err);
     memcpy(bytes, all->symbols, size);
     if (all->lanes != NULL) memcpy(bytes + size, all->lanes, size);
     else memset(bytes + size, 0xff, size);
@@ -277,9 +276,9 @@ static fs_status launch_id(fs_matcher *matcher, const matching *all, const char 
 
 static fs_status keep(fs_matcher *matcher, const matching *all, const fs_match *match, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&matcher->kept, matcher->kept_count, &matcher->kept_capacity, 8, "matched launches", err));
+    FS_TRY(FS_LIST_ROOM(&matcher->kept, matcher->kept_count, &matcher->kept_capacity, 8, err));
     uint32_t *nodes = fs_malloc(all->count * sizeof *nodes);
-    if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
+    if (nodes == NULL) return fs_no_memory(err);
     memcpy(nodes, all->nodes, all->count * sizeof *nodes);
     matcher->kept[matcher->kept_count++] = (fs_match_kept){*match, nodes};
     return FS_OK;
@@ -304,8 +303,7 @@ fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_
         memcpy(nodes, matcher->kept[id].nodes, count * sizeof *nodes);
         return FS_OK;
     }
-    all.trial = fs_malloc(count * sizeof *all.trial);
-    if (all.trial == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", count);
+    FS_TRY(FS_NEW(&all.trial, count, err));
     fs_status status = find(&all, works->label, match, err);
     fs_free(all.trial);
     return status == FS_OK ? keep(matcher, &all, match, err) : status;

@@ -2,8 +2,9 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "sources/graphs/joining.h"
-#include "store/copy.h"
+#include "store/extend.h"
 #include "store/event.h"
 #include "store/samples.h"
 
@@ -48,12 +49,12 @@ static fs_status allocate(fs_joining *all, fs_error *err)
     all->marked = fs_calloc((size_t)all->captures->mark_names.count + 1, sizeof *all->marked);
     if (all->by_event == NULL || all->moved == NULL || all->captured == NULL || all->copies == NULL ||
         all->epochs == NULL || all->marks == NULL || all->marked == NULL)
-        return fs_joining_no_memory(all, err);
+        return fs_no_memory(err);
     for (uint32_t i = 0; i < stores; i++) {
         size_t events = fs_store_count(all->captures->stores[i]);
         all->copies[i] = fs_malloc((events + 1) * sizeof **all->copies);
         all->epochs[i] = fs_calloc(events + 1, sizeof **all->epochs);
-        if (all->copies[i] == NULL || all->epochs[i] == NULL) return fs_joining_no_memory(all, err);
+        if (all->copies[i] == NULL || all->epochs[i] == NULL) return fs_no_memory(err);
     }
     for (uint32_t i = 0; i < all->work_count; i++) all->by_event[all->works[i].event] = i + 1;
     return FS_OK;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "base/sort.h"
 #include "sources/graphs/joining.h"
 #include "sources/graphs/match.h"
@@ -68,7 +68,7 @@ static fs_status list_works(fs_joining *all, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         if (!is_replayed(all, chunk, at, &node)) continue;
-        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &capacity, 1024, "replayed kernels", err));
+        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &capacity, 1024, err));
         all->works[all->work_count++] = (fs_replayed){
             .order = node,
             .start = chunk->start[at],
@@ -101,7 +101,7 @@ static bool count_rounds(fs_joining *all, uint32_t first, uint32_t end)
 /* Order the works of a launch by node if all have one, else by start; in loops by round first. */
 static fs_status order_works(fs_joining *all, fs_error *err)
 {
-    FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, "replayed kernels", err));
+    FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, err));
     bool changed = false;
     for (uint32_t first = 0, next; first < all->work_count; first = next) {
         for (next = first; next < all->work_count && all->works[next].launch == all->works[first].launch;) next++;
@@ -114,7 +114,7 @@ static fs_status order_works(fs_joining *all, fs_error *err)
         changed = true;
     }
     if (!changed) return FS_OK;
-    return fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, "replayed kernels", err);
+    return fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, err);
 }
 
 /* Finding owners --------------------------------------------------------------------------------------------------- */
@@ -208,7 +208,7 @@ static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed 
                               fs_error *err)
 {
     uint32_t *symbols = fs_malloc((size_t)count * 3 * sizeof *symbols);
-    if (symbols == NULL) return fs_joining_no_memory(all, err);
+    if (symbols == NULL) return fs_no_memory(err);
     uint32_t *lanes = symbols + count, *nodes = lanes + count;
     fs_match match = {0};
     uint32_t call = fs_api_calls_find(&all->calls, works[0].launch);

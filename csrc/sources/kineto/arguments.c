@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/collective.h"
 #include "store/signature.h"
@@ -274,7 +273,7 @@ static fs_status add_text(fs_piece *piece, fs_torch_type type, fs_scan_span conc
     fs_scan_span string = string_in(concrete);
     if (!string.escaped) return fs_torch_add_text(&piece->builder, type, string.text, string.size, err);
     char *plain = fs_malloc(string.size + 1);
-    if (plain == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an argument of %zu bytes", string.size);
+    if (plain == NULL) return fs_no_memory(err);
     size_t size = fs_scan_unescape(&string, plain);
     fs_status status = fs_torch_add_text(&piece->builder, type, plain, size, err);
     fs_free(plain);
@@ -309,7 +308,7 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
     if (size + FS_SCAN_PADDING <= piece->scratch_capacity) return FS_OK;
     size_t capacity = 2 * (size + FS_SCAN_PADDING);
     char *grown = fs_realloc(piece->scratch, capacity);
-    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for arguments of %zu bytes", size);
+    if (grown == NULL) return fs_no_memory(err);
     piece->scratch = grown;
     piece->scratch_capacity = capacity;
     return FS_OK;
@@ -407,7 +406,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         *signature = piece->call_signatures[call];
         return FS_OK;
     }
-    FS_TRY(FS_LIST_ROOM(&piece->call_signatures, call, &piece->call_capacity, 128, "distinct calls", err));
+    FS_TRY(FS_LIST_ROOM(&piece->call_signatures, call, &piece->call_capacity, 128, err));
     memset(to, 0, FS_SCAN_PADDING); /* in place of the recorded work */
     piece->call_signatures[call] = FS_NONE;
     FS_TRY(build_call(piece, sizes, has_work ? &work : NULL, err));
@@ -495,7 +494,7 @@ fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *argumen
         .address = (uint64_t)number(arguments, FS_ARG_ADDRESS, 0),
     };
     if (state.allocated < 0 && state.reserved < 0 && state.address == 0) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&piece->states, piece->state_count, &piece->state_capacity, 256, "changes of memory", err));
+    FS_TRY(FS_LIST_ROOM(&piece->states, piece->state_count, &piece->state_capacity, 256, err));
     *signature = piece->state_count;
     piece->states[piece->state_count++] = state;
     return FS_OK;

@@ -95,17 +95,15 @@ static fs_status list_forward(linking *all, fs_error *err)
         else all->backward_count++;
     }
     if (all->count == 0 || all->backward_count == 0) return FS_OK;
-    all->ops = fs_malloc(all->count * sizeof *all->ops);
-    all->threads = fs_calloc(THREADS, sizeof *all->threads);
-    if (all->ops == NULL || all->threads == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to link %u ops of the forward pass", all->count);
+    FS_TRY(FS_NEW(&all->ops, all->count, err));
+    FS_TRY(FS_NEW_ZEROED(&all->threads, THREADS, err));
     for (uint32_t host = 0; host < join->host_count; host++) {
         const fs_record *record = join->hosts[host].record;
         FS_POLL(host, err);
         if (!has_node(record) || thread_of(record) != 0) continue;
         all->ops[count++] = (forward_op){sequence_of(record), record->start, record->lane, record->index};
     }
-    return fs_sort(all->ops, count, sizeof *all->ops, compare_ops, "ops of the forward pass", err);
+    return fs_sort(all->ops, count, sizeof *all->ops, compare_ops, err);
 }
 
 static void vote(linking *all, const fs_record *record)

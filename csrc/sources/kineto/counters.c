@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "sources/counters/plan.h"
@@ -48,7 +47,7 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
 
 static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&to->points, to->count, &to->capacity, 256, "counters of a trace", err));
+    FS_TRY(FS_LIST_ROOM(&to->points, to->count, &to->capacity, 256, err));
     to->points[to->count++] = *added;
     return FS_OK;
 }
@@ -127,7 +126,7 @@ static int compare(const void *left, const void *right)
 static fs_status add_series(const point *points, size_t count, const meaning *of, fs_store *store, fs_error *err)
 {
     fs_sample *samples = fs_malloc(count * sizeof *samples);
-    if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters of a trace");
+    if (samples == NULL) return fs_no_memory(err);
     size_t kept = 0;
     for (size_t i = 0; i + 1 < count; i++) {
         int64_t start = points[i].start, end = points[i + 1].start;
@@ -143,7 +142,7 @@ static fs_status add_series(const point *points, size_t count, const meaning *of
 
 static fs_status add_all(point *points, size_t count, const fs_intern *names, fs_store *store, fs_error *err)
 {
-    FS_TRY(fs_sort(points, count, sizeof *points, compare, "counters", err));
+    FS_TRY(fs_sort(points, count, sizeof *points, compare, err));
     for (size_t begin = 0, end; begin < count; begin = end) {
         for (end = begin + 1; end < count; end++)
             if (points[end].device != points[begin].device || points[end].name != points[begin].name) break;

@@ -37,7 +37,7 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
 {
     if (count == 0 || run_end(hosts, 0, count) == count) return FS_OK;
     fs_host *room = fs_malloc(count * sizeof *room), *from = hosts, *to = room;
-    if (room == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events of a thread", count);
+    if (room == NULL) return fs_no_memory(err);
     fs_status status = FS_OK;
     for (uint32_t runs = 2; runs > 1 && status == FS_OK;) {
         runs = 0;
@@ -117,8 +117,7 @@ fs_status fs_hosts_list(fs_join *join, fs_error *err)
     listing all = {.join = join, .lanes = fs_store_lane_count(join->store), .groups = join->piece_count};
     /* A table of many lanes and groups would take longer than the hosts. */
     if ((all.lanes + UINT64_C(1)) * all.groups > join->host_count / 4 + UINT64_C(64)) all.groups = 1;
-    all.places = fs_calloc(all.groups * (size_t)(all.lanes + 1), sizeof *all.places);
-    if (all.places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+    FS_TRY(FS_NEW_ZEROED(&all.places, all.groups * (size_t)(all.lanes + 1), err));
     fs_parallel_for(all.groups, 1, count_groups, &all);
     fs_status status = fs_interrupt_poll(err);
     if (status == FS_OK) {
@@ -138,7 +137,7 @@ fs_status fs_hosts_regroup(fs_join *join, fs_error *err)
     if (sorted == NULL || next == NULL) {
         fs_free(sorted);
         fs_free(next);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+        return fs_no_memory(err);
     }
     memset(join->firsts, 0, (lanes + (size_t)2) * sizeof *join->firsts);
     for (uint32_t i = 0; i < join->host_count; i++) join->firsts[join->hosts[i].record->lane + 1]++;

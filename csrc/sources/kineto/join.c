@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto/append.h"
@@ -51,7 +50,7 @@ static fs_status name_id(fs_store *store, fs_span text, uint32_t *id, fs_error *
     fs_scan_span span = {text.bytes, text.size, memchr(text.bytes, '\\', text.size) != NULL};
     if (!span.escaped) return fs_store_name(store, text.bytes, id, err); /* interned text is followed by a zero byte */
     char *plain = fs_malloc(text.size + 1);
-    if (plain == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %u bytes", text.size);
+    if (plain == NULL) return fs_no_memory(err);
     fs_scan_unescape(&span, plain);
     fs_status status = fs_store_name(store, plain, id, err);
     fs_free(plain);
@@ -72,7 +71,7 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
 static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
     int64_t process = lane->process == lane->device ? -1 : lane->process;
-    FS_TRY(FS_LIST_ROOM(&join->processes, id, &join->process_capacity, 8, "threads", err));
+    FS_TRY(FS_LIST_ROOM(&join->processes, id, &join->process_capacity, 8, err));
     while (join->process_count <= id) join->processes[join->process_count++] = process;
     if (join->processes[id] != process) join->processes[id] = -1;
     return FS_OK;
@@ -97,11 +96,9 @@ static fs_status append_states(fs_store *store, fs_piece *piece, uint32_t *first
 static fs_status map_ids(fs_join *join, fs_piece *piece, int64_t *process, id_map *map, fs_error *err)
 {
     fs_store *store = join->store;
-    map->names = fs_malloc(piece->names.count * sizeof *map->names);
-    map->signatures = fs_malloc(piece->signatures.count * sizeof *map->signatures);
-    map->lanes = fs_malloc(piece->lanes.count * sizeof *map->lanes);
-    if (map->names == NULL || map->signatures == NULL || map->lanes == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", piece->names.count);
+    FS_TRY(FS_NEW(&map->names, piece->names.count, err));
+    FS_TRY(FS_NEW(&map->signatures, piece->signatures.count, err));
+    FS_TRY(FS_NEW(&map->lanes, piece->lanes.count, err));
     for (uint32_t i = 0; i < piece->names.count; i++) {
         FS_POLL(i, err);
         FS_TRY(name_id(store, fs_intern_get(&piece->names, i), &map->names[i], err));
@@ -221,7 +218,7 @@ static fs_status join_ids(joining *all, fs_error *err)
     fs_status status = FS_OK;
     join->device_firsts = fs_calloc(join->piece_count + (size_t)1, sizeof *join->device_firsts);
     if (maps == NULL || tallies == NULL || join->device_firsts == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts of a trace", join->piece_count);
+        status = fs_no_memory(err);
     }
     for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
         status = map_ids(join, &join->pieces[i], &process, &maps[i], err);
@@ -255,7 +252,7 @@ static fs_status list_hosts(joining *all, fs_error *err)
     bool merges = join->keeps_alike || (join->children != NULL && join->ones != NULL);
     bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && merges &&
                 join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
-    if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
+    if (!room) return fs_no_memory(err);
     return fs_hosts_list(join, err);
 }
 

@@ -67,7 +67,7 @@ fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
     if (created != NULL) created->pieces = fs_malloc(sizeof *created->pieces);
     if (created == NULL || created->pieces == NULL) {
         fs_free(created);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
+        return fs_no_memory(err);
     }
     fs_piece_init(&created->pieces[0], &created->pool, 0, INT64_MAX, FS_PIECE_START);
     created->count = 1;
@@ -150,7 +150,7 @@ static fs_status begin_parts(scanning *all, int64_t begin, int64_t end, uint32_t
     if (pieces != NULL) kineto->pieces = pieces;
     if (pieces == NULL || all->starts == NULL || all->statuses == NULL || all->errors == NULL) {
         clear_scanning(all);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
+        return fs_no_memory(err);
     }
     bool top_array = pieces[first].top_array;
     for (uint32_t i = 0; i < count; i++) {
@@ -245,9 +245,9 @@ fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, 
 
 static int64_t read_fed(void *context, int64_t offset, char *to, size_t size, fs_error *err)
 {
+    (void)err;
     const fed_text *fed = context;
     size_t at = (size_t)(offset - fed->offset), done = 0;
-    (void)err;
     for (const fs_kineto_part *part = fed->parts; part < fed->parts + fed->count && done < size; part++) {
         size_t skipped = at < part->size ? at : part->size, count = part->size - skipped;
         if (count > size - done) count = size - done;
@@ -283,7 +283,7 @@ static fs_status feed(fs_kineto *kineto, const fs_kineto_part *parts, size_t cou
     scanning *all = &kineto->ahead;
     FS_TRY(settle(kineto, err));
     fs_kineto_part *fed = fs_realloc(kineto->fed.parts, count * sizeof *fed);
-    if (fed == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read %zu parts of a trace", count);
+    if (fed == NULL) return fs_no_memory(err);
     memcpy(fed, parts, count * sizeof *fed);
     kineto->fed = (fed_text){fed, count, kineto->size};
     for (size_t i = 0; i < count; i++) size += fed[i].size;
@@ -318,7 +318,7 @@ static fs_status join_head(fs_kineto *kineto, fs_error *err)
     size_t size = 3;
     for (uint32_t i = 0; i < kineto->count; i++) size += kineto->pieces[i].head_bytes + kineto->pieces[i].head.count;
     char *to = kineto->head = fs_malloc(size + FS_SCAN_PADDING);
-    if (to == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the head of a trace");
+    if (to == NULL) return fs_no_memory(err);
     *to++ = '{';
     for (uint32_t i = 0; i < kineto->count; i++) {
         for (uint32_t id = 0; id < kineto->pieces[i].head.count; id++) {
@@ -394,7 +394,7 @@ static int64_t host_process(const fs_kineto *kineto)
 static fs_status join_counters(fs_kineto *kineto, fs_store *store, fs_error *err)
 {
     fs_counter_points **points = fs_malloc((size_t)kineto->count * sizeof *points);
-    if (points == NULL && kineto->count > 0) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join a trace");
+    if (points == NULL && kineto->count > 0) return fs_no_memory(err);
     for (uint32_t i = 0; i < kineto->count; i++) points[i] = &kineto->pieces[i].counters;
     fs_status status = fs_counters_join(points, kineto->count, store, err);
     fs_free(points);
@@ -404,7 +404,7 @@ static fs_status join_counters(fs_kineto *kineto, fs_store *store, fs_error *err
 static fs_status join_stacks(fs_kineto *kineto, fs_store *store, fs_error *err)
 {
     const fs_stack_points **points = fs_malloc((kineto->count + (size_t)1) * sizeof *points);
-    if (points == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u pieces of a trace", kineto->count);
+    if (points == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < kineto->count; i++) points[i] = &kineto->pieces[i].stacks;
     fs_status status = fs_stack_points_join(points, kineto->count, kineto->head, kineto->head_size, store, err);
     fs_free(points);

@@ -5,6 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "store/event.h"
 
 /* Place 0 is the CPU, place 1 all devices, as in tables. */
@@ -34,14 +35,8 @@ static int place_of(const fs_record *record)
 /* Return the number of records before `time`, or up to and including it. */
 static uint32_t records_until(const fs_join *join, int64_t time, bool and_at)
 {
-    uint32_t low = 0, high = join->memory_count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        int64_t start = join->memory[middle].start;
-        if (start < time || (and_at && start == time)) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, 0, join->memory_count,
+                        join->memory[i].start < time || (and_at && join->memory[i].start == time));
 }
 
 /* Compute what changed while the host ran; false if nothing did. */
@@ -237,7 +232,7 @@ fs_status fs_join_memory(fs_join *join, fs_error *err)
     uint32_t *words = fs_malloc((4 * count + lanes) * sizeof *words);
     fs_status status;
     if (all.sums == NULL || all.own == NULL || words == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match allocations to events");
+        status = fs_no_memory(err);
     } else {
         all.lanes = words;
         all.hosts = all.lanes + count;

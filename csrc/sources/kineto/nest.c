@@ -13,13 +13,12 @@
 
 #include "base/interrupt.h"
 #include "base/intern.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/search.h"
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
-#include "store/overload.h"
+#include "store/event.h"
 
 /* Open hosts during the sweep, outermost first. A host that ends no later than a later one is omitted: anything nested
  * in it is also nested in the later one. So ends decrease. */
@@ -30,7 +29,7 @@ typedef struct {
 
 static fs_status put(fs_nest *nest, uint32_t host, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&nest->open, nest->depth, &nest->capacity, 64, "nested events", err));
+    FS_TRY(FS_LIST_ROOM(&nest->open, nest->depth, &nest->capacity, 64, err));
     nest->open[nest->depth++] = host;
     return FS_OK;
 }
@@ -130,7 +129,7 @@ static fs_status nest_hosts(const fs_join *join, nest_part *part, fs_error *err)
         }
         FS_TRY(push(join, frame ? frames : events, host, err));
         if (part->new_lane || events->depth > 1) continue;
-        FS_TRY(FS_LIST_ROOM(&part->orphans, part->orphan_count, &part->orphan_capacity, 64, "nested events", err));
+        FS_TRY(FS_LIST_ROOM(&part->orphans, part->orphan_count, &part->orphan_capacity, 64, err));
         part->orphans[part->orphan_count++] = (orphan){host, overlaps};
     }
     return FS_OK;
@@ -188,8 +187,7 @@ static fs_status nest_all(fs_join *join, fs_error *err)
     fs_nest outer = {NULL, 0, 0};
     for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
         FS_TRY(fs_hosts_sort(join->hosts + join->firsts[lane], join->firsts[lane + 1] - join->firsts[lane], err));
-    all.parts = fs_calloc(all.count, sizeof *all.parts);
-    if (all.parts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to nest %u events", join->host_count);
+    FS_TRY(FS_NEW_ZEROED(&all.parts, all.count, err));
     for (uint32_t i = 0; i < all.count; i++) {
         uint32_t first = i * size;
         all.parts[i].first = first;
@@ -244,8 +242,7 @@ static fs_status ops_of_names(const fs_store *store, uint32_t **ops, fs_error *e
         if (text[fs_name_without_overload(text)] == '.') break;
     }
     if (id == count) return FS_OK;
-    *ops = fs_malloc(count * sizeof **ops);
-    if (*ops == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the overloads of %u names", count);
+    FS_TRY(FS_NEW(ops, count, err));
     return map_ops(store, *ops, err);
 }
 

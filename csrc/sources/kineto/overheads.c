@@ -6,8 +6,8 @@
 #include "sources/kineto/overheads.h"
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 
 typedef struct {
     fs_join *join;
@@ -52,10 +52,8 @@ static fs_status list_overheads(placing *all, fs_error *err)
     fs_join *join = all->join;
     uint32_t count = 0;
     for (all->leaves = 1; all->leaves < join->overhead_count;) all->leaves *= 2;
-    all->overheads = fs_malloc(join->overhead_count * sizeof *all->overheads);
-    all->ends = fs_malloc(2 * (size_t)all->leaves * sizeof *all->ends);
-    if (all->overheads == NULL || all->ends == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overhead events", join->overhead_count);
+    FS_TRY(FS_NEW(&all->overheads, join->overhead_count, err));
+    FS_TRY(FS_NEW(&all->ends, 2 * (size_t)all->leaves, err));
     for (uint32_t host = 0; host < join->host_count; host++)
         if (join->hosts[host].record->kind == FS_EVENT_OVERHEAD) all->overheads[count++] = join->hosts[host];
     FS_TRY(fs_hosts_sort(all->overheads, count, err));
@@ -70,7 +68,7 @@ static fs_status list_overheads(placing *all, fs_error *err)
 
 static fs_status add_around(placing *all, const fs_host *event, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->around, all->count, &all->capacity, 64, "events with overheads", err));
+    FS_TRY(FS_LIST_ROOM(&all->around, all->count, &all->capacity, 64, err));
     int64_t length = event->end == INT64_MAX ? INT64_MAX : event->end - event->start;
     all->around[all->count++] = (fs_host){length, event->end, event->record};
     return FS_OK;
@@ -85,12 +83,7 @@ static uint32_t overhead_from(const placing *all, int64_t time, uint32_t near)
         step *= 2;
     }
     uint32_t high = low + step <= count ? low + step - 1 : count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (all->overheads[middle].start < time) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, low, high, all->overheads[i].start < time);
 }
 
 static fs_status list_around(placing *all, fs_error *err)

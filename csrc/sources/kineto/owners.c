@@ -10,7 +10,6 @@
 
 #include "base/hash.h"
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/search.h"
@@ -31,8 +30,7 @@ static fs_status create_index(fs_record_index *index, fs_error *err)
         index->slot_count = (uint32_t)range + 1;
     }
     index->records = fs_calloc(index->slot_count, sizeof *index->records);
-    if (index->records == NULL || (scattered && index->ids == NULL))
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find what %u events launched", index->count);
+    if (index->records == NULL || (scattered && index->ids == NULL)) return fs_no_memory(err);
     return FS_OK;
 }
 
@@ -88,7 +86,7 @@ static int64_t process_of(const fs_owners *owners, const fs_record *record)
 
 static fs_status keep_other(fs_owners *owners, fs_record *call, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&owners->others, owners->other_count, &owners->other_capacity, 64, "API calls", err));
+    FS_TRY(FS_LIST_ROOM(&owners->others, owners->other_count, &owners->other_capacity, 64, err));
     owners->others[owners->other_count++] = call;
     return FS_OK;
 }
@@ -195,14 +193,13 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
 {
     FS_TRY(create_index(&owners->ops, err));
     FS_TRY(create_index(&owners->calls, err));
-    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
-    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify threads");
+    FS_TRY(FS_NEW_ZEROED(&owners->lanes, fs_store_lane_count(owners->join->store), err));
     bool unique = insert_unique(owners);
     FS_TRY(fs_interrupt_poll(err));
     if (unique) return FS_OK;
     FS_TRY(insert_all(owners, err));
     if (owners->other_count == 0) return FS_OK;
-    FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
+    FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, err));
     find_device_processes(owners);
     return FS_OK;
 }
@@ -254,18 +251,17 @@ static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs
  * time. */
 enum { NEAR_CALLS = 8 };
 
+static bool is_before(const fs_record *call, const fs_record *work)
+{
+    if (call->correlation != work->correlation) return call->correlation < work->correlation;
+    return call->start <= work->start;
+}
+
 static const fs_record *choose_call(const fs_owners *owners, const fs_record *work)
 {
-    uint32_t low = 0, high = owners->other_count;
     const fs_record *best = NULL;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        const fs_record *call = owners->others[middle];
-        bool before = call->correlation < work->correlation;
-        if (before || (call->correlation == work->correlation && call->start <= work->start)) low = middle + 1;
-        else high = middle;
-    }
-    low = high > NEAR_CALLS ? high - NEAR_CALLS : 0;
+    uint32_t high = FS_FIRST_NOT(i, 0, owners->other_count, is_before(owners->others[i], work));
+    uint32_t low = high > NEAR_CALLS ? high - NEAR_CALLS : 0;
     high = owners->other_count - high > NEAR_CALLS ? high + NEAR_CALLS : owners->other_count;
     while (owners->others[low]->correlation != work->correlation) low++;
     while (owners->others[high - 1]->correlation != work->correlation) high--;
@@ -312,7 +308,7 @@ typedef struct {
 static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
 {
     while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
-    FS_TRY(FS_LIST_ROOM(&stack->open, stack->depth, &stack->capacity, 64, "nested events", err));
+    FS_TRY(FS_LIST_ROOM(&stack->open, stack->depth, &stack->capacity, 64, err));
     stack->open[stack->depth++] = host;
     return FS_OK;
 }

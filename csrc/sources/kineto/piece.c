@@ -71,7 +71,7 @@ fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
     if (needed <= piece->capacity) return FS_OK;
     size_t capacity = needed > 2 * piece->capacity ? needed : 2 * piece->capacity;
     char *text = fs_realloc(piece->text, capacity);
-    if (text == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read %zu bytes of a trace", capacity);
+    if (text == NULL) return fs_no_memory(err);
     piece->text = text;
     piece->capacity = capacity;
     return FS_OK;

@@ -60,7 +60,7 @@ fs_status fs_piece_add_record(fs_piece *piece, fs_record **record, fs_error *err
         fs_lock_take(&piece->pool->lock);
         fs_record_block *block = take_block(piece->pool);
         fs_lock_give(&piece->pool->lock);
-        if (block == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the events of a trace");
+        if (block == NULL) return fs_no_memory(err);
         block->next = NULL;
         block->count = 0;
         if (piece->last != NULL) piece->last->next = block;

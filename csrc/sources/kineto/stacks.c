@@ -5,14 +5,13 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/json_scan.h"
 #include "store/stacks.h"
 
 fs_status fs_stack_points_add(fs_stack_points *points, const fs_stack_point *added, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&points->points, points->count, &points->capacity, 256, "stacks of a trace", err));
+    FS_TRY(FS_LIST_ROOM(&points->points, points->count, &points->capacity, 256, err));
     points->points[points->count++] = *added;
     return FS_OK;
 }
@@ -48,7 +47,7 @@ static void clear_frames(frames *all)
 
 static fs_status add_frame(frames *all, int64_t key, frame **added, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->frames, all->keys.count, &all->capacity, 256, "frames of a trace", err));
+    FS_TRY(FS_LIST_ROOM(&all->frames, all->keys.count, &all->capacity, 256, err));
     uint32_t count = all->keys.count, place;
     FS_TRY(fs_intern_bytes(&all->keys, &key, sizeof key, &place, err));
     if (place == count) all->frames[place] = (frame){.parent = -1, .id = FS_NONE};
@@ -65,7 +64,7 @@ static fs_status take_name(frame *of, const fs_scan_span *text, fs_error *err)
 {
     fs_free(of->name);
     of->name = fs_malloc(text->size + 1);
-    if (of->name == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", text->size);
+    if (of->name == NULL) return fs_no_memory(err);
     fs_scan_unescape(text, of->name);
     return FS_OK;
 }

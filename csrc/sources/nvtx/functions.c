@@ -2,6 +2,7 @@
  * with a text alone or with payloads. Each does what it says by one of those in ranges.h. */
 #include "sources/nvtx/functions.h"
 
+#include "base/unused.h"
 #include "sources/nvtx/handles.h"
 #include "sources/nvtx/ranges.h"
 
@@ -12,21 +13,18 @@ static fs_nvtx_attributes message_of(int32_t type, const void *text)
     return (fs_nvtx_attributes){.size = sizeof(fs_nvtx_attributes), .message_type = type, .message = text};
 }
 
-static void mark_described(const fs_nvtx_attributes *attributes)
+static void mark_described(const fs_nvtx_attributes *FS_UNUSED(attributes))
 {
-    (void)attributes;
     fs_nvtx_mark();
 }
 
-static void mark_named(const void *text)
+static void mark_named(const void *FS_UNUSED(text))
 {
-    (void)text;
     fs_nvtx_mark();
 }
 
-static void mark_in_domain(fs_nvtx_handle domain, const fs_nvtx_attributes *attributes)
+static void mark_in_domain(fs_nvtx_handle FS_UNUSED(domain), const fs_nvtx_attributes *FS_UNUSED(attributes))
 {
-    (void)domain, (void)attributes;
     fs_nvtx_mark();
 }
 
@@ -47,9 +45,8 @@ static uint64_t start_wide(const wchar_t *text)
     return fs_nvtx_start(NULL, &attributes);
 }
 
-static void end_in_domain(fs_nvtx_handle domain, uint64_t id)
+static void end_in_domain(fs_nvtx_handle FS_UNUSED(domain), uint64_t id)
 {
-    (void)domain;
     fs_nvtx_stop(id);
 }
 
@@ -100,9 +97,8 @@ static void name_category_wide(uint32_t category, const wchar_t *name)
     name_wide_in_domain(NULL, category, name);
 }
 
-static fs_nvtx_handle register_string(fs_nvtx_handle domain, const char *text)
+static fs_nvtx_handle register_string(fs_nvtx_handle FS_UNUSED(domain), const char *text)
 {
-    (void)domain;
     fs_nvtx_hold();
     fs_nvtx_handle handle = fs_nvtx_add_string(text);
     fs_nvtx_release();
@@ -150,9 +146,8 @@ static fs_nvtx_attributes payload_of(const fs_nvtx_data *data, size_t count)
                                 .payload.uint64 = count > 0 ? (uint64_t)(uintptr_t)data : 0};
 }
 
-static void mark_payload(fs_nvtx_handle domain, const fs_nvtx_data *data, size_t count)
+static void mark_payload(fs_nvtx_handle FS_UNUSED(domain), const fs_nvtx_data *FS_UNUSED(data), size_t FS_UNUSED(count))
 {
-    (void)domain, (void)data, (void)count;
     fs_nvtx_mark();
 }
 
@@ -168,9 +163,9 @@ static uint64_t start_payload(fs_nvtx_handle domain, const fs_nvtx_data *data, s
     return fs_nvtx_start(domain, &attributes);
 }
 
-static void end_payload(fs_nvtx_handle domain, uint64_t id, const fs_nvtx_data *data, size_t count)
+static void end_payload(fs_nvtx_handle FS_UNUSED(domain), uint64_t id, const fs_nvtx_data *FS_UNUSED(data),
+                        size_t FS_UNUSED(count))
 {
-    (void)domain, (void)data, (void)count;
     fs_nvtx_stop(id);
 }
 

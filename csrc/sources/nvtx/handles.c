@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/intern.h"
-#include "base/list.h"
+#include "base/memory.h"
 #include "store/note.h"
 
 static struct {
@@ -97,8 +97,7 @@ fs_nvtx_handle fs_nvtx_add_string(const char *text)
 {
     uint32_t id, kept;
     if (keep_text(text, &kept) != FS_OK || known.strings.count >= FS_NVTX_MOST_STRINGS) return NULL;
-    if (FS_LIST_ROOM(&known.string_list, known.strings.count, &known.string_capacity, 256, "strings", NULL) != FS_OK)
-        return NULL;
+    if (FS_LIST_ROOM(&known.string_list, known.strings.count, &known.string_capacity, 256, NULL) != FS_OK) return NULL;
     uint32_t before = known.strings.count;
     if (fs_intern_bytes(&known.strings, &kept, sizeof kept, &id, NULL) != FS_OK) return NULL;
     if (id == before) known.string_list[id] = (fs_nvtx_string){.text = kept};
@@ -118,8 +117,7 @@ void fs_nvtx_name_category(uint32_t domain, uint32_t category, const char *name)
     const uint32_t key[2] = {domain, category};
     uint32_t id, text;
     if (known.category_keys.count >= FS_NVTX_MOST_STRINGS || keep_text(name, &text) != FS_OK) return;
-    if (FS_LIST_ROOM(&known.categories, known.category_keys.count, &known.category_capacity, 64, "categories", NULL) ==
-            FS_OK &&
+    if (FS_LIST_ROOM(&known.categories, known.category_keys.count, &known.category_capacity, 64, NULL) == FS_OK &&
         fs_intern_bytes(&known.category_keys, key, sizeof key, &id, NULL) == FS_OK)
         known.categories[id] = text;
 }
@@ -165,7 +163,7 @@ static fs_status keep_fields(const fs_nvtx_schema_attributes *attributes, fs_nvt
                                .size = size,
                                .is_message = (entry->flags & FS_NVTX_ENTRY_MESSAGE) != 0};
         FS_TRY(keep_text(entry->name, &field.name));
-        FS_TRY(FS_LIST_ROOM(&known.fields, known.field_count, &known.field_capacity, 64, "fields", NULL));
+        FS_TRY(FS_LIST_ROOM(&known.fields, known.field_count, &known.field_capacity, 64, NULL));
         known.fields[known.field_count++] = field;
         at += size;
     }
@@ -185,7 +183,7 @@ uint64_t fs_nvtx_add_schema(uint32_t domain, const fs_nvtx_schema_attributes *at
     const uint64_t key[2] = {domain, schema.id};
     uint32_t id, before = known.field_count;
     if (keep_fields(attributes, &schema) != FS_OK ||
-        FS_LIST_ROOM(&known.schemas, known.schema_keys.count, &known.schema_capacity, 16, "schemas", NULL) != FS_OK ||
+        FS_LIST_ROOM(&known.schemas, known.schema_keys.count, &known.schema_capacity, 16, NULL) != FS_OK ||
         fs_intern_bytes(&known.schema_keys, key, sizeof key, &id, NULL) != FS_OK) {
         known.field_count = before;
         return 0;

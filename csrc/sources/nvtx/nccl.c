@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/records.h"
 #include "sources/nccl.h"
@@ -59,7 +58,7 @@ fs_status fs_nvtx_join_nccl(fs_store *store, fs_error *err)
     fs_status status = FS_OK;
     for (uint32_t i = 0; status == FS_OK && i < fs_store_count(store); i++) {
         if (!read_call(store, i, &call)) continue;
-        status = FS_LIST_ROOM(&calls, count, &capacity, 64, "calls of NCCL", err);
+        status = FS_LIST_ROOM(&calls, count, &capacity, 64, err);
         if (status == FS_OK) calls[count++] = call;
     }
     if (status == FS_OK) status = fs_nccl_join(store, calls, count, &report, err);

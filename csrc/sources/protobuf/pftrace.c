@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/wire.h"
 #include "sources/protobuf/pftrace_stages.h"
@@ -89,7 +88,7 @@ static fs_status track_of(reading *all, uint64_t id, uint32_t *index, fs_error *
 {
     *index = fs_id_map_get(&all->track_ids, (int64_t)id, 0);
     if (*index != FS_NONE) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->tracks, all->track_count, &all->track_capacity, 16, "tracks", err));
+    FS_TRY(FS_LIST_ROOM(&all->tracks, all->track_count, &all->track_capacity, 16, err));
     FS_TRY(fs_id_map_set(&all->track_ids, (int64_t)id, 0, all->track_count, err));
     all->tracks[all->track_count] = (track){0, -1, -1, 0, FS_NONE, FS_NONE};
     *index = all->track_count++;
@@ -100,7 +99,7 @@ static fs_status sequence_of(reading *all, uint64_t id, uint32_t *index, fs_erro
 {
     *index = fs_id_map_get(&all->sequence_ids, (int64_t)id, 0);
     if (*index != FS_NONE) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->sequences, all->sequence_count, &all->sequence_capacity, 8, "sequences", err));
+    FS_TRY(FS_LIST_ROOM(&all->sequences, all->sequence_count, &all->sequence_capacity, 8, err));
     FS_TRY(fs_id_map_set(&all->sequence_ids, (int64_t)id, 0, all->sequence_count, err));
     all->sequences[all->sequence_count] = (sequence){.unit = 1, .epoch = all->epochs++};
     *index = all->sequence_count++;
@@ -202,7 +201,7 @@ static fs_status open_slice(reading *all, uint32_t index, const slice *opened, f
     if (at != FS_NONE) {
         all->free = all->slices[at].after;
     } else {
-        FS_TRY(FS_LIST_ROOM(&all->slices, all->slice_count, &all->slice_capacity, 64, "slices", err));
+        FS_TRY(FS_LIST_ROOM(&all->slices, all->slice_count, &all->slice_capacity, 64, err));
         at = all->slice_count++;
     }
     all->slices[at] = *opened;
@@ -388,7 +387,7 @@ fs_status fs_pftrace_list_packed(const void *bytes, size_t size, fs_pftrace_pack
         if (round++ % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
         while (status == FS_OK && field.number == TRACE_PACKET && fs_wire_next(&rest, &inner)) {
             if (inner.number != PACKET_PACKED || inner.type != FS_WIRE_BYTES) continue;
-            status = FS_LIST_ROOM(packed, *count, &capacity, 16, "packets", err);
+            status = FS_LIST_ROOM(packed, *count, &capacity, 16, err);
             if (status != FS_OK) break;
             size_t content = (size_t)(inner.bytes - wire.begin);
             (*packed)[(*count)++] = (fs_pftrace_packed){(size_t)(from - wire.begin), (size_t)(wire.at - wire.begin),

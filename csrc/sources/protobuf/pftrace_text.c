@@ -14,7 +14,7 @@ fs_status fs_text_put(fs_pftrace_text *text, const char *bytes, size_t size, fs_
     if (text->size + size > text->capacity) {
         size_t capacity = 2 * (text->size + size) + 256;
         char *grown = fs_realloc(text->bytes, capacity);
-        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of a trace", capacity);
+        if (grown == NULL) return fs_no_memory(err);
         text->bytes = grown;
         text->capacity = capacity;
     }

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/store.h"
 
@@ -34,7 +33,7 @@ fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire
         }
         FS_TRY(fs_wire_end(&rest, err));
         if (text.bytes == NULL) continue;
-        FS_TRY(FS_LIST_ROOM(&names->texts, names->count, &names->capacity, 64, "names", err));
+        FS_TRY(FS_LIST_ROOM(&names->texts, names->count, &names->capacity, 64, err));
         names->texts[names->count] = text;
         FS_TRY(
             fs_id_map_set(&names->ids, (int64_t)epoch * INTERNED_KINDS + field.number, (int64_t)id, names->count, err));

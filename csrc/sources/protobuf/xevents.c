@@ -382,8 +382,7 @@ fs_status fs_xevents_read(fs_xspace *space, const fs_xchunk *chunks, uint32_t co
     }
     all.statuses = fs_calloc(count, sizeof *all.statuses);
     all.errors = fs_malloc(count * sizeof *all.errors);
-    if (all.statuses == NULL || all.errors == NULL)
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read %u parts of a file", count);
+    if (all.statuses == NULL || all.errors == NULL) status = fs_no_memory(err);
     if (status == FS_OK) {
         fs_parallel_for(count, 1, read_chunks, &all);
         status = fs_interrupt_poll(err);

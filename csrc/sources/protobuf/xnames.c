@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/search.h"
 
@@ -80,7 +79,7 @@ void fs_xdetails_read(fs_xtext text, fs_xdetails *details)
 static fs_status keep_details(fs_xnames *names, fs_xname *name, fs_error *err)
 {
     if (!fs_xtext_begins(name->name, "regs:") && !fs_xtext_begins(name->name, "kind")) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&names->details, names->detail_count, &names->detail_capacity, 64, "kernels", err));
+    FS_TRY(FS_LIST_ROOM(&names->details, names->detail_count, &names->detail_capacity, 64, err));
     fs_xdetails_read(name->name, &names->details[names->detail_count]);
     name->details = names->detail_count++;
     return FS_OK;
@@ -121,7 +120,7 @@ static fs_status read_entry(fs_wire wire, fs_xname_list *list, fs_error *err)
     if (keyed) name.id = key;
     if (list->count == MOST_NAMES)
         return fs_fail(err, FS_VALUE_ERROR, "byte %zu: more than %d names", (size_t)(wire.at - wire.begin), MOST_NAMES);
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, "names", err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, err));
     list->items[list->count++] = name;
     return FS_OK;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/protobuf/xnames.h"
 
@@ -72,7 +71,7 @@ typedef struct {
 static fs_status add_chunk(reading *all, fs_xchunk chunk, const uint8_t *from, const uint8_t *until, fs_error *err)
 {
     if (from == until) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->chunks, all->count, &all->capacity, 64, "parts of lines", err));
+    FS_TRY(FS_LIST_ROOM(&all->chunks, all->count, &all->capacity, 64, err));
     chunk.wire.at = from;
     chunk.wire.end = until;
     all->chunks[all->count++] = chunk;
@@ -109,7 +108,7 @@ static fs_status read_line(reading *all, uint32_t plane, fs_wire wire, fs_error 
     }
     if (of->line_count == MOST_LINES)
         return fs_fail(err, FS_VALUE_ERROR, "byte %zu: more than %d lines", (size_t)(wire.at - wire.begin), MOST_LINES);
-    FS_TRY(FS_LIST_ROOM(&of->lines, of->line_count, &of->line_capacity, 8, "lines", err));
+    FS_TRY(FS_LIST_ROOM(&of->lines, of->line_count, &of->line_capacity, 8, err));
     of->lines[of->line_count++] = line;
     return FS_OK;
 }
@@ -124,7 +123,7 @@ static fs_status read_stat(fs_xspace *space, fs_xplane *plane, fs_wire wire, fs_
     if (stat.name.size == 0 || stat.value.type == FS_XNOTHING || stat.value.type == FS_XBYTES) return FS_OK;
     if (fs_xtext_is(stat.name, "process_id") && stat.value.type != FS_XTEXT && space->process == 0)
         space->process = stat.value.integer;
-    FS_TRY(FS_LIST_ROOM(&plane->stats, plane->stat_count, &plane->stat_capacity, 8, "facts", err));
+    FS_TRY(FS_LIST_ROOM(&plane->stats, plane->stat_count, &plane->stat_capacity, 8, err));
     plane->stats[plane->stat_count++] = stat;
     return FS_OK;
 }
@@ -149,7 +148,7 @@ static fs_status read_module(fs_xspace *space, const fs_xplane *plane, fs_wire e
     }
     FS_TRY(fs_wire_end(&entry, err));
     if (module.proto.bytes == NULL) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&space->modules, space->module_count, &space->module_capacity, 8, "modules", err));
+    FS_TRY(FS_LIST_ROOM(&space->modules, space->module_count, &space->module_capacity, 8, err));
     space->modules[space->module_count++] = module;
     return FS_OK;
 }
@@ -163,11 +162,10 @@ static fs_status read_plane(reading *all, fs_wire wire, fs_error *err)
     if (index == MOST_PLANES)
         return fs_fail(err, FS_VALUE_ERROR, "byte %zu: more than %d planes", (size_t)(wire.at - wire.begin),
                        MOST_PLANES);
-    FS_TRY(FS_LIST_ROOM(&space->planes, index, &space->plane_capacity, 8, "planes", err));
+    FS_TRY(FS_LIST_ROOM(&space->planes, index, &space->plane_capacity, 8, err));
     fs_xplane *plane = &space->planes[index];
     *plane = (fs_xplane){.name = {"", 0}};
-    plane->names = fs_calloc(1, sizeof *plane->names);
-    if (plane->names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the names of a plane");
+    FS_TRY(FS_NEW_ZEROED(&plane->names, 1, err));
     space->plane_count++;
     while (fs_wire_next(&rest, &field))
         if (field.number == PLANE_NAME) plane->name = fs_xtext_of(&field);
@@ -193,7 +191,7 @@ static fs_status read_space(reading *all, fs_wire wire, fs_error *err)
     while (fs_wire_next(&wire, &field)) {
         if (field.number == SPACE_PLANE) FS_TRY(read_plane(all, fs_wire_in(&wire, &field), err));
         if (field.number < FS_XREMARK_ERROR || field.number > FS_XREMARK_HOST) continue;
-        FS_TRY(FS_LIST_ROOM(&space->remarks, space->remark_count, &space->remark_capacity, 8, "remarks", err));
+        FS_TRY(FS_LIST_ROOM(&space->remarks, space->remark_count, &space->remark_capacity, 8, err));
         space->remarks[space->remark_count++] = (fs_xremark){(fs_xremark_kind)field.number, fs_xtext_of(&field)};
     }
     FS_TRY(fs_wire_end(&wire, err));

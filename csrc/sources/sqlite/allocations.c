@@ -4,14 +4,12 @@
 #include "sources/sqlite/allocations.h"
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
 fs_status fs_part_add_allocation(fs_part *part, int64_t process, int64_t address, fs_record *record, fs_error *err)
 {
-    FS_TRY(
-        FS_LIST_ROOM(&part->allocations, part->allocation_count, &part->allocation_capacity, 64, "allocations", err));
+    FS_TRY(FS_LIST_ROOM(&part->allocations, part->allocation_count, &part->allocation_capacity, 64, err));
     part->allocations[part->allocation_count++] = (fs_allocation){process, address, record};
     part->frees_unsized = part->frees_unsized || record->bytes == FS_MISSING;
     return FS_OK;
@@ -54,13 +52,13 @@ fs_status fs_rows_match_frees(const fs_rows *rows, fs_rows_report *report, fs_er
     }
     if (!unsized) return FS_OK;
     fs_allocation *all = total < UINT32_MAX ? fs_malloc(total * sizeof *all) : NULL;
-    if (all == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu allocations", total);
+    if (all == NULL) return fs_no_memory(err);
     uint32_t count = 0;
     for (uint32_t i = 0; i < rows->part_count; i++)
         for (uint32_t at = 0; at < rows->parts[i]->allocation_count; at++)
             all[count++] = rows->parts[i]->allocations[at];
     fs_id_map last = {.slots = NULL};
-    fs_status status = fs_sort(all, count, sizeof *all, compare_allocations, "allocations", err);
+    fs_status status = fs_sort(all, count, sizeof *all, compare_allocations, err);
     if (status == FS_OK) status = match(all, count, &last, report, err);
     fs_id_map_clear(&last);
     fs_free(all);

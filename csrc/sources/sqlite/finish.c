@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
@@ -36,7 +35,7 @@ static fs_status find_process(process_list *list, int64_t process, uint32_t *ind
 {
     *index = fs_id_map_get(&list->by_process, process, 0);
     if (*index != FS_NONE) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 8, "processes", err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 8, err));
     FS_TRY(fs_id_map_set(&list->by_process, process, 0, list->count, err));
     list->items[list->count] = (correlations){process, UINT32_MAX, 0, 0};
     *index = list->count++;
@@ -48,7 +47,7 @@ static fs_status list_processes(process_list *list, const fs_part *part, uint32_
 {
     uint32_t count = part->piece.lanes.count;
     uint32_t *indices = *of_lanes = fs_malloc((count + (size_t)1) * sizeof *indices);
-    if (indices == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", count);
+    if (indices == NULL) return fs_no_memory(err);
     for (uint32_t id = 0; id < count; id++) {
         const fs_record_lane *lane = fs_intern_get(&part->piece.lanes, id).bytes;
         FS_TRY(find_process(list, lane->process, &indices[id], err));
@@ -107,7 +106,7 @@ static fs_status separate_processes(fs_rows *rows, fs_rows_report *report, fs_er
 {
     process_list list = {.items = NULL};
     uint32_t **of_lanes = fs_calloc(rows->part_count + (size_t)1, sizeof *of_lanes);
-    if (of_lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u parts", rows->part_count);
+    if (of_lanes == NULL) return fs_no_memory(err);
     fs_status status = separate(rows, &list, of_lanes, err);
     report->processes = list.count;
     for (uint32_t i = 0; i < rows->part_count; i++) fs_free(of_lanes[i]);
@@ -166,7 +165,7 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
     fs_kineto_report joined = {.bytes = 0};
     /* The join takes an array of pieces. They go back to their parts, which own them, with their records. */
     fs_piece *pieces = fs_malloc((rows->part_count + (size_t)1) * sizeof *pieces);
-    if (pieces == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts", rows->part_count);
+    if (pieces == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < rows->part_count; i++) pieces[i] = rows->parts[i]->piece;
     fs_join_options options = {.keeps_alike = !rows->unites, .own_memory = true};
     fs_status status = fs_join_pieces(pieces, rows->part_count, options, store, &joined, err);

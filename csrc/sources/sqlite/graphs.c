@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "sources/graphs/replays.h"
@@ -25,7 +24,7 @@ static int64_t number(const fs_cell *cells, fs_row_column column)
 
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->nodes, part->node_count, &part->node_capacity, 64, "nodes of CUDA graphs", err));
+    FS_TRY(FS_LIST_ROOM(&part->nodes, part->node_count, &part->node_capacity, 64, err));
     part->nodes[part->node_count++] = (fs_graph_node){
         .process = number(cells, FS_CELL_PROCESS),
         .thread = number(cells, FS_CELL_THREAD),
@@ -39,7 +38,7 @@ fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 
 fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->work, part->work_count, &part->work_capacity, 64, "kernels of CUDA graphs", err));
+    FS_TRY(FS_LIST_ROOM(&part->work, part->work_count, &part->work_capacity, 64, err));
     part->work[part->work_count++] = (fs_graph_work){process, node, record};
     return FS_OK;
 }
@@ -65,10 +64,8 @@ static fs_status list_nodes(joining *all, fs_error *err)
 {
     const fs_rows *rows = all->rows;
     for (uint32_t i = 0; i < rows->part_count; i++) all->node_count += rows->parts[i]->node_count;
-    all->nodes = fs_malloc((all->node_count + (size_t)1) * sizeof *all->nodes);
-    all->captured = fs_malloc((all->node_count + (size_t)1) * sizeof *all->captured);
-    if (all->nodes == NULL || all->captured == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of CUDA graphs", all->node_count);
+    FS_TRY(FS_NEW(&all->nodes, all->node_count + (size_t)1, err));
+    FS_TRY(FS_NEW(&all->captured, all->node_count + (size_t)1, err));
     uint32_t count = 0;
     for (uint32_t i = 0; i < rows->part_count; i++) {
         for (uint32_t at = 0; at < rows->parts[i]->node_count; at++) {
@@ -92,11 +89,9 @@ static fs_status list_hosts(joining *all, fs_error *err)
 {
     uint32_t lanes = all->lane_count = fs_store_lane_count(all->store), count = 0, at;
     all->event_count = fs_store_count(all->store);
-    all->hosts = fs_malloc((all->event_count + (size_t)1) * sizeof *all->hosts);
-    all->firsts = fs_calloc(lanes + (size_t)2, sizeof *all->firsts);
-    all->works = fs_malloc((all->event_count + (size_t)1) * sizeof *all->works);
-    if (all->hosts == NULL || all->firsts == NULL || all->works == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find the ops of CUDA graphs");
+    FS_TRY(FS_NEW(&all->hosts, all->event_count + (size_t)1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->firsts, lanes + (size_t)2, err));
+    FS_TRY(FS_NEW(&all->works, all->event_count + (size_t)1, err));
     memset(all->works, 0xff, all->event_count * sizeof *all->works);
     uint32_t lane = 0;
     const fs_chunk *chunk = NULL;

@@ -26,7 +26,7 @@ static fs_status grow(fs_id_map *map, fs_error *err)
 {
     fs_id_map larger = {.slot_count = map->slot_count ? map->slot_count * 2 : FIRST_SLOTS, .keys = fs_hash_keys()};
     larger.slots = larger.slot_count != 0 ? fs_malloc(larger.slot_count * sizeof *larger.slots) : NULL;
-    if (larger.slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u ids of a database", map->count);
+    if (larger.slots == NULL) return fs_no_memory(err);
     for (uint32_t slot = 0; slot < larger.slot_count; slot++) larger.slots[slot].value = FS_NONE;
     for (uint32_t slot = 0; slot < map->slot_count; slot++) {
         const fs_id_entry *entry = &map->slots[slot];

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "base/sort.h"
 
@@ -22,7 +21,7 @@ fs_status fs_part_add_sample(fs_part *part, const fs_cell *cells, fs_error *err)
     bool begun = start->type == FS_IS_INTEGER && start->integer >= 0 && start->integer <= end->integer;
     bool known = value->type == FS_IS_INTEGER && isfinite(value->real);
     if (!timed || !known || !is_index(&cells[FS_CELL_DEVICE]) || !is_index(&cells[FS_CELL_ID])) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&part->samples, part->sample_count, &part->sample_capacity, 1024, "samples of counters", err));
+    FS_TRY(FS_LIST_ROOM(&part->samples, part->sample_count, &part->sample_capacity, 1024, err));
     part->samples[part->sample_count++] = (fs_metric_sample){
         .start = begun ? start->integer : FS_MISSING,
         .end = end->integer,
@@ -47,15 +46,15 @@ fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint3
     for (uint32_t i = 0; i < rows->part_count; i++) total += rows->parts[i]->sample_count;
     *samples = NULL;
     *count = 0;
-    if (total > UINT32_MAX) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", total);
+    if (total > UINT32_MAX) return fs_no_memory(err);
     fs_metric_sample *all = fs_malloc((total + 1) * sizeof *all);
-    if (all == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", total);
+    if (all == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < rows->part_count; i++) {
         const fs_part *part = rows->parts[i];
         if (part->sample_count > 0) memcpy(all + *count, part->samples, part->sample_count * sizeof *all);
         *count += part->sample_count;
     }
-    fs_status status = fs_sort(all, *count, sizeof *all, compare_samples, "samples of counters", err);
+    fs_status status = fs_sort(all, *count, sizeof *all, compare_samples, err);
     if (status == FS_OK) *samples = all;
     else fs_free(all);
     return status;

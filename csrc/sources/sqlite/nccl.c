@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "store/event.h"
 
@@ -41,7 +40,7 @@ fs_status fs_rows_keep_field(fs_rows *rows, const fs_cell *cells, fs_error *err)
     int64_t schema = cells[FS_CELL_ID].integer, domain = cells[FS_CELL_DOMAIN].integer;
     uint32_t place = fs_id_map_get(&rows->payload_ids, schema, domain);
     if (place == FS_NONE) {
-        FS_TRY(FS_LIST_ROOM(&rows->payloads, rows->payload_count, &rows->payload_capacity, 8, "payloads", err));
+        FS_TRY(FS_LIST_ROOM(&rows->payloads, rows->payload_count, &rows->payload_capacity, 8, err));
         place = rows->payload_count;
         FS_TRY(fs_id_map_set(&rows->payload_ids, schema, domain, place, err));
         rows->payloads[rows->payload_count++] = (fs_payload){.widths = {0}};
@@ -88,7 +87,7 @@ fs_status fs_part_add_nccl(const fs_rows *rows, fs_part *part, const fs_cell *ce
     } else if (read_field(rows, cells, FS_PAYLOAD_SIZE, &size) && size <= FS_MOST_AMOUNT) {
         call.size = (int64_t)size;
     }
-    FS_TRY(FS_LIST_ROOM(&part->calls, part->call_count, &part->call_capacity, 64, "calls of NCCL", err));
+    FS_TRY(FS_LIST_ROOM(&part->calls, part->call_count, &part->call_capacity, 64, err));
     part->calls[part->call_count++] = (fs_recorded_call){record, call};
     return FS_OK;
 }
@@ -102,7 +101,7 @@ fs_status fs_rows_join_nccl(const fs_rows *rows, fs_store *store, fs_rows_report
     if (rows->payload_count == 0) return FS_OK;
     for (uint32_t i = 0; i < rows->part_count; i++) count += rows->parts[i]->call_count;
     fs_nccl_call *calls = count < FS_NONE ? fs_malloc((count + 1) * sizeof *calls) : NULL;
-    if (calls == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu calls of NCCL", count);
+    if (calls == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < rows->part_count; i++) {
         for (uint32_t at = 0; at < rows->parts[i]->call_count; at++) {
             const fs_recorded_call *recorded = &rows->parts[i]->calls[at];

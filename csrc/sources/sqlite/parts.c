@@ -46,7 +46,7 @@ fs_status fs_part_intern_name(fs_part *part, const char *text, size_t size, uint
     if (size > FS_MOST_NAME) size = FS_MOST_NAME;
     if (memchr(text, '\\', size) == NULL) return fs_intern_bytes(&part->piece.names, text, size, id, err);
     char *spelled = fs_malloc(2 * size);
-    if (spelled == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", size);
+    if (spelled == NULL) return fs_no_memory(err);
     size_t length = 0;
     for (size_t i = 0; i < size; i++) {
         if (text[i] == '\\') spelled[length++] = '\\';
@@ -92,9 +92,7 @@ fs_status fs_part_take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind
     }
     if (string == FS_NONE) return fs_part_intern_name(part, text.bytes, named_size(kind, text), name, err);
     if (part->string_names == NULL) {
-        part->string_names = fs_calloc(rows->strings.count, sizeof *part->string_names);
-        if (part->string_names == NULL)
-            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", rows->strings.count);
+        FS_TRY(FS_NEW_ZEROED(&part->string_names, rows->strings.count, err));
     }
     uint32_t *known = &part->string_names[string];
     if (*known == 0) {

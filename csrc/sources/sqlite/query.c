@@ -9,6 +9,7 @@
 
 #include "base/interrupt.h"
 #include "base/parallel.h"
+#include "base/unused.h"
 #include "sources/sqlite/library.h"
 
 typedef struct {
@@ -22,18 +23,17 @@ typedef struct {
 } running;
 
 /* Queries may select and read columns; everything else, such as calling a function, is denied. */
-static int authorize(void *context, int action, const char *a, const char *b, const char *c, const char *d)
+static int authorize(void *FS_UNUSED(context), int action, const char *FS_UNUSED(a), const char *FS_UNUSED(b),
+                     const char *FS_UNUSED(c), const char *FS_UNUSED(d))
 {
-    (void)context, (void)a, (void)b, (void)c, (void)d;
     return action == SQLITE_SELECT || action == SQLITE_READ ? SQLITE_OK : SQLITE_DENY;
 }
 
 /* Called every so many steps of SQLite's virtual machine, also while a query has no rows yet: whether to stop. */
 enum { STEPS = 100000 };
 
-static int should_stop(void *context)
+static int should_stop(void *FS_UNUSED(context))
 {
-    (void)context;
     return fs_interrupted();
 }
 

@@ -1,7 +1,6 @@
 /* Ranges of NVTX and roctx, some of which are ops of torch. */
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/kineto/event.h"
 #include "sources/sqlite/nccl.h"
@@ -55,7 +54,7 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
     fs_span name = fs_intern_get(&rows->strings, string);
     size_t size = (size_t)name.size + 2 + text.size;
     char *joined = fs_malloc(size);
-    if (joined == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", size);
+    if (joined == NULL) return fs_no_memory(err);
     memcpy(joined, name.bytes, name.size);
     joined[name.size] = ':';
     joined[name.size + 1] = ' ';
@@ -67,7 +66,7 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
 
 static fs_status add_open(fs_part *part, fs_record *record, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->open, part->open_count, &part->open_capacity, 16, "open ranges", err));
+    FS_TRY(FS_LIST_ROOM(&part->open, part->open_count, &part->open_capacity, 16, err));
     part->open[part->open_count++] = record;
     return FS_OK;
 }
@@ -81,7 +80,7 @@ static fs_status take_message(const fs_cell *cell, char **copy, fs_span *text, f
     bool here = false;
     if (cell->type != FS_IS_TEXT || cell->size <= 2 || cell->size > FS_MOST_NAME) return FS_OK;
     char *json = fs_calloc(1, 2 * (cell->size + FS_SCAN_PADDING));
-    if (json == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", cell->size);
+    if (json == NULL) return fs_no_memory(err);
     *copy = json;
     memcpy(json, cell->text, cell->size);
     fs_scan_pull_begin(&pull, json, cell->size);

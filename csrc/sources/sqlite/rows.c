@@ -33,7 +33,7 @@ const char *const fs_row_column_names[FS_CELL_COUNT] = {
 fs_status fs_rows_create(fs_rows **rows, fs_error *err)
 {
     *rows = fs_calloc(1, sizeof **rows);
-    return *rows != NULL ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a database");
+    return *rows != NULL ? FS_OK : fs_no_memory(err);
 }
 
 static void clear_part(fs_part *part)
@@ -76,12 +76,12 @@ fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_
 {
     uint32_t total = rows->part_count + count;
     fs_part **parts = fs_realloc(rows->parts, total * sizeof(fs_part *));
-    if (parts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a database in %u parts", total);
+    if (parts == NULL) return fs_no_memory(err);
     rows->parts = parts;
     *first = rows->part_count;
     while (rows->part_count < total) {
         fs_part *part = fs_calloc(1, sizeof *part);
-        if (part == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a database in %u parts", total);
+        if (part == NULL) return fs_no_memory(err);
         fs_piece_init(&part->piece, &rows->pool, 0, 0, FS_PIECE_END);
         rows->parts[rows->part_count++] = part;
     }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 #include "sources/sqlite/parts.h"
 
@@ -24,7 +23,7 @@ fs_status fs_part_add_tie(fs_part *part, const fs_cell *cells, fs_error *err)
     memcpy(bytes + size + 1, name->text, more);
     fs_tied_work tie = {fs_part_last_record(part), 0};
     FS_TRY(fs_intern_bytes(&part->instructions, bytes, size + 1 + more, &tie.instruction, err));
-    FS_TRY(FS_LIST_ROOM(&part->ties, part->tie_count, &part->tie_capacity, 64, "kernels", err));
+    FS_TRY(FS_LIST_ROOM(&part->ties, part->tie_count, &part->tie_capacity, 64, err));
     part->ties[part->tie_count++] = tie;
     return FS_OK;
 }
@@ -39,7 +38,7 @@ static int by_event(const void *a, const void *b)
 static fs_status append(const fs_part *part, fs_row_tie *ties, fs_intern *instructions, fs_error *err)
 {
     uint32_t *ids = fs_malloc((part->instructions.count + (size_t)1) * sizeof *ids);
-    fs_status status = ids != NULL ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for instructions");
+    fs_status status = ids != NULL ? FS_OK : fs_no_memory(err);
     for (uint32_t i = 0; status == FS_OK && i < part->instructions.count; i++) {
         fs_span span = fs_intern_get(&part->instructions, i);
         status = fs_intern_bytes(instructions, span.bytes, span.size, &ids[i], err);
@@ -56,8 +55,7 @@ fs_status fs_rows_ties(const fs_rows *rows, fs_row_tie **ties, uint32_t *count, 
     uint32_t added = 0;
     fs_status status = FS_OK;
     for (uint32_t i = 0; i < rows->part_count; i++) total += rows->parts[i]->tie_count;
-    *ties = fs_malloc((total + 1) * sizeof **ties);
-    if (*ties == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the instructions of %zu kernels", total);
+    FS_TRY(FS_NEW(ties, total + 1, err));
     for (uint32_t i = 0; status == FS_OK && i < rows->part_count; i++) {
         status = append(rows->parts[i], *ties + added, instructions, err);
         added += rows->parts[i]->tie_count;

@@ -118,9 +118,9 @@ static double indexed(const fs_torch_tensor *self, const fs_torch_argument *list
  * launched kernel determines their number. An index counts as int64, a mask as selecting everything. */
 fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
     double index_elements = 0;
-    (void)rule;
     if (self == NULL || call->count < 2) return fs_work_unknown;
     double elements = indexed(self, &call->arguments[1], &index_elements), item = item_at(self);
     if (isnan(elements)) return fs_of_launched(0, 1, 1, item, fs_sizes_read(self));
@@ -132,9 +132,9 @@ fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
  * are not counted; if there is a single value, the launched kernel determines the number of elements. */
 fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *values = fs_sizes_tensor(call, 2);
     bool adds = fs_sizes_is_true(fs_sizes_text(call, 3));
-    (void)rule;
     if (self == NULL) return fs_work_unknown;
     if (values == NULL || values->ndim == 0)
         return fs_of_launched(fs_flops_of(adds, 1, self->dtype), adds, 1, item_at(self), NAN);

@@ -91,12 +91,12 @@ fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
 /* block_diag(tensors): blocks on the diagonal of a matrix of zeros; numbers and vectors are matrices of one row. */
 fs_work fs_count_block_diagonal(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     if (call->count == 0 || call->arguments[0].type != FS_TORCH_TENSOR_LIST) return fs_work_unknown;
     list_sums list = sums_of(&call->arguments[0]);
     const int64_t *at = call->arguments[0].list;
     fs_torch_tensor block;
     double rows = 0, columns = 0;
-    (void)rule;
     for (uint32_t i = 0; i < call->arguments[0].count; i++) {
         fs_torch_next_tensor(&at, &block);
         if (block.ndim > 2) return fs_work_unknown;

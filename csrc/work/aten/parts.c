@@ -123,9 +123,9 @@ fs_work fs_count_repeat(const fs_aten_rule *rule, const fs_torch_call *call)
 /* narrow_copy(self, axis, start, length). */
 fs_work fs_count_narrow(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
     double axis = fs_sizes_number(fs_sizes_text(call, 1), NAN), length = fs_sizes_number(fs_sizes_text(call, 3), NAN);
-    (void)rule;
     if (self == NULL) return fs_work_unknown;
     if (axis < 0) axis += self->ndim;
     if (!(axis >= 0 && axis < self->ndim) || self->shape[(int)axis] == 0) return fs_work_unknown;
@@ -137,9 +137,9 @@ fs_work fs_count_narrow(const fs_aten_rule *rule, const fs_torch_call *call)
  * possibly omitting or repeating some. If the sum is not recorded, the number of values is assumed unchanged. */
 fs_work fs_count_permute(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *permutation = fs_sizes_tensor(call, 0), *lengths = fs_sizes_tensor(call, 1);
     const fs_torch_tensor *values = fs_sizes_tensor(call, 2), *weights = fs_sizes_tensor(call, 3);
-    (void)rule;
     if (permutation == NULL || lengths == NULL || values == NULL || lengths->ndim != 2) return fs_work_unknown;
     double sum = fs_sizes_number(fs_sizes_text(call, 4), NAN), each = fs_sizes_item(values->dtype);
     if (weights != NULL) each += fs_sizes_item(weights->dtype);

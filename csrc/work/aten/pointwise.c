@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/unused.h"
 #include "work/aten/elements.h"
 
 /* Shared ----------------------------------------------------------------------------------------------------------- */
@@ -243,16 +244,14 @@ fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
 }
 
 /* No data movement: views, allocation without filling, queries. */
-fs_work fs_count_view(const fs_aten_rule *rule, const fs_torch_call *call)
+fs_work fs_count_view(const fs_aten_rule *FS_UNUSED(rule), const fs_torch_call *FS_UNUSED(call))
 {
-    (void)rule, (void)call;
     return fs_sizes_work(0, 0, 0, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
 }
 
 /* Data movement of a size that no argument gives: elements selected by a mask or by indices. */
-fs_work fs_count_moves(const fs_aten_rule *rule, const fs_torch_call *call)
+fs_work fs_count_moves(const fs_aten_rule *FS_UNUSED(rule), const fs_torch_call *FS_UNUSED(call))
 {
-    (void)rule, (void)call;
     return fs_sizes_work(0, NAN, NAN, fs_unit_of_plain(FS_TORCH_DTYPE_NONE));
 }
 

@@ -124,9 +124,9 @@ fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
 
 fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
     const fs_torch_tensor *bias = fs_sizes_tensor(call, 2);
-    (void)rule;
     if (input == NULL || weight == NULL || input->ndim == 0 || weight->ndim == 0) return fs_work_unknown;
     double k = size_from_end(weight, 1), n = weight->ndim > 1 ? size_from_end(weight, 2) : 1;
     if (k != size_from_end(input, 1) || k == 0) return fs_work_unknown;
@@ -139,9 +139,9 @@ fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
 /* Without a recorded dtype, the result has that of the first matrix. */
 fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
+    (void)rule;
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
     sizes of;
-    (void)rule;
     if (!sizes_of(a, b, &of)) return fs_work_unknown;
     double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements per byte */
     double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
 
 enum {
@@ -121,7 +120,7 @@ static fs_status order_beginnings(search *of, fs_error *err)
 {
     const fs_schedules *all = of->all;
     uint32_t *missing = fs_calloc((size_t)all->module_count + 1, sizeof *missing);
-    if (missing == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u modules", all->module_count);
+    if (missing == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->slot_count; i++)
         missing[all->slots[i].module] += fs_slot_has_kernel(all->slots[i].kind) && !all->slots[i].seen;
     for (uint32_t name = 0; name < all->names.count; name++) {
@@ -143,13 +142,11 @@ static fs_status prepare(search *of, uint32_t count, fs_error *err)
 {
     const fs_schedules *all = of->all;
     FS_TRY(fs_schedules_prepare(of->all, of->works, count, err));
-    of->repeats = fs_calloc((size_t)count + 1, sizeof *of->repeats);
-    of->costs = fs_calloc((size_t)count + 1, sizeof *of->costs);
-    of->beginnings = fs_malloc(((size_t)all->named.count + 1) * sizeof *of->beginnings);
-    of->rounds = fs_calloc((size_t)all->slot_count + 1, sizeof *of->rounds);
-    of->places = fs_malloc(((size_t)all->slot_count + 1) * sizeof *of->places);
-    if (of->repeats == NULL || of->costs == NULL || of->beginnings == NULL || of->rounds == NULL || of->places == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels", count);
+    FS_TRY(FS_NEW_ZEROED(&of->repeats, (size_t)count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&of->costs, (size_t)count + 1, err));
+    FS_TRY(FS_NEW(&of->beginnings, (size_t)all->named.count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&of->rounds, (size_t)all->slot_count + 1, err));
+    FS_TRY(FS_NEW(&of->places, (size_t)all->slot_count + 1, err));
     find_starts(of);
     return order_beginnings(of, err);
 }
@@ -418,7 +415,7 @@ static fs_status keep_best(search *of, fs_error *err)
     of->path_count = kept;
     of->found_count = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        FS_TRY(FS_LIST_ROOM(&of->steps, of->step_count, &of->step_capacity, FEW_STEPS, "ties of kernels", err));
+        FS_TRY(FS_LIST_ROOM(&of->steps, of->step_count, &of->step_capacity, FEW_STEPS, err));
         of->steps[of->step_count++] = of->paths[i].last;
         of->paths[i].back = of->step_count;
         of->paths[i].cost -= best;
@@ -471,7 +468,7 @@ fs_status fs_schedules_align(fs_schedules *all, const fs_aligned_work *works, ui
     for (uint32_t i = 0; i < count; i++) ties[i] = (fs_tie){.slot = FS_NONE};
     if (count == 0 || all->slot_count == 0) return FS_OK;
     search *of = fs_calloc(1, sizeof *of);
-    if (of == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels", count);
+    if (of == NULL) return fs_no_memory(err);
     of->all = all;
     of->works = works;
     of->ties = ties;

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "base/memory.h"
+#include "base/unused.h"
 #include "work/hlo/parser.h"
 
 typedef enum { OF_INSTRUCTION, OF_METADATA, OF_WINDOW } fs_hlo_place;
@@ -131,12 +132,10 @@ static fs_status take_word(fs_hlo_parser *parser, fs_hlo_instruction *instructio
 }
 
 /* A computation's name, or a list of them. */
-static fs_status take_called(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_called(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     bool list = fs_hlo_eat(parser, '{');
     uint32_t name;
-    (void)instruction;
-    (void)what;
     if (list && fs_hlo_eat(parser, '}')) return FS_OK;
     do {
         FS_TRY(fs_hlo_take_id(parser, &name));
@@ -145,16 +144,14 @@ static fs_status take_called(fs_hlo_parser *parser, fs_hlo_instruction *instruct
     return list ? fs_hlo_expect(parser, '}') : FS_OK;
 }
 
-static fs_status take_condition(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_condition(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction),
+                                size_t FS_UNUSED(what))
 {
-    (void)instruction;
-    (void)what;
     return fs_hlo_take_id(parser, &parser->condition);
 }
 
-static fs_status take_config(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_config(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    (void)what;
     if (fs_hlo_peek(parser) == '"') return fs_hlo_take_text(parser, &instruction->config);
     const char *from = parser->at;
     FS_TRY(fs_hlo_skip_value(parser, false));
@@ -162,9 +159,8 @@ static fs_status take_config(fs_hlo_parser *parser, fs_hlo_instruction *instruct
                            parser->err);
 }
 
-static fs_status take_metadata(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_metadata(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    (void)what;
     if (fs_hlo_peek(parser) != '{') return fs_hlo_skip_value(parser, false);
     parser->at++;
     while (fs_hlo_peek(parser) != '}') {
@@ -174,30 +170,27 @@ static fs_status take_metadata(fs_hlo_parser *parser, fs_hlo_instruction *instru
     return fs_hlo_expect(parser, '}');
 }
 
-static fs_status take_frame(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_frame(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     int64_t id;
-    (void)what;
     FS_TRY(fs_hlo_take_integer(parser, &id));
     if (id > 0 && id <= parser->table_frames) instruction->frame = (uint32_t)(id - 1);
     return FS_OK;
 }
 
 /* Return the frame of an instruction without tables: the last one is shared by those of one line. */
-static fs_status take_source(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_source(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     fs_hlo_frame frame = {.function = FS_NONE, .parent = FS_NONE};
-    (void)what;
     FS_TRY(fs_hlo_take_text(parser, &frame.file));
     instruction->frame = parser->module->frame_count;
     return fs_hlo_put_frame(parser->module, frame, parser->err);
 }
 
-static fs_status take_line(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_line(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     fs_hlo_module *module = parser->module;
     int64_t line;
-    (void)what;
     FS_TRY(fs_hlo_take_integer(parser, &line));
     if (instruction->frame == FS_NONE || instruction->frame < parser->table_frames) return FS_OK;
     module->frames[instruction->frame].line = line;
@@ -212,12 +205,11 @@ static fs_status take_line(fs_hlo_parser *parser, fs_hlo_instruction *instructio
 /* Numbers -----------------------------------------------------------------------------------------------------------*/
 
 /* {0,1}, or 1. */
-static fs_status take_numbers(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_numbers(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t what)
 {
     uint32_t first = parser->module->number_count;
     bool list = fs_hlo_eat(parser, '{');
     int64_t number;
-    (void)instruction;
     while (!list || fs_hlo_peek(parser) != '}') {
         FS_TRY(fs_hlo_take_integer(parser, &number));
         FS_TRY(fs_hlo_put_number(parser->module, number, parser->err));
@@ -254,46 +246,38 @@ static fs_status take_groups_of(fs_hlo_parser *parser, const fs_hlo_attribute_ke
 }
 
 /* {size=3x3 stride=2x2 pad=0_1x0_1} */
-static fs_status take_window(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_window(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    (void)what;
     FS_TRY(fs_hlo_expect(parser, '{'));
     while (fs_hlo_peek(parser) != '}') FS_TRY(take_attribute(parser, instruction, OF_WINDOW));
     return fs_hlo_expect(parser, '}');
 }
 
-static fs_status take_sizes(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_sizes(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t what)
 {
     fs_hlo_attribute_key key = (fs_hlo_attribute_key)what;
-    (void)instruction;
     return take_groups_of(parser, &key, 1, 0, 'x', (int64_t[]){0});
 }
 
-static fs_status take_pads(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_pads(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_WINDOW_PAD_LOW, FS_HLO_WINDOW_PAD_HIGH};
-    (void)instruction;
-    (void)what;
     return take_groups_of(parser, KEYS, 2, '_', 'x', (int64_t[]){0, 0});
 }
 
 /* 0_1_0x2_2: low, high, interior */
-static fs_status take_padding(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_padding(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_PADDING_LOW, FS_HLO_PADDING_HIGH, FS_HLO_PADDING_INTERIOR};
-    (void)instruction;
-    (void)what;
     char next = fs_hlo_peek(parser);
     if (next != '-' && !(next >= '0' && next <= '9')) return fs_hlo_skip_value(parser, false); /* PADDING_SAME */
     return take_groups_of(parser, KEYS, 3, '_', 'x', (int64_t[]){0, 0, 0});
 }
 
 /* {[0:4:1], [2:8]} */
-static fs_status take_slice(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_slice(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_SLICE_STARTS, FS_HLO_SLICE_LIMITS, FS_HLO_SLICE_STRIDES};
-    (void)instruction;
-    (void)what;
     FS_TRY(fs_hlo_expect(parser, '{'));
     if (fs_hlo_eat(parser, '}')) return FS_OK;
     FS_TRY(take_groups_of(parser, KEYS, 3, ':', ',', (int64_t[]){0, 0, 1}));
@@ -301,7 +285,7 @@ static fs_status take_slice(fs_hlo_parser *parser, fs_hlo_instruction *instructi
 }
 
 /* b01f_01io->b01f: for each dimension its place among the spatial ones, or what it is. */
-static fs_status take_labels(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_labels(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const struct {
         fs_hlo_attribute_key key;
@@ -310,8 +294,6 @@ static fs_status take_labels(fs_hlo_parser *parser, fs_hlo_instruction *instruct
     } PARTS[] = {
         {FS_HLO_LHS_LABELS, 'b', 'f', "_"}, {FS_HLO_RHS_LABELS, 'o', 'i', "->"}, {FS_HLO_OUT_LABELS, 'b', 'f', ""}};
     const char *from = parser->at;
-    (void)instruction;
-    (void)what;
     for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) {
         uint32_t first = parser->module->number_count;
         for (; parser->at < parser->end; parser->at++) {
@@ -346,36 +328,31 @@ static fs_status take_text_of_groups(fs_hlo_parser *parser, fs_hlo_instruction *
     return fs_intern_bytes(&parser->module->texts, word->at, size, &instruction->groups, parser->err);
 }
 
-static fs_status take_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     fs_hlo_word word;
-    (void)what;
     FS_TRY(take_text_of_groups(parser, instruction, &word));
     int64_t size = fs_hlo_group_size(word.at, word.size);
     return size > 0 ? fs_hlo_put_value(parser->module, FS_HLO_GROUP_SIZE, size, parser->err) : FS_OK;
 }
 
-static fs_status take_pairs(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_pairs(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     fs_hlo_word word;
-    (void)what;
     return take_text_of_groups(parser, instruction, &word);
 }
 
-static fs_status take_global(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_global(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
-    (void)instruction;
-    (void)what;
     bool stated = fs_hlo_is(fs_hlo_take_name(parser), "true");
     return stated ? fs_hlo_put_value(parser->module, FS_HLO_GLOBAL_IDS, 1, parser->err) : FS_OK;
 }
 
 /* {highest,default} */
-static fs_status take_precision(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_precision(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction),
+                                size_t FS_UNUSED(what))
 {
     uint32_t first = parser->module->number_count;
-    (void)instruction;
-    (void)what;
     FS_TRY(fs_hlo_expect(parser, '{'));
     while (fs_hlo_peek(parser) != '}') {
         fs_hlo_word word = fs_hlo_take_name(parser);
@@ -398,11 +375,10 @@ static fs_status take_index(fs_hlo_parser *parser, int64_t *index)
 }
 
 /* {{0}: (1, {}), {1}: (2, {0})}: an output, an operand, and the part of it */
-static fs_status take_aliasing(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t what)
+static fs_status take_aliasing(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction),
+                               size_t FS_UNUSED(what))
 {
     uint32_t first = parser->module->number_count;
-    (void)instruction;
-    (void)what;
     FS_TRY(fs_hlo_expect(parser, '{'));
     while (fs_hlo_peek(parser) != '}') {
         int64_t values[3];

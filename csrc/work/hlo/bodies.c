@@ -27,7 +27,7 @@ fs_status fs_hlo_costs_make(fs_hlo_costs *costs, const fs_hlo_module *module, fs
         costs->parameters != NULL)
         return FS_OK;
     fs_hlo_costs_clear(costs);
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the costs of %u instructions", module->instruction_count);
+    return fs_no_memory(err);
 }
 
 void fs_hlo_costs_clear(fs_hlo_costs *costs)

@@ -3,7 +3,7 @@
 #ifndef FS_WORK_HLO_BUILD_H
 #define FS_WORK_HLO_BUILD_H
 
-#include "base/list.h"
+#include "base/memory.h"
 #include "work/hlo/hlo.h"
 
 enum { FS_HLO_FIRST_ROOM = 64 };
@@ -11,23 +11,23 @@ enum { FS_HLO_FIRST_ROOM = 64 };
 /* Make a module empty, with room in its arrays: the lists of one that was read are no null pointers. */
 fs_status fs_hlo_begin(fs_hlo_module *module, fs_error *err);
 
-/* Append to an array of the module, and give the item's id. X(name of the function, type, array, items) */
-#define FS_HLO_ARRAYS(X)                                                   \
-    X(number, int64_t, number, "numbers of HLO")                           \
-    X(part, uint32_t, shape_part, "shapes of HLO")                         \
-    X(operand, uint32_t, operand, "operands of HLO")                       \
-    X(shape, fs_hlo_shape, shape, "shapes of HLO")                         \
-    X(instruction, fs_hlo_instruction, instruction, "instructions of HLO") \
-    X(computation, fs_hlo_computation, computation, "computations of HLO") \
-    X(frame, fs_hlo_frame, frame, "frames of HLO")                         \
-    X(donor, int64_t, donor, "donors of HLO")                              \
-    X(attribute, fs_hlo_attribute, attribute, "attributes of HLO")
+/* Append to an array of the module, and give the item's id. X(name of the function, type, array) */
+#define FS_HLO_ARRAYS(X)                            \
+    X(number, int64_t, number)                      \
+    X(part, uint32_t, shape_part)                   \
+    X(operand, uint32_t, operand)                   \
+    X(shape, fs_hlo_shape, shape)                   \
+    X(instruction, fs_hlo_instruction, instruction) \
+    X(computation, fs_hlo_computation, computation) \
+    X(frame, fs_hlo_frame, frame)                   \
+    X(donor, int64_t, donor)                        \
+    X(attribute, fs_hlo_attribute, attribute)
 
-#define FS_HLO_PUT(name, type, array, items)                                                                        \
+#define FS_HLO_PUT(name, type, array)                                                                               \
     static inline fs_status fs_hlo_put_##name(fs_hlo_module *module, type item, fs_error *err)                      \
     {                                                                                                               \
         FS_TRY(FS_LIST_ROOM(&module->array##s, module->array##_count, &module->array##_capacity, FS_HLO_FIRST_ROOM, \
-                            items, err));                                                                           \
+                            err));                                                                                  \
         module->array##s[module->array##_count++] = item;                                                           \
         return FS_OK;                                                                                               \
     }
@@ -37,8 +37,7 @@ FS_HLO_ARRAYS(FS_HLO_PUT)
 /* The id of a called computation, which may follow. */
 static inline fs_status fs_hlo_put_called(fs_hlo_module *module, uint32_t computation, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&module->called, module->called_count, &module->called_capacity, FS_HLO_FIRST_ROOM,
-                        "calls of HLO", err));
+    FS_TRY(FS_LIST_ROOM(&module->called, module->called_count, &module->called_capacity, FS_HLO_FIRST_ROOM, err));
     module->called[module->called_count++] = computation;
     return FS_OK;
 }

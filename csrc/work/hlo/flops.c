@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/unused.h"
 #include "work/hlo/cost_parts.h"
 #include "work/aten/multiply.h"
 #include "work/aten/sizes.h"
@@ -134,21 +135,21 @@ fs_hlo_flops fs_hlo_count_inputs(fs_hlo_costs *costs, const fs_hlo_opcode *row, 
     return fs_hlo_flops_plain(row->each * fs_hlo_count(costs->module, input), fs_hlo_dtype(costs->module, input));
 }
 
-fs_hlo_flops fs_hlo_count_moves(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_moves(fs_hlo_costs *FS_UNUSED(costs), const fs_hlo_opcode *FS_UNUSED(row),
+                                uint32_t FS_UNUSED(instruction))
 {
-    (void)costs, (void)row, (void)instruction;
     return fs_hlo_flops_none();
 }
 
-fs_hlo_flops fs_hlo_count_sums(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_sums(fs_hlo_costs *FS_UNUSED(costs), const fs_hlo_opcode *FS_UNUSED(row),
+                               uint32_t FS_UNUSED(instruction))
 {
-    (void)costs, (void)row, (void)instruction;
     return fs_hlo_flops_unknown();
 }
 
-fs_hlo_flops fs_hlo_count_unknown(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_unknown(fs_hlo_costs *FS_UNUSED(costs), const fs_hlo_opcode *FS_UNUSED(row),
+                                  uint32_t FS_UNUSED(instruction))
 {
-    (void)costs, (void)row, (void)instruction;
     return fs_hlo_flops_unknown();
 }
 
@@ -166,33 +167,29 @@ static fs_hlo_flops times(fs_hlo_flops of, double factor)
     return product;
 }
 
-fs_hlo_flops fs_hlo_count_called(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_called(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
-    (void)row;
     return body_at(costs, instruction, 0);
 }
 
-fs_hlo_flops fs_hlo_count_mapped(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_mapped(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
-    (void)row;
     double elements = fs_hlo_count(costs->module, fs_hlo_result(costs->module, instruction));
     return times(body_at(costs, instruction, 0), elements);
 }
 
 /* A loop within a body. */
-fs_hlo_flops fs_hlo_count_loop(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_loop(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     uint32_t count;
     const int64_t *trips = fs_hlo_values(costs->module, instruction, FS_HLO_TRIP_COUNT, &count);
-    (void)row;
     return times(body_at(costs, instruction, 0), count == 1 ? (double)trips[0] : (double)NAN);
 }
 
 /* A conditional within a body: at most the branch with the most. */
-fs_hlo_flops fs_hlo_count_branches(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_branches(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     fs_hlo_flops most = fs_hlo_flops_none();
-    (void)row;
     for (uint32_t place = 0; place < costs->module->instructions[instruction].called.count; place++) {
         fs_hlo_flops branch = body_at(costs, instruction, place);
         if (!(branch.flops <= most.flops)) most = branch;
@@ -210,11 +207,10 @@ double fs_hlo_contracted(const fs_hlo_module *module, uint32_t instruction)
     return elements;
 }
 
-fs_hlo_flops fs_hlo_count_dot(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_dot(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     const fs_hlo_module *module = costs->module;
     double elements = fs_hlo_count(module, fs_hlo_result(module, instruction));
-    (void)row;
     return fs_hlo_product(module, instruction, elements * fs_hlo_contracted(module, instruction),
                           fs_hlo_text(module, module->instructions[instruction].kind));
 }
@@ -227,30 +223,27 @@ fs_hlo_flops fs_hlo_count_ragged_dot(fs_hlo_costs *costs, const fs_hlo_opcode *r
     return flops;
 }
 
-fs_hlo_flops fs_hlo_count_convolution(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_convolution(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     const fs_hlo_module *module = costs->module;
     const uint32_t shapes[] = {fs_hlo_operand_shape(module, instruction, 0),
                                fs_hlo_operand_shape(module, instruction, 1), fs_hlo_result(module, instruction)};
-    (void)row;
     return fs_hlo_product(module, instruction, fs_hlo_convolution(module, instruction, shapes), NULL);
 }
 
 /* Each element of the first operand meets the reduction once; more operands are reduced together. */
-fs_hlo_flops fs_hlo_count_reduce(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_reduce(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
-    (void)row;
     return times(body_at(costs, instruction, 0),
                  fs_hlo_count(costs->module, fs_hlo_operand_shape(costs->module, instruction, 0)));
 }
 
-fs_hlo_flops fs_hlo_count_windows(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_windows(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     const fs_hlo_module *module = costs->module;
     uint32_t operand = fs_hlo_operand_shape(module, instruction, 0), output = fs_hlo_result(module, instruction), count;
     const int64_t *sizes = fs_hlo_values(module, instruction, FS_HLO_WINDOW_SIZE, &count);
     double pairs = 1;
-    (void)row;
     while (output != FS_NONE && module->shapes[output].type == FS_HLO_TUPLE && module->shapes[output].parts.count > 0)
         output = module->shape_parts[module->shapes[output].parts.first];
     if (count != fs_hlo_rank(module, operand)) return fs_hlo_flops_unknown();
@@ -262,22 +255,20 @@ fs_hlo_flops fs_hlo_count_windows(fs_hlo_costs *costs, const fs_hlo_opcode *row,
 }
 
 /* Operands, indices, and as many updates as operands. */
-fs_hlo_flops fs_hlo_count_scatter(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_scatter(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     uint32_t operands = costs->module->instructions[instruction].operands.count / 2;
-    (void)row;
     return times(body_at(costs, instruction, 0),
                  fs_hlo_count(costs->module, fs_hlo_operand_shape(costs->module, instruction, operands + 1)));
 }
 
 /* Each element of the source is scattered to the one that its window selects: select=…, scatter=…. */
-fs_hlo_flops fs_hlo_count_select_scatter(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_select_scatter(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     uint32_t count;
     const int64_t *sizes = fs_hlo_values(costs->module, instruction, FS_HLO_WINDOW_SIZE, &count);
     double elements = fs_hlo_count(costs->module, fs_hlo_operand_shape(costs->module, instruction, 1)), window = 1;
     fs_hlo_flops sum = fs_hlo_flops_none();
-    (void)row;
     for (uint32_t d = 0; d < count; d++) window *= (double)sizes[d];
     fs_hlo_flops_add(&sum, body_at(costs, instruction, 0), elements * window);
     fs_hlo_flops_add(&sum, body_at(costs, instruction, 1), elements);
@@ -285,7 +276,7 @@ fs_hlo_flops fs_hlo_count_select_scatter(fs_hlo_costs *costs, const fs_hlo_opcod
 }
 
 /* 5 n log2 n, half of that if one side is real (benchFFT), as aten's. */
-fs_hlo_flops fs_hlo_count_fourier(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_fourier(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     const fs_hlo_module *module = costs->module;
     uint32_t input = fs_hlo_operand_shape(module, instruction, 0), output = fs_hlo_result(module, instruction), count;
@@ -294,7 +285,6 @@ fs_hlo_flops fs_hlo_count_fourier(fs_hlo_costs *costs, const fs_hlo_opcode *row,
     bool real_in = fs_torch_dtypes[from].kind != FS_TORCH_COMPLEX,
          real_out = fs_torch_dtypes[to].kind != FS_TORCH_COMPLEX;
     double points = 1;
-    (void)row;
     if (count == 0) return fs_hlo_flops_unknown();
     for (uint32_t d = 0; d < count; d++) points *= (double)lengths[d];
     double elements = fs_hlo_count(module, real_out ? output : input);
@@ -316,21 +306,19 @@ static fs_hlo_flops solved(double multiples, fs_torch_dtype dtype)
     return fs_hlo_flops_plain(fs_products_flops_each(dtype) / 2 * multiples, dtype);
 }
 
-fs_hlo_flops fs_hlo_count_cholesky(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_cholesky(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     uint32_t shape = fs_hlo_operand_shape(costs->module, instruction, 0);
     double size, batch;
-    (void)row;
     if (!matrices(costs->module, shape, &size, &batch)) return fs_hlo_flops_unknown();
     return solved(batch * size * size * size / 3, fs_hlo_dtype(costs->module, shape));
 }
 
-fs_hlo_flops fs_hlo_count_triangular(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_triangular(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     uint32_t shape = fs_hlo_operand_shape(costs->module, instruction, 0);
     uint32_t right = fs_hlo_operand_shape(costs->module, instruction, 1);
     double size, batch;
-    (void)row;
     if (!matrices(costs->module, shape, &size, &batch)) return fs_hlo_flops_unknown();
     return solved(size * fs_hlo_count(costs->module, right), fs_hlo_dtype(costs->module, shape));
 }

@@ -20,11 +20,11 @@ static const struct {
 fs_status fs_hlo_begin(fs_hlo_module *module, fs_error *err)
 {
     *module = (fs_hlo_module){.name = FS_NONE, .entry = FS_NONE, .partitions = 1, .replicas = 1};
-#define FS_HLO_ROOM(name, type, array, items) \
-    FS_TRY(FS_LIST_ROOM(&module->array##s, 0, &module->array##_capacity, FS_HLO_FIRST_ROOM, items, err));
+#define FS_HLO_ROOM(name, type, array) \
+    FS_TRY(FS_LIST_ROOM(&module->array##s, 0, &module->array##_capacity, FS_HLO_FIRST_ROOM, err));
     FS_HLO_ARRAYS(FS_HLO_ROOM)
 #undef FS_HLO_ROOM
-    return FS_LIST_ROOM(&module->called, 0, &module->called_capacity, FS_HLO_FIRST_ROOM, "calls of HLO", err);
+    return FS_LIST_ROOM(&module->called, 0, &module->called_capacity, FS_HLO_FIRST_ROOM, err);
 }
 
 void fs_hlo_clear(fs_hlo_module *module)
@@ -219,8 +219,7 @@ fs_status fs_hlo_check_calls(const fs_hlo_module *module, uint32_t *at, fs_error
 {
     fs_status status = FS_OK;
     uint8_t *depths = fs_calloc(module->computation_count + 1, 1);
-    if (depths == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u computations of HLO", module->computation_count);
+    if (depths == NULL) return fs_no_memory(err);
     for (uint32_t id = 0; id < module->computation_count && status == FS_OK; id++)
         if (depths[id] == UNKNOWN) status = visit(module, depths, id, 1, at, err);
     fs_free(depths);

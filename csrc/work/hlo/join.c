@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/interrupt.h"
-#include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
-#include "store/copy.h"
+#include "store/extend.h"
 #include "store/event.h"
 #include "store/signature.h"
 #include "store/samples.h"
@@ -80,11 +80,6 @@ typedef struct {
     scene scene;
 } joining;
 
-static fs_status no_memory(const joining *all, fs_error *err)
-{
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels to HLO", all->work_count);
-}
-
 /* Schedules -------------------------------------------------------------------------------------------------------- */
 
 static fs_status add_module(joining *all, uint32_t index, fs_error *err)
@@ -95,7 +90,7 @@ static fs_status add_module(joining *all, uint32_t index, fs_error *err)
     all->described[index] = fs_malloc((count + 1) * sizeof **all->described);
     if (runs == NULL || all->described[index] == NULL) {
         fs_free(runs);
-        return no_memory(all, err);
+        return fs_no_memory(err);
     }
     for (uint32_t i = 0; i < count; i++) {
         runs[i] = (uint8_t)fs_hlo_run_of(module, i);
@@ -128,7 +123,7 @@ static fs_status list_works(joining *all, fs_error *err)
         uint8_t kind = chunk->kind[at];
         if (kind != FS_EVENT_KERNEL && kind != FS_EVENT_MEMCPY && kind != FS_EVENT_MEMSET) continue;
         if (!fs_event_is_placed_work(chunk, at) || has_op(all->from, chunk->launcher[at])) continue;
-        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &all->work_capacity, 1024, "kernels", err));
+        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &all->work_capacity, 1024, err));
         uint32_t call = FS_NONE;
         if (chunk->correlation[at] != FS_NONE) call = fs_api_calls_find(&all->calls, chunk->correlation[at]);
         without += call == FS_NONE;
@@ -163,7 +158,7 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
 {
     uint32_t names = fs_store_name_count(all->from);
     fs_aligned_work *by_name = fs_malloc(((size_t)names + 1) * sizeof *by_name);
-    if (by_name == NULL) return no_memory(all, err);
+    if (by_name == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < names; i++)
         by_name[i] = fs_schedules_kernel(&all->schedules, fs_store_name_text(all->from, i));
     for (uint32_t i = 0; i < all->work_count; i++) {
@@ -175,12 +170,7 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
         else if (chunk->kind[at] == FS_EVENT_MEMSET) *to = (fs_aligned_work){FS_NONE, FS_WORK_FILLS, 0, 0, 0};
         else *to = (fs_aligned_work){FS_NONE, is_transfer(name) ? FS_SLOT_TRANSFER : FS_SLOT_COPY, 0, 0, 0};
         if (chunk->kind[at] == FS_EVENT_MEMCPY && chunk->bytes[at] > 0) to->bytes = chunk->bytes[at];
-        uint32_t low = 0, high = given_count;
-        while (low < high) {
-            uint32_t middle = low + (high - low) / 2;
-            if (given[middle].event < event) low = middle + 1;
-            else high = middle;
-        }
+        uint32_t low = FS_FIRST_NOT(j, 0, given_count, given[j].event < event);
         if (low == given_count || given[low].event != event) continue;
         fs_aligned_work known = fs_schedules_given(&all->schedules, given[low].module, given[low].instruction);
         if (known.given) *to = known;
@@ -199,7 +189,7 @@ static fs_status find_runs(joining *all, uint32_t first, uint32_t end, fs_error 
         const fs_slot *slot = &all->schedules.slots[tie->slot];
         all->report->executions += tie->begins_module;
         if (tie->begins || last != tie->slot) {
-            FS_TRY(FS_LIST_ROOM(&all->runs, all->run_count, &all->run_capacity, 1024, "executions of HLO", err));
+            FS_TRY(FS_LIST_ROOM(&all->runs, all->run_count, &all->run_capacity, 1024, err));
             all->runs[all->run_count++] = (run){slot->module, slot->instruction, i, FS_NONE, 0, 0};
             all->ran[slot->module]++;
         }
@@ -244,7 +234,7 @@ static fs_status number_modules(joining *all, fs_error *err)
     fs_status status = FS_OK;
     uint32_t *counts = fs_calloc((size_t)all->module_count + 1, sizeof *counts), id;
     all->numbers = fs_calloc((size_t)all->module_count + 1, sizeof *all->numbers);
-    if (counts == NULL || all->numbers == NULL) status = no_memory(all, err);
+    if (counts == NULL || all->numbers == NULL) status = fs_no_memory(err);
     for (uint32_t i = 0; status == FS_OK && i <= all->module_count; i++) {
         uint32_t module = i == 0 ? all->biggest : i - 1;
         if (module == all->module_count || all->ran[module] == 0 || all->numbers[module] > 0) continue;
@@ -259,10 +249,10 @@ static fs_status number_modules(joining *all, fs_error *err)
 
 static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
 {
-    FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, "kernels", err));
+    FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, err));
     all->aligned = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->aligned);
     all->ties = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->ties);
-    if (all->aligned == NULL || all->ties == NULL) return no_memory(all, err);
+    if (all->aligned == NULL || all->ties == NULL) return fs_no_memory(err);
     FS_TRY(describe_works(all, given, given_count, err));
     for (uint32_t first = 0, end; first < all->work_count; first = end) {
         for (end = first; end < all->work_count && all->works[end].device == all->works[first].device;) end++;
@@ -323,7 +313,7 @@ static fs_status append_places(joining *all, uint32_t place, uint8_t timing, uin
     int depth = 0;
     *parent = all->scene.parent;
     if (place == FS_NONE) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&all->places, all->describer.places.count, &all->place_capacity, 64, "scopes of HLO", err));
+    FS_TRY(FS_LIST_ROOM(&all->places, all->describer.places.count, &all->place_capacity, 64, err));
     for (; before < all->place_capacity; before++) all->places[before].epoch = 0;
     for (; place != FS_NONE && depth < DEEPEST;
          place = ((const fs_hlo_place *)fs_intern_get(&all->describer.places, place).bytes)->parent) {
@@ -352,7 +342,7 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
         for (uint32_t i = 0; all->costs[module] != NULL && i < count; i++)
             all->costs[module][steps[i].instruction] = steps[i].work;
         fs_free(steps);
-        if (all->costs[module] == NULL) return no_memory(all, err);
+        if (all->costs[module] == NULL) return fs_no_memory(err);
         FS_TRY(fs_hlo_remarks_make(&all->remarks[module], &all->modules[module], err));
     }
     *cost = all->costs[module][instruction];
@@ -409,7 +399,7 @@ static fs_status copy_events(joining *all, fs_error *err)
     uint32_t count = fs_store_count(all->from);
     all->by_event = fs_calloc((size_t)count + 1, sizeof *all->by_event);
     all->moved = fs_malloc(((size_t)count + 1) * sizeof *all->moved);
-    if (all->by_event == NULL || all->moved == NULL) return no_memory(all, err);
+    if (all->by_event == NULL || all->moved == NULL) return fs_no_memory(err);
     for (uint32_t i = 0; i < all->work_count; i++) all->by_event[all->works[i].event] = i + 1;
     fs_store_expect(all->into, count + all->run_count);
     for (uint32_t i = 0; i < count; i++) {
@@ -456,7 +446,7 @@ static fs_status join(joining *all, const fs_hlo_given *given, uint32_t given_co
     all->ran = fs_calloc((size_t)all->module_count + 1, sizeof *all->ran);
     all->remarks = fs_calloc((size_t)all->module_count + 1, sizeof *all->remarks);
     if (all->described == NULL || all->costs == NULL || all->ran == NULL || all->remarks == NULL)
-        return no_memory(all, err);
+        return fs_no_memory(err);
     for (uint32_t i = 0; i < all->module_count; i++) FS_TRY(add_module(all, i, err));
     FS_TRY(fs_api_calls_create(&all->calls, all->from, err));
     FS_TRY(fs_names_create(&all->names, all->from, err));

@@ -137,7 +137,7 @@ fs_status fs_hlo_take_text(fs_hlo_parser *parser, uint32_t *text)
     FS_TRY(skip_text(parser));
     size_t size = (size_t)(parser->at - 1 - from);
     if (memchr(from, '\\', size) != NULL) {
-        FS_TRY(FS_LIST_ROOM(&parser->unescaped, size, &parser->unescaped_capacity, 256, "bytes of HLO", parser->err));
+        FS_TRY(FS_LIST_ROOM(&parser->unescaped, size, &parser->unescaped_capacity, 256, parser->err));
         size = unescape(from, from + size, parser->unescaped);
         from = parser->unescaped;
     }
@@ -259,7 +259,7 @@ static fs_status take_array(fs_hlo_parser *parser, uint32_t *id)
     if (!fs_hlo_countable(parser->module, &shape))
         return fs_hlo_wrong(parser, from, "a shape has more than 2^62 elements");
     *id = parser->module->shape_count;
-    FS_TRY(FS_LIST_ROOM(&parser->shape_ids, text, &parser->shape_id_capacity, 64, "shapes of HLO", parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->shape_ids, text, &parser->shape_id_capacity, 64, parser->err));
     parser->shape_ids[text] = *id;
     return fs_hlo_put_shape(parser->module, shape, parser->err);
 }
@@ -279,8 +279,7 @@ static fs_status take_nested(fs_hlo_parser *parser, int depth, uint32_t *id)
     parser->at++;
     while (fs_hlo_peek(parser) != ')') {
         FS_TRY(take_nested(parser, depth + 1, &part));
-        FS_TRY(FS_LIST_ROOM(&parser->waiting, parser->waiting_count, &parser->waiting_capacity, 64, "shapes of HLO",
-                            parser->err));
+        FS_TRY(FS_LIST_ROOM(&parser->waiting, parser->waiting_count, &parser->waiting_capacity, 64, parser->err));
         parser->waiting[parser->waiting_count++] = part;
         if (!fs_hlo_eat(parser, ',')) break;
     }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/unused.h"
 #include "work/aten/attention.h"
 #include "work/aten/linalg.h"
 #include "work/aten/multiply.h"
@@ -23,15 +24,13 @@ static uint32_t operand_shape(const custom *call, uint32_t place)
     return fs_hlo_operand_shape(call->module, call->instruction, place);
 }
 
-static fs_hlo_flops count_moves(const custom *call)
+static fs_hlo_flops count_moves(const custom *FS_UNUSED(call))
 {
-    (void)call;
     return fs_hlo_flops_none();
 }
 
-static fs_hlo_flops count_unknown(const custom *call)
+static fs_hlo_flops count_unknown(const custom *FS_UNUSED(call))
 {
-    (void)call;
     return fs_hlo_flops_unknown();
 }
 
@@ -226,10 +225,9 @@ bool fs_hlo_library_convolution(const fs_hlo_module *module, uint32_t instructio
     return true;
 }
 
-fs_hlo_flops fs_hlo_count_library(fs_hlo_costs *costs, const fs_hlo_opcode *row, uint32_t instruction)
+fs_hlo_flops fs_hlo_count_library(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
 {
     custom call;
     const library *found = describe(costs->module, instruction, &call);
-    (void)row;
     return found != NULL ? found->count(&call) : fs_hlo_flops_unknown();
 }

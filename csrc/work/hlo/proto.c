@@ -180,8 +180,8 @@ static fs_status list_instruction(fs_hlo_reader *reader, instruction_list *list,
     while (fs_wire_next(&rest, &field))
         if (field.number == INSTRUCTION_ID && field.type == FS_WIRE_VARINT) id = (int64_t)field.value;
     FS_TRY(fs_wire_end(&rest, reader->err));
-    FS_TRY(FS_LIST_ROOM(&list->messages, list->count, &list->capacity, 64, "instructions of HLO", reader->err));
-    FS_TRY(FS_LIST_ROOM(&list->places, list->count, &list->place_capacity, 64, "instructions of HLO", reader->err));
+    FS_TRY(FS_LIST_ROOM(&list->messages, list->count, &list->capacity, 64, reader->err));
+    FS_TRY(FS_LIST_ROOM(&list->places, list->count, &list->place_capacity, 64, reader->err));
     list->places[list->count] = (fs_hlo_numbered){id, list->count};
     list->messages[list->count++] = message;
     return FS_OK;
@@ -240,9 +240,7 @@ static fs_status fill_computation(fs_hlo_reader *reader, instruction_list *list,
     if (list->count == 0) return fs_hlo_damaged(reader, message.at, "the computation has no instructions");
     if (!fs_hlo_sort_numbered(list->places, list->count, &twice))
         return fs_hlo_damaged(reader, message.at, "two instructions have the number %lld", (long long)twice);
-    list->ids = fs_malloc(list->count * sizeof *list->ids);
-    if (list->ids == NULL)
-        return fs_fail(reader->err, FS_OUT_OF_MEMORY, "no memory for %u instructions of HLO", list->count);
+    FS_TRY(FS_NEW(&list->ids, list->count, reader->err));
     memset(list->ids, 0xff, list->count * sizeof *list->ids); /* FS_NONE */
     FS_TRY(append_instructions(reader, list, sequence, root, computations));
     uint32_t place = fs_hlo_place_of(list->places, list->count, root);
@@ -286,7 +284,7 @@ static fs_status list_computation(fs_hlo_reader *reader, computation_list *list,
     while (fs_wire_next(&rest, &field))
         if (field.number == COMPUTATION_ID && field.type == FS_WIRE_VARINT) item.id = (int64_t)field.value;
     FS_TRY(fs_wire_end(&rest, reader->err));
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, "computations of HLO", reader->err));
+    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, reader->err));
     list->items[list->count++] = item;
     return FS_OK;
 }
@@ -378,9 +376,7 @@ static fs_status read(fs_hlo_reader *reader, computation_list *list, fs_wire mes
     FS_TRY(list_computations(reader, list, message));
     if (module->name == FS_NONE) return fs_hlo_damaged(reader, message.at, "the module has no name");
     if (list->items == NULL) return fs_hlo_damaged(reader, message.at, "no computation is the entry");
-    reader->computations = fs_malloc((list->count + (size_t)1) * sizeof *reader->computations);
-    if (reader->computations == NULL)
-        return fs_fail(reader->err, FS_OUT_OF_MEMORY, "no memory for %u computations of HLO", list->count);
+    FS_TRY(FS_NEW(&reader->computations, list->count + (size_t)1, reader->err));
     for (uint32_t i = 0; i < list->count; i++) reader->computations[i] = (fs_hlo_numbered){list->items[i].id, i};
     if (!fs_hlo_sort_numbered(reader->computations, list->count, &twice))
         return fs_hlo_damaged(reader, message.at, "two computations have the number %lld", (long long)twice);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/unused.h"
 #include "work/hlo/proto.h"
 
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
@@ -98,21 +99,18 @@ static fs_status take_numbers(fs_hlo_reader *reader, fs_wire message, const fs_w
     return fs_hlo_put_values(reader->module, (fs_hlo_attribute_key)what, first, reader->err);
 }
 
-static fs_status take_number(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+static fs_status take_number(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
+                             fs_hlo_instruction *FS_UNUSED(instruction), size_t what)
 {
     bool groups = what == FS_HLO_FEATURE_GROUPS || what == FS_HLO_BATCH_GROUPS;
     int64_t value = field->number != 0 && field->type == FS_WIRE_VARINT ? (int64_t)field->value : 0;
-    (void)message;
-    (void)instruction;
     if ((groups && value <= 1) || (what == FS_HLO_GLOBAL_IDS && value == 0)) return FS_OK; /* the text has none */
     return fs_hlo_put_value(reader->module, (fs_hlo_attribute_key)what, value, reader->err);
 }
 
-static fs_status take_text(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
+static fs_status take_text(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
                            fs_hlo_instruction *instruction, size_t what)
 {
-    (void)message;
     return fs_hlo_proto_text(reader, field, (uint32_t *)(void *)((char *)instruction + what));
 }
 
@@ -155,7 +153,7 @@ static fs_status put_column(fs_hlo_reader *reader, int64_t values[FS_HLO_MOST_RA
 
 /* The text has only those of a window's numbers that are not usual. */
 static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     enum { SIZE, STRIDE, LOW, HIGH, RHS_DILATE, LHS_DILATE, REVERSAL, COLUMNS };
     static const int64_t REST[] = {0, 0, 0, 0, 0, 0, 0}, USUAL[] = {-1, 1, 0, 0, 1, 1, 0};
@@ -172,8 +170,6 @@ static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wi
     int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS];
     int dimensions;
     bool odd[COLUMNS] = {false};
-    (void)instruction;
-    (void)what;
     FS_TRY(take_dimensions(reader, fs_wire_in(&message, field), 1, COLUMNS, REST, values, &dimensions));
     for (int i = 0; i < dimensions; i++)
         for (int j = 0; j < COLUMNS; j++) odd[j] = odd[j] || values[i][j] != USUAL[j];
@@ -195,20 +191,16 @@ static fs_status take_three(fs_hlo_reader *reader, fs_wire message, uint32_t num
 }
 
 static fs_status take_slices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_SLICE_STARTS, FS_HLO_SLICE_LIMITS, FS_HLO_SLICE_STRIDES};
-    (void)instruction;
-    (void)what;
     return take_three(reader, message, field->number, (int64_t[]){0, 0, 0}, KEYS);
 }
 
 static fs_status take_padding(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *instruction, size_t what)
+                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_PADDING_LOW, FS_HLO_PADDING_HIGH, FS_HLO_PADDING_INTERIOR};
-    (void)instruction;
-    (void)what;
     return take_three(reader, fs_wire_in(&message, field), 1, (int64_t[]){0, 0, 0}, KEYS);
 }
 
@@ -232,14 +224,12 @@ static fs_status take_lists(fs_hlo_reader *reader, fs_wire message, const list_r
 }
 
 static fs_status take_dot(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                          fs_hlo_instruction *instruction, size_t what)
+                          fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const list_row ROW[] = {{3, FS_HLO_LHS_BATCH, false},
                                    {1, FS_HLO_LHS_CONTRACTING, true},
                                    {4, FS_HLO_RHS_BATCH, false},
                                    {2, FS_HLO_RHS_CONTRACTING, true}};
-    (void)instruction;
-    (void)what;
     return take_lists(reader, fs_wire_in(&message, field), ROW, 4);
 }
 
@@ -251,23 +241,19 @@ static fs_status put_vector_dimension(fs_hlo_reader *reader, fs_wire message)
 }
 
 static fs_status take_gather(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const list_row ROW[] = {
         {1, FS_HLO_OFFSET_DIMS, true}, {2, FS_HLO_COLLAPSED_SLICE_DIMS, true}, {3, FS_HLO_START_INDEX_MAP, true}};
-    (void)instruction;
-    (void)what;
     FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
     return put_vector_dimension(reader, fs_wire_in(&message, field));
 }
 
 static fs_status take_scatter(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *instruction, size_t what)
+                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const list_row ROW[] = {
         {1, FS_HLO_UPDATE_WINDOW_DIMS, true}, {2, FS_HLO_INSERTED_WINDOW_DIMS, true}, {3, FS_HLO_SCATTER_DIMS, true}};
-    (void)instruction;
-    (void)what;
     FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
     return put_vector_dimension(reader, fs_wire_in(&message, field));
 }
@@ -297,14 +283,12 @@ static fs_status take_operand_labels(fs_hlo_reader *reader, fs_wire message, con
 }
 
 static fs_status take_labels(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     enum { RHS_INPUT = 3, RHS_OUTPUT = 4, RHS = 6, LHS_BATCH = 7, LHS_FEATURE = 8, OUT_BATCH = 9, OUT_FEATURE = 10 };
     enum { LHS = 11, OUT = 12 };
     int64_t values[OUT_FEATURE], rest[OUT_FEATURE] = {0};
     fs_wire inner = fs_wire_in(&message, field);
-    (void)instruction;
-    (void)what;
     FS_TRY(fs_hlo_proto_fields(reader, inner, OUT_FEATURE, rest, values));
     FS_TRY(take_operand_labels(reader, inner, values, LHS_BATCH, LHS_FEATURE, LHS, FS_HLO_LHS_LABELS));
     FS_TRY(take_operand_labels(reader, inner, values, RHS_OUTPUT, RHS_INPUT, RHS, FS_HLO_RHS_LABELS));
@@ -325,13 +309,11 @@ static fs_status take_index(fs_hlo_reader *reader, fs_wire message, uint32_t num
 }
 
 static fs_status take_aliasing(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                               fs_hlo_instruction *instruction, size_t what)
+                               fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     enum { OUTPUT = 1, OPERAND = 2, PART = 3 };
     uint32_t number = field->number, first = reader->module->number_count;
     fs_wire_field one;
-    (void)instruction;
-    (void)what;
     while (fs_wire_next(&message, &one)) {
         int64_t output, part, operand[2];
         if (one.number != number) continue;
@@ -356,36 +338,30 @@ static fs_status put_kind(fs_hlo_reader *reader, const char *const *names, size_
     return fs_intern_text(&reader->module->texts, names[value], &instruction->kind, reader->err);
 }
 
-static fs_status take_distribution(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                                   fs_hlo_instruction *instruction, size_t what)
+static fs_status take_distribution(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
+                                   fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     static const char *const NAMES[] = {NULL, "rng_uniform", "rng_normal"};
-    (void)message;
-    (void)what;
     return put_kind(reader, NAMES, 3, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
 }
 
-static fs_status take_random(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+static fs_status take_random(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
+                             fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     static const char *const NAMES[] = {"rng_default", "rng_three_fry", "rng_philox"};
-    (void)message;
-    (void)what;
     return put_kind(reader, NAMES, 3, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
 }
 
-static fs_status take_fft(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                          fs_hlo_instruction *instruction, size_t what)
+static fs_status take_fft(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
+                          fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     static const char *const NAMES[] = {"FFT", "IFFT", "RFFT", "IRFFT"};
-    (void)message;
-    (void)what;
     return put_kind(reader, NAMES, 4, field->type == FS_WIRE_VARINT ? field->value : 0, instruction);
 }
 
 /* The precision of the factors of a product, and its algorithm. */
 static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                                fs_hlo_instruction *instruction, size_t what)
+                                fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     static const char *const NAMES[] = {NULL,
                                         "dot_any_f8_any_f8_f32",
@@ -405,7 +381,6 @@ static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs
     fs_hlo_module *module = reader->module;
     uint32_t first = module->number_count;
     bool stated = false;
-    (void)what;
     FS_TRY(fs_hlo_proto_numbers(reader, fs_wire_in(&message, field), 1));
     for (uint32_t i = first; i < module->number_count; i++) stated = stated || module->numbers[i] != 0;
     if (stated) FS_TRY(fs_hlo_put_values(module, FS_HLO_PRECISION, first, reader->err));
@@ -433,13 +408,12 @@ static fs_status put_source(fs_hlo_reader *reader, const fs_wire_field *file, in
 }
 
 static fs_status take_metadata(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                               fs_hlo_instruction *instruction, size_t what)
+                               fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     enum { OP_NAME = 2, FILE_NAME = 3, LINE = 4, DEDUPLICATED = 12, FRAME = 15, SCHEDULED = 16 };
     fs_wire inner = fs_wire_in(&message, field);
     fs_wire_field one, file = {.number = 0};
     int64_t line = 0;
-    (void)what;
     while (fs_wire_next(&inner, &one)) {
         bool number = one.type == FS_WIRE_VARINT;
         if (one.number == OP_NAME) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->op_name));

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/unused.h"
 #include "work/hlo/proto.h"
 
 enum { MOST_TEXT = 512 };
@@ -62,15 +63,14 @@ static fs_status take_lists(fs_hlo_reader *reader, fs_wire message, uint32_t num
 }
 
 fs_status fs_hlo_proto_groups(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *instruction, size_t what)
+                              fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    (void)what;
     return take_lists(reader, message, field->number, instruction);
 }
 
 /* [2,4]<=[8], or with another order of the devices [2,4]<=[4,2]T(1,0) */
 fs_status fs_hlo_proto_iota(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                            fs_hlo_instruction *instruction, size_t what)
+                            fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     enum { NUMBERS = 2, DIMENSIONS = 3, ORDER = 4 };
     fs_hlo_module *module = reader->module;
@@ -78,7 +78,6 @@ fs_status fs_hlo_proto_iota(fs_hlo_reader *reader, fs_wire message, const fs_wir
     groups_text text = {.size = 0};
     int64_t values[NUMBERS]; /* of groups, and of devices in each */
     uint32_t first = module->number_count;
-    (void)what;
     FS_TRY(fs_hlo_proto_fields(reader, inner, NUMBERS, (int64_t[]){0, 0}, values));
     FS_TRY(fs_hlo_proto_numbers(reader, inner, DIMENSIONS));
     uint32_t dimensions = module->number_count - first;
@@ -146,13 +145,12 @@ static fs_status put_grouped(fs_hlo_reader *reader, groups_text *text, fs_wire m
 
 /* mesh['x'=2,'y'=4] {'x','y':(2)2} */
 fs_status fs_hlo_proto_mesh(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                            fs_hlo_instruction *instruction, size_t what)
+                            fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     enum { MESH = 1, GROUPED = 2, EVERY_AXIS = INT32_MAX };
     fs_wire inner = fs_wire_in(&message, field), rest = inner, mesh = {inner.begin, inner.begin, inner.begin, NULL};
     fs_wire_field part;
     groups_text text = {.size = 0};
-    (void)what;
     while (fs_wire_next(&rest, &part))
         if (part.number == MESH) mesh = fs_wire_in(&rest, &part);
     FS_TRY(fs_wire_end(&rest, reader->err));
@@ -172,13 +170,12 @@ fs_status fs_hlo_proto_mesh(fs_hlo_reader *reader, fs_wire message, const fs_wir
 
 /* {{0,1},{1,0}}: of each pair, a message, a 0 is left out. */
 fs_status fs_hlo_proto_pairs(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t what)
+                             fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     uint32_t number = field->number;
     fs_wire_field one;
     groups_text text = {.size = 0};
     int64_t pair[2];
-    (void)what;
     while (fs_wire_next(&message, &one)) {
         if (one.number != number) continue;
         FS_TRY(fs_hlo_proto_fields(reader, fs_wire_in(&message, &one), 2, (int64_t[]){0, 0}, pair));

@@ -96,7 +96,7 @@ static fs_status read_parts(fs_hlo_reader *reader, fs_wire message, int depth, u
     fs_status status = FS_OK;
     fs_wire_field field;
     uint32_t *parts = fs_malloc((count + (size_t)1) * sizeof *parts), at = 0;
-    if (parts == NULL) return fs_fail(reader->err, FS_OUT_OF_MEMORY, "no memory for a tuple of %u parts", count);
+    if (parts == NULL) return fs_no_memory(reader->err);
     while (status == FS_OK && at < count && fs_wire_next(&message, &field))
         if (field.number == SHAPE_PARTS)
             status = read_shape(reader, fs_wire_in(&message, &field), depth + 1, &parts[at++]);
@@ -121,7 +121,7 @@ static fs_status read_shape(fs_hlo_reader *reader, fs_wire message, int depth, u
             *id = reader->shape_ids[bytes];
             return FS_OK;
         }
-        FS_TRY(FS_LIST_ROOM(&reader->shape_ids, bytes, &reader->shape_id_capacity, 64, "shapes of HLO", reader->err));
+        FS_TRY(FS_LIST_ROOM(&reader->shape_ids, bytes, &reader->shape_id_capacity, 64, reader->err));
         reader->shape_ids[bytes] = FS_NONE; /* not asked for meanwhile: what lies in this shape is shorter */
     }
     while (fs_wire_next(&rest, &field)) {
@@ -199,7 +199,7 @@ fs_status fs_hlo_proto_frames(fs_hlo_reader *reader, fs_wire message)
         starts[kind + 1] += starts[kind];
     }
     fs_wire *rows = fs_malloc((starts[FRAMES_FRAME + 1] + (size_t)1) * sizeof *rows);
-    if (rows == NULL) return fs_fail(reader->err, FS_OUT_OF_MEMORY, "no memory for the frames of HLO");
+    if (rows == NULL) return fs_no_memory(reader->err);
     for (rest = message; fs_wire_next(&rest, &field);)
         if (field.number >= FRAMES_FILE && field.number <= FRAMES_FRAME)
             rows[next[field.number]++] = fs_wire_in(&rest, &field);

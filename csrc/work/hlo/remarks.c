@@ -328,7 +328,7 @@ fs_status fs_hlo_remarks_make(fs_hlo_remarks *of, const fs_hlo_module *module, f
     if (made) note_entry(of);
     else fs_hlo_remarks_clear(of);
     fs_free(last_reader);
-    return made ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu instructions", count);
+    return made ? FS_OK : fs_no_memory(err);
 }
 
 void fs_hlo_remarks_clear(fs_hlo_remarks *of)

@@ -101,7 +101,7 @@ fs_status fs_hlo_schedule(const fs_hlo_module *module, fs_hlo_step **steps, uint
     of.counts = fs_malloc(module->computation_count * sizeof *of.counts);
     of.first = fs_calloc((size_t)module->instruction_count + 1, sizeof *of.first);
     if (of.counts == NULL || of.first == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u instructions", module->instruction_count);
+        status = fs_no_memory(err);
         goto done;
     }
     for (uint32_t i = 0; i < module->computation_count; i++) of.counts[i] = -1;
@@ -112,7 +112,7 @@ fs_status fs_hlo_schedule(const fs_hlo_module *module, fs_hlo_step **steps, uint
     }
     of.steps = fs_malloc(((size_t)all + 1) * sizeof *of.steps);
     if (of.steps == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a schedule of %.0f instructions", all);
+        status = fs_no_memory(err);
         goto done;
     }
     walk_computation(&of, module->entry, 1, false);

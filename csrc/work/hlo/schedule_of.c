@@ -163,8 +163,7 @@ fs_status fs_schedules_add_module(fs_schedules *all, const fs_hlo_module *module
     of.empty = fs_calloc(module->computation_count, sizeof *of.empty);
     of.known = fs_calloc(module->computation_count, sizeof *of.known);
     fs_status status = FS_OK;
-    if (of.empty == NULL || of.known == NULL)
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u computations", module->computation_count);
+    if (of.empty == NULL || of.known == NULL) status = fs_no_memory(err);
     else status = add_computation(&of, module->entry, err);
     fs_free(of.empty);
     fs_free(of.known);

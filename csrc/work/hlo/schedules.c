@@ -5,8 +5,8 @@
  * its own name. */
 #include <string.h>
 
-#include "base/list.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "work/hlo/align.h"
 
 void fs_schedules_clear(fs_schedules *all)
@@ -29,7 +29,7 @@ void fs_schedules_clear(fs_schedules *all)
 
 fs_status fs_schedules_begin(fs_schedules *all, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->modules, all->module_count, &all->module_capacity, 16, "modules", err));
+    FS_TRY(FS_LIST_ROOM(&all->modules, all->module_count, &all->module_capacity, 16, err));
     fs_intern_clear(&all->shares);
     all->modules[all->module_count++] = all->slot_count;
     all->first_class = all->class_count;
@@ -40,7 +40,7 @@ fs_status fs_schedules_begin(fs_schedules *all, fs_error *err)
 
 fs_status fs_schedules_open_loop(fs_schedules *all, uint32_t trips, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->loops, all->loop_count, &all->loop_capacity, 16, "loops", err));
+    FS_TRY(FS_LIST_ROOM(&all->loops, all->loop_count, &all->loop_capacity, 16, err));
     all->loops[all->loop_count] = (fs_slot_loop){all->slot_count, FS_NONE, all->loop, trips};
     all->loop = all->loop_count++;
     return FS_OK;
@@ -68,11 +68,11 @@ static fs_status join_class(fs_schedules *all, const void *key, size_t size, uin
     FS_TRY(fs_intern_bytes(&all->shares, key, size, class, err));
     *class += all->first_class;
     if (*class == all->class_count) {
-        FS_TRY(FS_LIST_ROOM(&all->classes, *class, &all->class_capacity, 64, "names of kernels", err));
+        FS_TRY(FS_LIST_ROOM(&all->classes, *class, &all->class_capacity, 64, err));
         all->classes[all->class_count++] = (fs_slot_class){.module = all->module_count - 1};
     }
     fs_slot_class *joined = &all->classes[*class];
-    FS_TRY(FS_LIST_ROOM(&joined->slots, joined->count, &joined->capacity, 1, "instructions of a kernel", err));
+    FS_TRY(FS_LIST_ROOM(&joined->slots, joined->count, &joined->capacity, 1, err));
     joined->slots[joined->count++] = slot;
     return FS_OK;
 }
@@ -81,11 +81,11 @@ static fs_status name_class(fs_schedules *all, const void *name, size_t size, ui
 {
     uint32_t id, pair, before = all->name_capacity;
     FS_TRY(fs_intern_bytes(&all->names, name, size, &id, err));
-    FS_TRY(FS_LIST_ROOM(&all->first_pairs, id, &all->name_capacity, 64, "names of kernels", err));
+    FS_TRY(FS_LIST_ROOM(&all->first_pairs, id, &all->name_capacity, 64, err));
     for (; before < all->name_capacity; before++) all->first_pairs[before] = 0;
     uint32_t key[2] = {id, class}, known = all->named.count;
     FS_TRY(fs_intern_bytes(&all->named, key, sizeof key, &pair, err));
-    FS_TRY(FS_LIST_ROOM(&all->pairs, pair, &all->pair_capacity, 64, "names of kernels", err));
+    FS_TRY(FS_LIST_ROOM(&all->pairs, pair, &all->pair_capacity, 64, err));
     if (pair < known) return FS_OK;
     all->pairs[pair] = (fs_named_class){class, all->first_pairs[id]};
     all->first_pairs[id] = pair + 1;
@@ -127,7 +127,7 @@ fs_status fs_schedules_add(fs_schedules *all, uint32_t instruction, fs_slot_kind
     size_t shared_size = kernel_name(shared != NULL ? shared : name, label, sizeof label);
     given_name number = name_of_given(all->module_count - 1, instruction);
     uint32_t class;
-    FS_TRY(FS_LIST_ROOM(&all->slots, all->slot_count, &all->slot_capacity, 256, "instructions", err));
+    FS_TRY(FS_LIST_ROOM(&all->slots, all->slot_count, &all->slot_capacity, 256, err));
     FS_TRY(join_class(all, label, shared_size, &class, err));
     FS_TRY(name_class(all, label, shared_size, class, err));
     FS_TRY(name_class(all, own, size, class, err));
@@ -262,7 +262,7 @@ fs_status fs_schedules_prepare(fs_schedules *all, const fs_aligned_work *works, 
     all->listed = fs_malloc(((size_t)all->named.count + 1) * sizeof *all->listed);
     if (seen == NULL || all->costs == NULL || all->lists == NULL || all->listed == NULL) {
         fs_free(seen);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels", count);
+        return fs_no_memory(err);
     }
     list_classes(all);
     mark_seen(all, works, count, seen);
@@ -274,22 +274,10 @@ fs_status fs_schedules_prepare(fs_schedules *all, const fs_aligned_work *works, 
 
 uint32_t fs_slot_class_from(const fs_slot_class *class, uint32_t from)
 {
-    uint32_t low = 0, high = class->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (class->slots[middle] < from) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, 0, class->count, class->slots[i] < from);
 }
 
 uint32_t fs_schedules_first_class(const fs_schedules *all, uint32_t name, uint32_t module)
 {
-    uint32_t low = all->lists[name], high = all->lists[name + 1];
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (all->classes[all->listed[middle]].module < module) low = middle + 1;
-        else high = middle;
-    }
-    return low;
+    return FS_FIRST_NOT(i, all->lists[name], all->lists[name + 1], all->classes[all->listed[i]].module < module);
 }

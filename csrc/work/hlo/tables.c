@@ -9,14 +9,13 @@ typedef fs_status row_taker(fs_hlo_parser *parser);
 
 static fs_status take_file(fs_hlo_parser *parser)
 {
-    FS_TRY(FS_LIST_ROOM(&parser->files, parser->file_count, &parser->file_capacity, 16, "files of HLO", parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->files, parser->file_count, &parser->file_capacity, 16, parser->err));
     return fs_hlo_take_text(parser, &parser->files[parser->file_count++]);
 }
 
 static fs_status take_function(fs_hlo_parser *parser)
 {
-    FS_TRY(FS_LIST_ROOM(&parser->functions, parser->function_count, &parser->function_capacity, 16, "functions of HLO",
-                        parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->functions, parser->function_count, &parser->function_capacity, 16, parser->err));
     return fs_hlo_take_text(parser, &parser->functions[parser->function_count++]);
 }
 
@@ -48,8 +47,7 @@ static fs_status take_location(fs_hlo_parser *parser)
     static const char *const FIELDS[] = {"file_name_id", "function_name_id", "line"};
     int64_t values[3];
     FS_TRY(take_fields(parser, FIELDS, 3, values));
-    FS_TRY(FS_LIST_ROOM(&parser->locations, parser->location_count, &parser->location_capacity, 16, "locations of HLO",
-                        parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->locations, parser->location_count, &parser->location_capacity, 16, parser->err));
     parser->locations[parser->location_count++] =
         (fs_hlo_frame){.file = text_at(parser->files, parser->file_count, values[0]),
                        .function = text_at(parser->functions, parser->function_count, values[1]),

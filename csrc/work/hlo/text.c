@@ -26,7 +26,7 @@ static uint32_t find_named(const fs_hlo_parser *parser, uint32_t name, uint32_t 
 static fs_status set_named(fs_hlo_parser *parser, uint32_t name, uint32_t instruction)
 {
     uint32_t before = parser->named_capacity;
-    FS_TRY(FS_LIST_ROOM(&parser->named, name, &parser->named_capacity, 256, "names of HLO", parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->named, name, &parser->named_capacity, 256, parser->err));
     if (parser->named_capacity > before)
         memset(parser->named + before, 0, (parser->named_capacity - before) * sizeof *parser->named);
     parser->named[name] = instruction + 1;
@@ -148,8 +148,7 @@ static fs_status take_computation(fs_hlo_parser *parser)
     if (computation.instructions.count == 0) return fs_hlo_wrong(parser, at, "the computation has no instructions");
     if (computation.root == FS_NONE) computation.root = module->instruction_count - 1;
     if (entry) module->entry = module->computation_count;
-    FS_TRY(FS_LIST_ROOM(&parser->places, module->computation_count, &parser->place_capacity, 64, "computations of HLO",
-                        parser->err));
+    FS_TRY(FS_LIST_ROOM(&parser->places, module->computation_count, &parser->place_capacity, 64, parser->err));
     parser->places[module->computation_count] = at;
     return fs_hlo_put_computation(module, computation, parser->err);
 }
@@ -160,8 +159,7 @@ static fs_status link_calls(fs_hlo_parser *parser)
     fs_hlo_module *module = parser->module;
     fs_status status = FS_OK;
     uint32_t *ids = fs_calloc(module->texts.count + (size_t)1, sizeof *ids); /* by text, plus 1 */
-    if (ids == NULL)
-        return fs_fail(parser->err, FS_OUT_OF_MEMORY, "no memory for %u texts of HLO", module->texts.count);
+    if (ids == NULL) return fs_no_memory(parser->err);
     for (uint32_t i = 0; i < module->computation_count && status == FS_OK; i++) {
         uint32_t *id = &ids[module->computations[i].name];
         if (*id != 0)

@@ -28,7 +28,7 @@ fs_status fs_ties_add(const fs_schedules *all, const fs_aligned_work *works, uin
                       fs_tie *ties, fs_error *err)
 {
     uint32_t *taken = fs_calloc((size_t)all->slot_count + 1, sizeof *taken), round = 0;
-    if (taken == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie %u kernels", count);
+    if (taken == NULL) return fs_no_memory(err);
     for (uint32_t first = 0, end; first < count; first = end) {
         uint32_t near = FS_NONE;
         bool untied = false;

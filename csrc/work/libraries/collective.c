@@ -67,8 +67,8 @@ static fs_work of_callers(const fs_torch_call *call)
 
 fs_work fs_count_collective(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    fs_collective recorded;
     (void)rule;
+    fs_collective recorded;
     if (!fs_collective_read(call->end, call->rest, &recorded)) return of_callers(call);
     fs_collective_kind kind = fs_collective_kind_of(recorded.name.text);
     int64_t sent = recorded.in_elements, received = recorded.out_elements;

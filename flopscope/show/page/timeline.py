@@ -155,7 +155,7 @@ _COUNTS = ("events", "idle", "open", "unplaced", "deep", "memory")
 
 
 def _draw(core: Store, blocks: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    columns, meta = core.table(True, 0, {}, False, True, (), True, blocks)
+    columns, meta = core.timeline(True, 0, {}, False, (), True, blocks)
     return columns, meta["timeline"]
 
 
