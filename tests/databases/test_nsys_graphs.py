@@ -16,47 +16,33 @@ from flopscope.read.database import Database, Reading
 # Graphs ---------------------------------------------------------------------------------------------------------------
 
 
-def test_replayed_kernels_belong_to_the_op_that_captured_them(reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
-    found = rows(prof, "cpu")
-    assert found["aten::mm"].count == 1 + 3, "the capture and three replays"
-    assert found["aten::mm"].self_device_time_total == pytest.approx(3 * 0.05)
-    assert found["aten::mm"].flops == 3 * 2 * 64 * 32 * 16, "once for each replay"
-    assert found["aten::add"].self_device_time_total == pytest.approx(3 * 0.02)
-    assert found["aten::add"].bytes_total_moved == 3 * 4 * 3 * 64 * 16
-    assert found["replay"].device_time_total == pytest.approx(3 * 0.07), "it encloses the launches"
-    assert found["aten::linear"].flops_total == 3 * 2 * 64 * 32 * 16 and found["aten::linear"].flops == 0
-
-
-def test_the_work_of_a_replay_belongs_to_what_encloses_its_launch(reader: str, tmp_path: Path) -> None:
+def test_replayed_kernels_belong_to_the_captured_ops_and_to_what_encloses_the_launch(
+    reader: str, tmp_path: Path
+) -> None:
     made = graph_program()
     made.nvtx("iteration 0", 0, 900)
-    for step in range(3):
-        made.nvtx(f"iteration {step + 1}", 900 + 1000 * step, 1800 + 1000 * step)
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    found = rows(prof, "cpu")
-    assert found["iteration 0"].device_time_total == 0 and found["iteration 0"].flops_total == 0
-    for step in (1, 2, 3):
-        assert found[f"iteration {step}"].flops_total == 2 * 64 * 32 * 16 + 64 * 16
-        assert found[f"iteration {step}"].count == 1
-
-
-def test_what_encloses_a_capture_is_no_part_of_its_replays(reader: str, tmp_path: Path) -> None:
-    made = graph_program()
     made.nvtx("warm up", 50, 600)
     made.call("cudaStreamBeginCapture_v10000", 80, 85, 7)
     made.nvtx("block", 86, 300)
-    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
-    assert found["warm up"].device_time_total == 0 and found["warm up"].count == 1
-    assert found["block"].device_time_total == pytest.approx(3 * 0.07) and found["block"].count == 1 + 3
-
-
-def test_a_written_trace_has_the_same_work(tmp_path: Path) -> None:
-    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
+    for step in range(3):
+        made.nvtx(f"iteration {step + 1}", 900 + 1000 * step, 1800 + 1000 * step)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    found, product, sum_ = rows(prof, "cpu"), 2 * 64 * 32 * 16, 64 * 16
+    assert found["aten::mm"].count == found["block"].count == 1 + 3, "the capture and three replays"
+    assert found["aten::mm"].self_device_time_total == pytest.approx(3 * 0.05)
+    assert found["aten::mm"].flops == 3 * product, "once for each replay"
+    assert found["aten::add"].self_device_time_total == pytest.approx(3 * 0.02)
+    assert found["aten::add"].bytes_total_moved == 3 * 4 * 3 * 64 * 16
+    assert found["replay"].device_time_total == found["block"].device_time_total == pytest.approx(3 * 0.07)
+    assert found["aten::linear"].flops_total == 3 * product and found["aten::linear"].flops == 0
+    assert found["iteration 0"].device_time_total == 0 and found["iteration 0"].flops_total == 0
+    assert found["warm up"].device_time_total == 0 and found["warm up"].count == 1, "around the capture"
+    for step in (1, 2, 3):
+        assert (found[f"iteration {step}"].flops_total, found[f"iteration {step}"].count) == (product + sum_, 1)
     prof.export_chrome_trace(tmp_path / "x.json")
-    before, after = rows(prof, "cpu"), rows(fs.load_trace(tmp_path / "x.json"), "cpu")
+    after = rows(fs.load_trace(tmp_path / "x.json"), "cpu")
     for op in ("aten::mm", "aten::add", "aten::linear"):
-        assert (after[op].count, after[op].flops) == (before[op].count, before[op].flops)
+        assert (after[op].count, after[op].flops) == (found[op].count, found[op].flops)
 
 
 def test_the_body_of_a_loop_counts_each_round(reader: str, tmp_path: Path) -> None:
