@@ -60,7 +60,7 @@ def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) ->
     assert busy == dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
 
 
-def test_work_belongs_to_the_op_around_its_call_in_its_own_process(reader: str, tmp_path: Path) -> None:
+def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: str, tmp_path: Path) -> None:
     prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
     found = rows(prof, "cpu")
     assert found["aten::mm"].self_device_time_total == pytest.approx(0.1)
@@ -73,10 +73,6 @@ def test_work_belongs_to_the_op_around_its_call_in_its_own_process(reader: str, 
     for event in kernels:
         assert event.launcher.name in ("aten::mm", "aten::add")
         assert abs(event.time_range.start - event.launcher.time_range.start) < 0.2, "the op of the same process"
-
-
-def test_shapes_and_inferred_dtypes_give_work(reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
     table = prof.key_averages(group_by_input_shape=True)
     product = next(row for row in table if row.key == "aten::mm")
     assert product.input_shapes == [[64, 32], [32, 16]]

@@ -143,21 +143,15 @@ def test_schemas_and_plain_tables(schema: str, reader: str, tmp_path: Path) -> N
     for suffix in (UUID, ""):
         path = rocpd(tmp_path / "x.db", schema=schema, suffixes=(suffix,))
         prof = fs.load_trace(path)
-        assert prof.metadata["rocpd"]["schema"] == schema
+        facts = prof.metadata["rocpd"]
+        assert (facts["schema"], facts["command"], prof.rank, prof.process) == (schema, "./a.out", 1, PID)
+        assert facts["tables"]["rocpd_kernel_dispatch"] == 2
         table = f"rocpd_kernel_dispatch{suffix}"
         symbols = f"rocpd_info_kernel_symbol{suffix}"
         joined = f'"{table}" k join "{symbols}" s on s.id = k.kernel_id group by 1'
         expected = query(path, f"select s.display_name, count(*), sum(k.end - k.start) from {joined}")
         found = device_rows(prof)
         assert {name: (count, ns) for name, count, ns in expected}.items() <= found.items()
-
-
-def test_the_rank_and_the_command(tmp_path: Path) -> None:
-    prof = fs.load_trace(rocpd(tmp_path / "x.db"))
-    assert prof.rank == 1
-    assert prof.metadata["rocpd"]["command"] == "./a.out"
-    assert prof.metadata["rocpd"]["tables"]["rocpd_kernel_dispatch"] == 2
-    assert prof.process == PID
 
 
 def test_several_processes_in_one_file_keep_their_own_ids(reader: str, tmp_path: Path) -> None:

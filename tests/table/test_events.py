@@ -29,8 +29,8 @@ def example_events() -> EventList:
     return EventList(core)
 
 
-def test_events_have_names_kinds_and_devices() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, _ = example_events()
+def test_events_have_names_kinds_devices_relatives_and_times() -> None:
+    step, outer, call, frame, op, kernel, copy, on_device, open_ = example_events()
     assert [event.name for event in (step, outer, call)] == ["ProfilerStep#3", "outer", "cudaLaunchKernel"]
     assert [event.kind for event in (step, call, frame, copy)] == ["step", "runtime", "frame", "memcpy"]
     assert step.key == step.name and step.time_range == (1.0, 51.0) and step.time_range.elapsed_us() == 50
@@ -40,19 +40,12 @@ def test_events_have_names_kinds_and_devices() -> None:
     assert frame.is_python_function and not op.is_python_function and not kernel.is_user_annotation
     assert call.correlation == kernel.correlation == 9 and op.correlation == -1
     assert copy.nbytes == 64 and kernel.nbytes == 0
-
-
-def test_events_have_parents_children_and_launchers() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, open_ = example_events()
     assert step.cpu_parent is None and outer.cpu_parent == step and op.cpu_parent == frame
     assert outer.cpu_children == [call, frame] and frame.cpu_children == [op] and op.cpu_children == []
     assert outer.kernels == [kernel] and op.kernels == [copy] and step.kernels == call.kernels == []
     assert kernel.launcher == outer == on_device.launcher and outer.launcher is None
     assert open_.cpu_parent is None
-
-
-def test_times_of_events_include_their_children_and_kernels() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, open_ = example_events()
+    # Times of events include their children and kernels.
     assert (step.cpu_time_total, step.self_cpu_time_total) == (50, 30)
     assert (outer.cpu_time_total, outer.self_cpu_time_total) == (20, 20 - 1 - 2)  # the Python call is part of the range
     assert (frame.cpu_time_total, frame.self_cpu_time_total) == (9, 7)
