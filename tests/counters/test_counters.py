@@ -157,22 +157,6 @@ def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
     assert len(warned) == 1 and events > 0 and again > 0
 
 
-def test_a_second_sampler_of_a_gpu_is_refused_and_the_first_goes_on(run: Run) -> None:
-    error, samples, still_open = run("""
-        first, second = _core.Sampler(0, 60_000), _core.Sampler(0, 60_000)
-        first.start()
-        try:
-            second.start()
-            error = ""
-        except RuntimeError as problem:
-            error = str(problem)
-        time.sleep(0.05)
-        first.stop()
-        print(json.dumps([error, first.report["samples"], cuda.count("open")]))
-        """)
-    assert "another profiler counts on this GPU" in error and samples > 100 and still_open == 0
-
-
 def test_a_gpu_that_flopscope_does_not_know_is_named(run: Run) -> None:
     error = run("""
         cuda.fake.fake_set_chip(b"TU102")

@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Spec
 
 import flopscope as fs
 
@@ -70,29 +68,6 @@ def warmup(mended: bool) -> Step:
     return step
 
 
-def communication(mended: bool) -> Step:
-    """Two experts on two GPUs wait for their tokens, and these for the results; mended, in four parts."""
-    mesh = Mesh(np.array(jax.devices()[:2]), ("expert",))
-    rows = Spec("expert")
-
-    def expert(weight: Any, x: Any) -> Any:
-        received = lax.all_to_all(x, "expert", 0, 0, tiled=True)
-        return lax.all_to_all(jnp.tanh(received @ weight), "expert", 0, 0, tiled=True)
-
-    def layer(weight: Any, x: Any) -> Any:
-        results = []
-        for part in jnp.split(x, 4 if mended else 1):
-            # Without the barrier, XLA merges the products, as they have a factor in common.
-            results.append(expert(*lax.optimization_barrier((weight, part))))
-        return jnp.concatenate(results)
-
-    function = jax.jit(jax.shard_map(layer, mesh=mesh, in_specs=(rows, rows), out_specs=rows))
-    sharding = NamedSharding(mesh, rows)
-    weights = jax.device_put(jnp.full((2 * 2 * SIZE, 2 * SIZE), 0.01, jnp.bfloat16), sharding)
-    x = jax.device_put(jnp.full((2 * 8 * SIZE, 2 * SIZE), 0.01, jnp.bfloat16), sharding)
-    return lambda: function(weights, x).block_until_ready()
-
-
 def profiled(build: Callable[[bool], Step], mended: bool) -> fs.profile:
     """Return a profile of some steps, after a first one."""
     step = build(mended)
@@ -105,6 +80,5 @@ def profiled(build: Callable[[bool], Step], mended: bool) -> fs.profile:
 
 
 def saved(prof: fs.profile, build: Callable[[bool], Step]) -> float:
-    """Return what the rule that has the fault's name estimates to save a step; of several devices, the mean."""
-    devices = prof.accounting()["device"].nunique()
-    return sum(row.saving_us for row in prof.advice() if row.rule == build.__name__) / max(devices, 1)
+    """Return what the rule that has the fault's name estimates to save a step."""
+    return sum(row.saving_us for row in prof.advice() if row.rule == build.__name__)

@@ -115,23 +115,3 @@ print(json.dumps([compiled, [row.what for row in prof.advice() if row.rule == "w
 """)
     assert rows >= 4
     assert any("XLA compiled in" in text for text in said)
-
-
-def test_transfers_between_two_gpus_have_their_sizes_and_are_named_while_nothing_computes() -> None:
-    found = run("""
-from jax_faults import communication, profiled, saved
-found = []
-for mended in (False, True) if jax.device_count() >= 2 else ():
-    prof = profiled(communication, mended)
-    rows = prof.collectives()
-    calls = rows[["collective", "message_bytes", "group_size"]].astype(object).values.tolist()
-    found.append([calls, saved(prof, communication), float(rows.bus_gbytes_per_s.max())])
-print(json.dumps(found))
-""")
-    if not found:
-        pytest.skip("one GPU")
-    steps, devices, size = 4, 2, 16384 * 4096 * 2
-    for (calls, _, bus), parts in zip(found, (1, 4), strict=True):
-        assert calls == steps * devices * 2 * parts * [["alltoall", size / parts, 2]]
-        assert bus > 0
-    assert found[0][1] > found[1][1], "parts leave less of the transfers exposed, whether or not the step gains"
