@@ -53,20 +53,6 @@ def test_kernels_shorter_than_two_samples_are_missing_not_wrong(run: Run) -> Non
     assert found["enough"]["dram_bytes_read"] == pytest.approx(4e6, rel=0.05)
 
 
-def test_metrics_that_the_gpu_lacks_are_missing(run: Run) -> None:
-    found = run("""
-        cuda.fake.fake_lack(WRITTEN.encode()); cuda.fake.fake_lack(b"nvlrx__bytes.sum")
-        with fs.profile(counters="require") as prof:
-            kernel("k", 100, read=1e8)
-            time.sleep(0.002)
-        print(json.dumps([counted(prof)["k"], sorted(prof.counter_timeline())]))
-        """)
-    row, columns = found
-    assert row["dram_bytes_written"] is None and row["nvlink_bytes"] is None
-    assert row["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
-    assert "dram_bytes_written" not in columns and "nvlink_bytes_received" not in columns
-
-
 REFUSALS = {
     35: "NVreg_RestrictProfilingToAdminUsers=0",
     26: "another profiler holds the counters",
