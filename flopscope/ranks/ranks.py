@@ -230,7 +230,7 @@ class Ranks:
         An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ImportError if
         Jinja2 is not installed.
         """
-        from flopscope.ranks.report import facts_of_ranks
+        from flopscope.ranks.page import facts_of_ranks
         from flopscope.show.page.page import write
         from flopscope.show.page.ranks import ranks_page
 

@@ -6,44 +6,18 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flopscope.answers.analysis import PARTS
-from flopscope.answers.sentences.ranks import NO_MATCH
-from flopscope.ranks.medians import median_of_others
+from flopscope.ranks.page import facts_of_ranks
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import digests_of
 from flopscope.results.process import base_time_of
 from flopscope.results.results import store_of
 from flopscope.show.page.profile import Profile, profile_page
-from flopscope.show.page.ranks import RankFacts, RankFinding, add_ranks, means, opened
+from flopscope.show.page.ranks import RankFacts, add_ranks, opened
 from flopscope.show.page.timeline import Part, rows_of, timeline_of
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
     from flopscope.show.page.page import Page
-
-
-def facts_of_ranks(ranks: Ranks) -> RankFacts:
-    """Return what the page shows of many ranks: the findings, the accounting of each, and who waits for whom."""
-    digests, work, calls = ranks.comparison.digests, ranks.comparison.work, ranks.stragglers().collectives
-    parts = {part: work.part(part) for part in PARTS}
-    return RankFacts(
-        ranks=[digest.rank for digest in digests],
-        labels=[digest.identity.source for digest in digests],
-        devices=[digest.identity.device or "" for digest in digests],
-        steps=[str(name) for name in work.steps] if work.has_steps else [],
-        parts=parts,
-        rank_rows=ranks.ranks,
-        verdict=ranks.verdict,
-        others={part: median_of_others(means(time)[:, None], work.role)[:, 0] for part, time in parts.items()},
-        excess=work.excess,
-        collectives=calls,
-        hosts=ranks.hosts(),
-        groups=ranks.groups(),
-        sizes=ranks.collectives(by_group=False),
-        why="" if len(calls) or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for"),
-        notes=ranks.notes,
-        findings=[RankFinding(one.what, one.action, one.ranks) for one in ranks.findings],
-    )
 
 
 def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:

@@ -22,7 +22,8 @@ from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement
-from flopscope.ranks.report import facts_of_ranks, report_of_ranks
+from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
 from flopscope.show.page import communication, compare, ranks
 from flopscope.show.page.encode import Columns
