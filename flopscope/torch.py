@@ -286,7 +286,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
 
     @property
     def _cpu_alone(self) -> bool:  # type: ignore[override]
-        return self.trace()._cpu_alone
+        return not _cuda.is_initialized()
 
     def _recorded(self, what: str) -> Store:
         latest = self._finished(what)

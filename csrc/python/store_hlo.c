@@ -165,10 +165,10 @@ static PyObject *watch_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(u
 static PyObject *watch_state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     fs_watch_report report = fs_watch_state();
-    return Py_BuildValue("{s:N,s:L,s:L,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "nodes",
-                         (long long)report.nodes, "resolved", (long long)report.resolved, "lost",
-                         (long long)report.lost, "launches", (long long)report.launches, "launches_lost",
-                         (long long)report.launches_lost);
+    return Py_BuildValue("{s:N,s:L,s:L,s:L,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "kept",
+                         (long long)report.kept, "nodes", (long long)report.nodes, "resolved",
+                         (long long)report.resolved, "lost", (long long)report.lost, "launches",
+                         (long long)report.launches, "launches_lost", (long long)report.launches_lost);
 }
 
 static PyObject *watch_is_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -203,7 +203,7 @@ static PyMethodDef functions[] = {
      "watch_launches(on): log launches of watched graphs, or no more, for recordings without the ids of nodes."},
     {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes and launches of graphs."},
     {"watch_state", watch_state, METH_NOARGS,
-     "{\"on\", \"nodes\", \"resolved\", \"lost\", \"launches\", \"launches_lost\"}."},
+     "{\"on\", \"kept\", \"nodes\", \"resolved\", \"lost\", \"launches\", \"launches_lost\"}."},
     {"watch_is_on", watch_is_on, METH_NOARGS, "Whether graphs are watched."},
     {"watch_resolve", watch_resolve, METH_VARARGS,
      "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "

@@ -175,16 +175,19 @@ static PyObject *text_of(const fs_store *store, text_writer write, int64_t proce
     return fs_raise(&err);
 }
 
-static fs_status write_samples(fs_json *out, const fs_store *store, int64_t Py_UNUSED(process),
-                               int64_t Py_UNUSED(shift), fs_error *err)
+static fs_status write_samples(fs_json *out, const fs_store *store, int64_t Py_UNUSED(process), int64_t shift,
+                               fs_error *err)
 {
-    FS_TRY(fs_trace_samples(out, store, 0, err));
-    return fs_trace_stack_samples(out, store, 0, err);
+    FS_TRY(fs_trace_samples(out, store, (uint64_t)shift, err));
+    return fs_trace_stack_samples(out, store, (uint64_t)shift, err);
 }
 
-PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *Py_UNUSED(unused))
+PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *args)
 {
-    return text_of(((fs_store_object *)object)->store, write_samples, 0, 0);
+    long long base = -1;
+    if (!PyArg_ParseTuple(args, "|L:trace_samples", &base)) return NULL;
+    int64_t shift = base < 0 ? 0 : fs_clock_unix_offset() - base;
+    return text_of(((fs_store_object *)object)->store, write_samples, 0, shift);
 }
 
 static fs_status write_frames(fs_json *out, const fs_store *store, int64_t Py_UNUSED(process), int64_t Py_UNUSED(shift),

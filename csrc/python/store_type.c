@@ -305,10 +305,9 @@ static PyMethodDef methods[] = {
      "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace "
      "whose "
      "times count from that Unix time in ns: one per line, separated by commas."},
-    {"trace_samples", reading_trace_samples, METH_NOARGS,
-     "The samples of counters and stacks as events of a Chrome trace, one per line, separated by commas, as "
-     "write_trace "
-     "writes them."},
+    {"trace_samples", reading_trace_samples, METH_VARARGS,
+     "trace_samples($self, base=-1, /)\n--\n\nReturn the samples of counters and stacks as events of a Chrome trace: "
+     "one per line, separated by commas. base: as of trace_ranges(); -1: of a trace with the times of the store."},
     {"trace_frames", reading_trace_frames, METH_NOARGS,
      "The member \"stackFrames\" of a Chrome trace, which the samples of stacks refer to; b\"\" if there are none."},
     {NULL, NULL, 0, NULL},

@@ -331,7 +331,7 @@ class Analysis:
         calls = ALLOCATIONS if self.on_device else ()
         steps, count = self.alike, max(len(self.alike), 1)
         recorded = Recorded(
-            by_torch="trace" in self.columns["timing_source"],
+            by_torch="trace" in self.columns["timing_source"] and not self.facts.hints.own,
             events={kind: sum(step.events.get(kind, 0) for step in steps) / count for kind in RECORDED},
             has_shapes=any(step.described for step in steps),
             launch_time=self.launch_time,

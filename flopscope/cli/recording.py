@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import MemoryLimit, recording_limit
+from flopscope.cli.reporter import NO_OPS, why_no_lines
 from flopscope.record.arguments import record_arguments
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile
@@ -33,8 +35,6 @@ from flopscope.record.torch_hooks import (
 )
 from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.results.results import Results, store_of
-from flopscope.support.device import find_device
-from flopscope.support.hints import RUN_HINTS
 from flopscope.support.imports import after_import, around
 from flopscope.support.process import seconds_waited, start_thread, wait_text
 
@@ -54,8 +54,8 @@ class Window(NamedTuple):
 class Recording:
     """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
 
-    ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``torch_profile`` returns
-    the class ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
+    ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``tell``
+    prints a message.
 
     Nothing here raises an exception into the program: a failure prints a message and ends the recording.
     """
@@ -64,7 +64,6 @@ class Recording:
         self,
         window: Window | None,
         settings: Mapping[str, Any],
-        torch_profile: Callable[[], Any],
         tell: Callable[[str], object],
         rank: Mapping[str, int] | None = None,
         stops: bool = False,
@@ -75,7 +74,6 @@ class Recording:
         """The program was told to end, by SIGTERM, because the window has ended."""
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
-        self._torch_profile = torch_profile
         self._tell = tell
         self._rank = rank
         self._lock = threading.RLock()
@@ -99,7 +97,7 @@ class Recording:
         self._lasted = 0.0
         self.why_nothing = ""
         """Why nothing was recorded."""
-        self.hints = RUN_HINTS
+        self._busy = ""  # why all times are longer than they need be
 
     def begin(self) -> None:
         """Begin, before the program does."""
@@ -124,6 +122,15 @@ class Recording:
         if self._stacks is not None:
             self._stacks.stop()
 
+    def about(self) -> dict[str, Any]:
+        """Return what else the report says, for read_recorded(). Call it after end()."""
+        hints = {"busy": self._busy}
+        if why_unwatched():
+            hints["graphs"] = f"They could not be watched: {why_unwatched()}."
+        told = ["step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it"] * self._lacks_first
+        sampled = self._stacks is not None
+        return {"why_nothing": self.why_nothing, "sampled": sampled, "hints": hints, "told": told}
+
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
         if self._changing == threading.get_ident():  # a signal has interrupted it
@@ -132,7 +139,7 @@ class Recording:
         self._lasted = time.monotonic() - self._began
         waited = seconds_waited()
         if not self._window.unit and self._waited is not None and waited is not None:
-            self.hints = RUN_HINTS._replace(busy=wait_text(waited - self._waited, self._lasted))
+            self._busy = wait_text(waited - self._waited, self._lasted)
         self._over.set()
         with self._lock:
             if self._state == "forked":
@@ -145,7 +152,7 @@ class Recording:
             elif self._state != "ended":
                 self.why_nothing = self._why_not_begun()
             self._state = "ended"
-            return (None if self._prof is None else self._read(self._prof)) or self._sampled()
+            return (None if self._prof is None else self._with_samples(self._prof)) or self._sampled()
 
     # Windows ----------------------------------------------------------------------------------------------------------
 
@@ -264,7 +271,7 @@ class Recording:
                 self._end_arguments = record_arguments(self._torch)
         elif self._window.unit == "seconds":
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
-        prof = self._torch_profile()(**settings)
+        prof = import_module("flopscope.torch").profile(**settings)
         with quiet_start(self._torch):
             self._start(prof)
         self._prof, self._state = prof, "recording"
@@ -387,51 +394,31 @@ class Recording:
 
     # The end ----------------------------------------------------------------------------------------------------------
 
-    def _read(self, prof: Results) -> Results | None:
-        """Return the profile with the samples, or None if it is empty or cannot be read."""
-        prof.hints = self.hints
-        if why_unwatched():
-            prof.hints = prof.hints._replace(graphs=f"They could not be watched: {why_unwatched()}.")
-        try:
-            if not isinstance(prof, profile) and self._stacks is not None:
-                prof._add_samples(self._stacks)  # type: ignore[attr-defined]
-            self._release()
-            empty = not len(prof)
-        except ValueError:  # a trace without events
-            empty = True
-        except Exception as problem:
-            self.why_nothing = f"the recording cannot be read: {type(problem).__name__}: {problem}"
-            return None
-        if empty:
+    def _with_samples(self, prof: Any) -> Results | None:
+        """Return the profile with the samples, or None if it is known to be empty. That of torch is not read here."""
+        if not isinstance(prof, profile):
+            if self._stacks is not None:
+                prof._add_samples(self._stacks)
+            return cast("Results", prof)
+        if not len(prof):
             self.why_nothing = self.why_nothing or NO_OPS
             return None
-        if isinstance(prof, profile):
-            if self._stacks is not None:
-                self._stacks.pour(store_of(prof, "stacks"))
-            wanted = self._settings.get("counters") and not prof._counters_refused
-            if wanted and not store_of(prof, "counters").samples():
-                self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
-        if self._lacks_first:
-            self._tell("step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it")
-        if isinstance(prof, profile) and not _are_measured(prof):
-            prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
+        if self._stacks is not None:
+            self._stacks.pour(store_of(prof, "stacks"))
+        wanted = self._settings.get("counters") and not prof._counters_refused
+        if wanted and not store_of(prof, "counters").samples():
+            self._tell("nothing was counted: the program used no GPU, or ended before counting had begun")
         return prof
 
     def _sampled(self) -> Results | None:
         """Return the samples alone, or None if there are none."""
-        if self._stacks is None:
-            self.why_nothing += "; without --no-samples, the summary says where its time went, by line"
-            return None
         found = Results()
-        found._core = Store()
-        self._stacks.pour(found._core)
-        groups = found._core.lines()["groups"]
-        if sum(time for _, _, time, *_ in groups.values()) < LEAST_SAMPLED:
-            self.why_nothing += f", and took less than {LEAST_SAMPLED // 1_000_000} ms"
-            return None
-        said = () if self.why_nothing == NO_OPS else (f"No op was recorded: {self.why_nothing}.",)
-        found.hints = self.hints._replace(said=said)
-        return found
+        if self._stacks is not None:
+            found._core = Store()
+            self._stacks.pour(found._core)
+        clause = why_no_lines(found._core)
+        self.why_nothing += clause
+        return None if clause else found
 
     def _why_not_begun(self) -> str:
         window, steps = self._window, self._steps.count
@@ -456,18 +443,7 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
-LEAST_SAMPLED = 10_000_000
-"""ns; shorter lines are not significant."""
-NO_OPS = "the program ran no op of torch or flopscope in this process"
 _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "
     "recorded from its import"
 )
-
-
-def _are_measured(prof: profile) -> bool:
-    core = store_of(prof, "table")
-    try:
-        return all(find_device(name).measured is not None for name in core.devices)
-    except RuntimeError:  # a flopscope that was built without CUDA measures none
-        return False

@@ -75,6 +75,21 @@ class KinetoText:
             _send(memory, head, file)
             file.write(tail)
 
+    def complete(self) -> int:
+        """Add the samples and the CPU to the trace, which send() writes, and return its size. Nothing is read of it."""
+        memory, store = self._text(), Store()
+        for samples in self.samples:
+            samples.pour(store)
+        base = _BASE.search(os.pread(memory, _HEAD, 0))
+        events = store.trace_samples(0 if base is None else int(base[1]))
+        self._change_tail(memory, lambda tail: _with_cpu(_with_additions(tail, events, store.trace_frames())))
+        return os.fstat(memory).st_size
+
+    def send(self, target: Any) -> None:
+        """Write the trace to a file or a socket."""
+        memory = self._text()
+        _send(memory, os.fstat(memory).st_size, target)
+
     def _text(self) -> int:
         """Return the descriptor of the in-memory file with the trace, writing it on the first call."""
         if self._memory is None:
@@ -104,8 +119,12 @@ class KinetoText:
         base = _BASE.search(os.pread(memory, _HEAD, 0))
         if self.ranges is None or not self.ranges.event_count or base is None:
             return
+        events = self.ranges.trace_ranges(int(base[1]))
+        self._change_tail(memory, lambda tail: _with_additions(tail, events, b""))
+
+    def _change_tail(self, memory: int, change: Callable[[bytes], bytes]) -> None:
         begin = max(0, os.fstat(memory).st_size - _TAIL)
-        tail = _with_additions(os.pread(memory, _TAIL, begin), self.ranges.trace_ranges(int(base[1])), b"")
+        tail = change(os.pread(memory, _TAIL, begin))
         os.ftruncate(memory, begin)
         while tail:
             written = os.pwrite(memory, tail, begin)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flopscope import _core
 from flopscope.results.head import PEAKS_MEMBER, STACKS_MEMBER
@@ -21,6 +21,9 @@ from flopscope.support.package import VERSION, warn_user
 from flopscope.support.process import rank_in, start_thread
 from flopscope.support.progress import progress_bar
 from flopscope.support.suggest import suggesting
+
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
 
 PIECE = 1 << 19  # bytes that the core passes at once
 PIECES_AHEAD = 8  # that wait to be written
@@ -79,6 +82,12 @@ def export(
         left_out = core.write_trace(take, VERSION, _json(members)[1:-1], peaks)
     if left_out:
         warn_user(f"{left_out} events have no time and are not in {name}", RuntimeWarning)
+
+
+def send(results: Results, write: Callable[[bytes], object]) -> None:
+    """Pass the events to ``write`` as a Chrome trace without work and rates, for a process that reads it at once."""
+    core = results._recorded("trace")
+    core.write_trace(write, VERSION, _json(results._head(core))[1:-1], None)
 
 
 def _json(members: Mapping[str, Any]) -> str:

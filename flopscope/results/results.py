@@ -154,17 +154,19 @@ class Results(Summaries):
         from flopscope.results import exports
 
         core = self._recorded("trace")
-        head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
+        head = self._head(core)
         if self._cpu is not None:
             head[CPU_MEMBER] = self._cpu.to_head()
-        if core.accelerator != "cuda":
-            head["accelerator"] = core.accelerator  # which the categories of the events do not tell
         limits: dict[str, Mapping[str, Any]] | None = None
         if work:
             shares = self._stored_peaks(core)[0]
             limits = {name: found.for_core(self._measured(name)) for name, found in shares.items()}
             head[PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
         exports.export(core, path, head, limits)
+
+    def _head(self, core: Store) -> dict[str, Any]:
+        accelerator = {} if core.accelerator == "cuda" else {"accelerator": core.accelerator}  # no category tells it
+        return {"trace_id": self._trace_id, **self._metadata, **accelerator}
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the head of all traces that export_chrome_trace writes from now on.

@@ -17,7 +17,6 @@ from flopscope.show.entries import Entry, Listing, list_entries
 from flopscope.show.notes import footnotes
 from flopscope.support import units
 from flopscope.support.columns import GAP, cut_apart, cut_middle, dashes
-from flopscope.support.messages import Messages
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
 """Colours of shares of the roofline, from a share in percent on."""
 
 
-def terminal_width(stream: TextIO | Messages | None = None) -> int:
+def terminal_width(stream: TextIO | None = None) -> int:
     """Return COLUMNS, or else the width of the terminal that a stream is, standard output if None; 100 if it is none.
 
     It is at least 40.

@@ -39,6 +39,8 @@ class Hints(NamedTuple):
     """What the recording program reported about the recording."""
     busy: str = ""
     """Why all times are longer than they need be: a sentence."""
+    own: bool = False
+    """Whether flopscope recorded the events of a trace, not torch."""
 
 
 HINTS = Hints(
@@ -72,7 +74,7 @@ RUN_HINTS = Hints(
     kernels=_UNKNOWN_KERNELS.format("--counters"),
 )
 """Hints of flopscope run."""
-OWN_HINTS = HINTS._replace(kernels=_UNKNOWN_KERNELS.format("counters=True, or flopscope run --counters"))
+OWN_HINTS = HINTS._replace(kernels=_UNKNOWN_KERNELS.format("counters=True, or flopscope run --counters"), own=True)
 """Hints of a trace that flopscope wrote, of any program."""
 _WITHOUT_OPS = (
     "The work is unknown, because no op that did it was recorded. ProfilerActivity.CPU with record_shapes=True records "

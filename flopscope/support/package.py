@@ -25,7 +25,7 @@ def is_mixed() -> bool:
 
 def source_folders() -> tuple[str, list[str]]:
     """Return flopscope's folder and those of ``sys.path``, deepest first, each with a trailing separator."""
-    folders = {os.path.abspath(folder) for folder in sys.path or () if isinstance(folder, str)}
+    folders = {os.path.abspath(folder) for folder in getattr(sys, "path", None) or () if isinstance(folder, str)}
     return f"{FOLDER}{os.sep}", [folder.rstrip(os.sep) + os.sep for folder in sorted(folders, reverse=True)]
 
 

@@ -12,13 +12,12 @@ import sys
 import textwrap
 import threading
 from contextlib import suppress
-from importlib.machinery import BuiltinImporter, SourceFileLoader
+from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from flopscope.support.own_path import STARTS_WITH_FOLDER
+from flopscope.support.own_path import LOADED_BEFORE, STARTS_WITH_FOLDER
 from flopscope.support.package import FOLDER
-from flopscope.support.start import set_aside
 
 
 class PythonProgram:
@@ -150,7 +149,24 @@ def _set_first_path(folder: str, *, always: bool = False) -> None:
         sys.path.insert(0, folder)
     else:
         return
-    set_aside(folder)
+    _set_aside(folder)
+
+
+def _set_aside(folder: str) -> None:
+    """Remove from sys.modules those of Python's library that ``folder`` has files of the same name for.
+
+    flopscope has imported them, and the program would not have: it shall find its own. Modules that Python itself
+    imports at its start stay, as do those that no file can replace.
+    """
+    loaded = {name: module for name, module in sys.modules.items() if name not in LOADED_BEFORE and name != "flopscope"}
+    for name in {name for name in loaded if "." not in name}:
+        spec = None if loaded[name].__spec__ is None else PathFinder.find_spec(name, [folder])
+        if spec is None or not spec.has_location or not loaded[name].__spec__.has_location:  # type: ignore[union-attr]
+            continue
+        if spec.origin != loaded[name].__spec__.origin:  # type: ignore[union-attr]
+            for part in loaded:
+                if part.partition(".")[0] == name:
+                    del sys.modules[part]
 
 
 def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:

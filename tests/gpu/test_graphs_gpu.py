@@ -220,10 +220,7 @@ def test_flopscope_run_knows_graphs_that_are_captured_while_it_records() -> None
     """The recording begins when torch initializes CUDA, so that torch's own profile has the calls of the capture."""
     code = """
         from flopscope.cli.recording import Recording
-        def torch_profile():
-            import flopscope.torch
-            return flopscope.torch.profile
-        recorded = Recording(None, {"record_shapes": True}, torch_profile, print)
+        recorded = Recording(None, {"record_shapes": True}, print)
         recorded.begin()
     """
     program = (

@@ -14,21 +14,19 @@ from typing import Any
 from flopscope.support.process import RANK_VARIABLES
 from helpers import ROOT
 
-# Runs the command line with a report that says which process wrote it.
-WITH_REPORT = """
-import os, pathlib, sys, time
+# A report that says what it is of.
+REPORT = """
+import os, pathlib, time
 from flopscope.results.results import Results
 def write_report(self, path, *, title):
     pathlib.Path(path).with_suffix(".begun").touch()
     if "SLOW_REPORT" in os.environ:
-        time.sleep(60)
+        time.sleep(float(os.environ["SLOW_REPORT"]))
     if "BAD_REPORT" in os.environ:
         raise OSError(28, "No space left on device", path)
     with open(path, "w") as file:
         file.write(f"report of {len(self)} events")
 Results.write_report = write_report
-from flopscope.cli.program import main
-sys.exit(main(["run", *sys.argv[1:]]))
 """
 OPS = "import flopscope as fs\nx = fs.ones((4, 4), device='cpu')\nfs.neg(x)\n"
 
@@ -68,8 +66,17 @@ def run(folder: Path, *arguments: object, text: str = "", **more: str) -> subpro
     return done(folder, ["-m", "flopscope", "run", *map(str, arguments)], text, **more)
 
 
+def in_reporter(code: str) -> dict[str, str]:
+    """Return the environment in which the process that reports runs some code first."""
+    return {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'helpers' / 'reporter'}", "IN_REPORTER": code}
+
+
+def start_with_report(folder: Path, *arguments: object, **more: str) -> subprocess.Popen[str]:
+    return start(folder, ["-m", "flopscope", "run", *map(str, arguments)], **in_reporter(REPORT), **more)
+
+
 def run_with_report(folder: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-    return done(folder, ["-c", WITH_REPORT, *map(str, arguments)], **more)
+    return run(folder, *arguments, **in_reporter(REPORT), **more)
 
 
 def own(err: str) -> str:

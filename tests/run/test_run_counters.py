@@ -14,7 +14,7 @@ import flopscope.support.package as package
 from flopscope.cli.recording import Recording
 package.find_library = lambda name: LIBRARY
 told = []
-recording = Recording(None, {"counters": True, "counter_interval_us": 100}, lambda: None, told.append)
+recording = Recording(None, {"counters": True, "counter_interval_us": 100}, told.append)
 warnings.showwarning = lambda message, *rest: told.append(str(message))
 warnings.simplefilter("always")
 
@@ -142,7 +142,7 @@ def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(library: Path, 
         library,
         f"""
         from flopscope.cli.recording import Window
-        recording = Recording({window}, {{"counters": True}}, lambda: None, told.append)
+        recording = Recording({window}, {{"counters": True}}, told.append)
         """,
         """
         recording.begin()

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.run_programs import OPS, WITH_REPORT, done, own, run, run_with_report, script, start, wait_for
+from helpers.run_programs import OPS, done, own, run, run_with_report, script, start_with_report, wait_for
 
 import flopscope as fs
-from flopscope.cli.run import Outputs, rank_of, with_rank
+from flopscope.cli.reporting import Outputs, rank_of, with_rank
 
 
 def step_names(trace: Path) -> list[str]:
@@ -141,7 +141,7 @@ def waiting(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_program_after_its_report(number: signal.Signals, waiting: Path) -> None:
     folder = waiting.parent
-    with start(folder, ["-c", WITH_REPORT, str(waiting)]) as process:
+    with start_with_report(folder, waiting) as process:
         wait_for(folder / "ready")
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
@@ -153,7 +153,7 @@ def test_a_signal_ends_the_program_after_its_report(number: signal.Signals, wait
 @pytest.mark.parametrize("first, second", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM)])
 def test_a_second_signal_ends_the_writing(first: signal.Signals, second: signal.Signals, waiting: Path) -> None:
     folder = waiting.parent
-    with start(folder, ["-c", WITH_REPORT, str(waiting)], SLOW_REPORT="1") as process:
+    with start_with_report(folder, waiting, SLOW_REPORT="60") as process:
         wait_for(folder / "ready")
         process.send_signal(first)
         wait_for(folder / "program.report.begun")
@@ -167,7 +167,7 @@ def test_a_second_signal_ends_the_writing(first: signal.Signals, second: signal.
 
 def test_ctrl_c_while_a_finished_programs_report_is_written_keeps_its_status(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "raise SystemExit(3)")
-    with start(tmp_path, ["-c", WITH_REPORT, str(path)], SLOW_REPORT="1") as process:
+    with start_with_report(tmp_path, path, SLOW_REPORT="60") as process:
         wait_for(tmp_path / "program.report.begun")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
@@ -493,7 +493,7 @@ def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> N
 
 def test_outputs_choose_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    outputs = Outputs(argparse.Namespace(output=None, no_report=False, trace=None, json=None), "a.b")
+    outputs = Outputs.of(argparse.Namespace(output=None, no_report=False, trace=None, json=None), "a.b")
 
     class Interrupted:
         def write_report(self, path: str, title: str) -> None:

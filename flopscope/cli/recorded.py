@@ -1,0 +1,71 @@
+"""What the program of ``flopscope run`` recorded of itself, read in another process with the answers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flopscope.cli.reporter import NO_OPS, why_no_lines
+from flopscope.read.load import Loaded, read
+from flopscope.read.trace import Trace
+from flopscope.record.energy import Energy
+from flopscope.record.work_rules import restate
+from flopscope.results.results import Results, store_of
+from flopscope.support.cpu import CPU
+from flopscope.support.device import STORED
+from flopscope.support.hints import RUN_HINTS
+from flopscope.support.peaks import Peaks
+
+
+class Recorded(Trace):
+    """A trace of a program that ran just now on this machine: not one of a file, but that of a live profile."""
+
+    _usual_peaks = STORED
+
+    def __init__(self, loaded: Loaded, about: Mapping[str, Any]) -> None:
+        super().__init__(*loaded)
+        of = about["recorded"]
+        del self.source  # there is no file
+        self._name: str = about["program"]
+        self._lost: int = of["dropped"]
+        self._by_torch: bool = of["by_torch"]
+        self._timing = of["timing"]
+        self._energy = {device: Energy(*values) for device, values in of["energy"].items()}
+        self._recorded_cpu = CPU.here()
+        self._cpu_alone = of["cpu_alone"]
+        self.record_shapes, self.profile_memory = of["record_shapes"], of["profile_memory"]
+        self.with_stack, self.hlo, self.graphs = of["with_stack"], of["hlo"], {}
+        self.hints = RUN_HINTS._replace(**about["hints"], own=not self._by_torch)
+
+    @property
+    def rank(self) -> int | None:
+        """None: the report of a rank is of its process alone."""
+        return None
+
+    @property
+    def dropped(self) -> int:
+        """Number of events that are in no table."""
+        return super().dropped + self._lost
+
+    @property
+    def _program(self) -> str:
+        return self._name
+
+    def _measured(self, device: str) -> Peaks | None:
+        return None if self._by_torch else Results._measured(self, device)
+
+
+def read_recorded(path: str, about: Mapping[str, Any]) -> tuple[Recorded | None, str]:
+    """Return the recording at a path, or None and why there is none. One without events has sampled lines."""
+    why = about["why_nothing"] or NO_OPS
+    try:
+        prof = Recorded(read(path, name="the recording"), about)
+    except ValueError:  # a trace without events
+        return None, why
+    restate(about["rules"])
+    if not len(prof):
+        clause = why_no_lines(store_of(prof, "lines") if about["sampled"] else None)
+        if clause:
+            return None, why + clause
+        prof.hints = prof.hints._replace(said=() if why == NO_OPS else (f"No op was recorded: {why}.",))
+    return prof, ""
