@@ -274,6 +274,8 @@ class Run:
         if self._finished or self._writing:
             return
         self._writing = True
+        with suppress(Exception):  # closed, or of the program
+            sys.stderr.flush()
         try:
             with self._originals, self._undisturbed(), _told_warnings(self._reporter.tell):
                 self._hand_over(measures)

@@ -20,7 +20,7 @@ import pytest
 from helpers.profiled import counts, table_of
 
 import flopscope as fs
-from flopscope.support import capture, upward
+from flopscope.support import capture
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
@@ -171,47 +171,6 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
         copying(prof)
     table = prof.key_averages(peaks="none")
     assert pickle.loads(pickle.dumps(table)).to_dicts() == table.to_dicts()
-
-
-# Delegation of results ------------------------------------------------------------------------------------------------
-
-HEAD = {"trace_id": "id", "cpuProperties": "of the CPU"}
-RESULTS = [
-    ("exports", "export", lambda it: it.export_chrome_trace("t.json", True, work=False), ("t.json", HEAD, None)),
-    ("exports", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
-    ("exports", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
-    ("summaries", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
-    ("summaries", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
-    ("summaries", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
-    ("summaries", "launch_summary", lambda prof: prof.launch_summary(), ()),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("module", "function", "ask", "arguments"), RESULTS)
-def test_results_are_of_the_recorded_cycle(
-    module: str, function: str, ask: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(f"flopscope.results.{module}.{function}", lambda *args: calls.append(args) or "result")
-    monkeypatch.setattr("flopscope.support.cpu.CPU.to_head", lambda cpu: "of the CPU")
-    prof = fs.profile(custom_trace_id_callback=lambda: "id")
-    prof.with_stack = True  # although no stacks are recorded
-    with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
-        ask(prof)
-    with prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its"):
-        ask(prof)
-    assert calls == []
-    assert ask(prof) in ("result", None) and calls == [(prof._core, *arguments)]
-
-
-def test_the_summary_is_returned_and_not_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(upward.rooms, "summary", lambda results, peaks: f"{len(results)} events")
-    with fs.profile() as prof:
-        fs.ones(())
-    assert prof.summary(peaks="none") == "1 events"
-    assert capsys.readouterr().out == ""
 
 
 # Activities and timers ------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
     assert 20_000 < recorded < int(result.stdout)
 
 
-def test_torchs_results_are_released_before_they_are_read(tmp_path: Path) -> None:
+def test_torchs_results_are_released_before_the_program_ends(tmp_path: Path) -> None:
     """torch's own results are over 2,500 bytes an op; what is left is measured after the program, at its exit."""
     pytest.importorskip("torch")
     code = """

@@ -69,13 +69,6 @@ def test_the_handler_gets_each_cycle_with_its_own_events(plan: dict[str, int], s
     assert prof.step_num == steps and prof.current_action is action_of(steps)
 
 
-def test_step_numbers_equal_those_of_torch() -> None:
-    numbers: list[int] = []
-    plan = fs.schedule(wait=1, warmup=1, active=2, repeat=2)
-    run(plan, 9, lambda prof: numbers.append(prof.step_num))
-    assert numbers == [4, 8], "a handler is called when the step after the cycle begins"
-
-
 def test_a_step_encloses_the_ranges_of_its_thread() -> None:
     prof = run(fs.schedule(wait=0, warmup=1, active=1), 2)
     rows = {row.key: row for row in table_of(prof)}
@@ -92,13 +85,6 @@ def test_without_a_schedule_steps_are_not_events() -> None:
             prof.step()
         assert seen == [] and prof.step_num == 3 and prof.current_action is RECORD
     assert seen == [{"flopscope::sin": 3}] == [counts(prof)]
-
-
-def test_a_schedule_of_torch_is_accepted() -> None:
-    torch_profiler = pytest.importorskip("torch.profiler")
-    seen: list[Any] = []
-    run(torch_profiler.schedule(wait=1, warmup=1, active=2, repeat=1), 6, lambda prof: seen.append(recorded_in(prof)))
-    assert seen == [({2, 3}, 2, 2)]
 
 
 @pytest.mark.parametrize(

@@ -178,28 +178,6 @@ def test_work_in_a_copied_context_belongs_to_the_open_range(x: fs.Tensor) -> Non
     assert rows["inner"].self_cpu_time_total > 0, "no other task ran at the same time"
 
 
-def test_decorated_coroutines_and_with_statements_can_be_combined(x: fs.Tensor) -> None:
-    @fs.record_function("decorated")
-    async def decorated() -> None:
-        fs.sin(x)
-        await asyncio.sleep(0.001)
-        fs.sin(x)
-
-    async def plain(name: str) -> None:
-        with fs.record_function(name):
-            await decorated()
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        await asyncio.gather(plain("a"), plain("b"), decorated())
-
-    with fs.profile() as prof:
-        asyncio.run(main())
-    rows = rows_of(prof)
-    assert rows["a"].flops_total == rows["b"].flops_total == 2 * SIN
-    assert rows["decorated"].flops_total == 6 * SIN and rows["decorated"].count == 6
-
-
 def test_tasks_of_several_threads(x: fs.Tensor) -> None:
     async def work(name: str, times: int) -> None:
         with fs.record_function(name):

@@ -134,17 +134,6 @@ def test_tables_are_available_after_the_trace_handler_of_torch(tmp_path: Path) -
     assert first.pop("traceName") == str(file) and first == again
 
 
-def test_tables_are_available_before_and_after_an_export(tmp_path: Path) -> None:
-    with ft.profile(activities=CPU) as prof:
-        train()
-        prof.add_metadata("experiment", "seven")
-    count = len(prof.key_averages(peaks="none"))
-    for name in ("a.json", "b.json.gz", "c.json"):
-        prof.export_chrome_trace(str(tmp_path / name))
-        assert len(fs.load_trace(tmp_path / name).key_averages(peaks="none")) == count
-    assert json.loads((tmp_path / "a.json").read_text())["experiment"] == "seven"
-
-
 def test_tables_do_not_depend_on_the_exported_file(tmp_path: Path) -> None:
     path, profiles = tmp_path / "a.json", []
     for name in ("sin", "cos"):

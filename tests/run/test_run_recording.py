@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import re
@@ -14,7 +13,7 @@ import pytest
 from helpers.run_programs import OPS, done, own, run, run_with_report, script, start_with_report, wait_for
 
 import flopscope as fs
-from flopscope.cli.reporting import Outputs, rank_of, with_rank
+from flopscope.cli.reporting import rank_of, with_rank
 
 
 def step_names(trace: Path) -> list[str]:
@@ -489,17 +488,3 @@ def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> N
     before = [line for line in texts[1][0].splitlines() if line]
     assert len(before) <= 2 and all("CPU" in line or "threads" in line for line in before), before  # of a busy machine
     assert " ".join(texts[1][1].split()).startswith(", so the work of most ops is unknown: leave out --no-shapes.")
-
-
-def test_outputs_choose_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    outputs = Outputs.of(argparse.Namespace(output=None, no_report=False, trace=None, json=None), "a.b")
-
-    class Interrupted:
-        def write_report(self, path: str, title: str) -> None:
-            assert (path, title) == (str(tmp_path / "a.b.report.html"), "a title")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        outputs.write_report(Interrupted(), "a title")
-    assert not list(tmp_path.iterdir())
