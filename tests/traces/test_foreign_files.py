@@ -14,7 +14,6 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -164,15 +163,13 @@ def test_a_similar_name_is_suggested_if_there_is_one(tmp_path: Path) -> None:
         assert caught.value.filename == str(tmp_path / name)
 
 
-def test_a_folder_is_an_error_of_load_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_is_an_error_of_load_trace_and_suggestions_are_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(IsADirectoryError, match=r"it is a folder; .*load_traces\(\)"):
         fs.load_trace(tmp_path)
     assert main(["table", str(tmp_path / "a.json"), str(tmp_path)]) == 1
     assert "there is no such file" in capsys.readouterr().err
-
-
-def test_control_characters_of_suggestions_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "rank\x1b[31m1.json").write_text("[]")
     assert main(["table", str(tmp_path / "rank[31m1.jsn")]) in (1, 2)
-    error: Any = capsys.readouterr().err
-    assert "\x1b" not in error
+    assert "\x1b" not in capsys.readouterr().err

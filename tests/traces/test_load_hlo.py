@@ -75,16 +75,13 @@ def test_rows_are_grouped_by_scope_line_category_and_shapes() -> None:
     assert shapes["custom-call.1"] == [[256, 512], [512, 512]]
 
 
-def test_a_kernel_that_no_module_has_remains() -> None:
+def test_kernels_that_no_module_has_and_rows_of_kernels_remain() -> None:
     data = recorded(outside=20)
     with pytest.warns(UserWarning, match=r"20 of 80 kernels, copies and fills, 29% of the kernels' time"):
         trace = fs.load_trace(data, hlo={"jit_step": HLO})
     rows = {row.key: row for row in trace.key_averages()}
     assert rows["some_other_kernel"].count == 20
     assert rows["custom-call.1"].count == STEPS * TRIPS
-
-
-def test_rows_of_kernels_stay_as_they_were() -> None:
     with_hlo, without = (fs.load_trace(recorded(), hlo=hlo).key_averages() for hlo in (HLO, None))
     before = {row.key: (row.count, row.self_device_time_total) for row in without if row.self_device_time_total}
     after = {row.key: (row.count, row.self_device_time_total) for row in with_hlo if math.isnan(row.bytes_read)}

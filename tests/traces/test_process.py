@@ -91,10 +91,12 @@ def test_long_values_are_shortened_in_errors() -> None:
     assert long.rank == 0  # the rest of the metadata is read
 
 
-def test_a_trace_without_a_rank_has_none() -> None:
+def test_a_trace_without_a_rank_or_a_process_has_none() -> None:
     assert trace("").rank is None and trace(member("distributedInfo", {"backend": "nccl"})).rank is None
     with pytest.raises(ValueError, match="<bytes> does not name its rank"):
         fs.stragglers([VALID, trace("")])
+    work = load(kernel("k", 0, 9), event("overhead", "Buffer Flush", 0, 1, 0, -1))  # nothing of the host
+    assert work.process is None
 
 
 # Recordings of one process -------------------------------------------------------------------------------------------
@@ -117,7 +119,3 @@ def test_two_traces_of_one_rank_are_an_error() -> None:
     for traces in ([a, b], {0: a, 1: b}):
         with pytest.raises(ValueError, match="two of the traces are of rank 3: <bytes> and <bytes> are recordings"):
             fs.stragglers(traces)
-
-
-def test_a_trace_without_host_events_has_no_process() -> None:
-    assert load(kernel("k", 0, 9), event("overhead", "Buffer Flush", 0, 1, 0, -1)).process is None
