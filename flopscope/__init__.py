@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from flopscope.results.exports import trace_handler
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
-    from flopscope.show.roofline import roofline
+    from flopscope.show.plots import roofline
     from flopscope.support.capture import ProfilerActivity
     from flopscope.support.device import Device, devices, measure_peaks
 
@@ -143,7 +143,7 @@ _LAZY = {
     "profile": "record.profile",
     "record_function": "record.ranges",
     "register_work": "record.work_rules",
-    "roofline": "show.roofline",
+    "roofline": "show.plots",
     "roofline_time": "answers.work_of",
     "schedule": "record.schedules",
     "step": "record.steps",

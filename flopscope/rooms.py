@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope.measuring.measurement import Measurement
-    from flopscope.measuring.paired import TimesCompared
     from flopscope.measuring.sweep import Sweep
     from flopscope.results.comparison import Comparison
     from flopscope.results.modules import ModuleTable
@@ -73,7 +72,7 @@ def overview_html(results: Results) -> str:
 
 
 def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
-    from flopscope.show.waterfall import plot_accounting
+    from flopscope.show.plots import plot_accounting
 
     return plot_accounting(results, ax, peaks)
 
@@ -144,38 +143,19 @@ def write_comparison(comparison: Comparison, path: Path, title: str | None) -> N
 
 
 def measurement_html(measurement: Measurement) -> str:
-    from flopscope.show.measurement import html
+    from flopscope.show.measurements import measurement_html
 
-    return html(measurement)
-
-
-def write_measurement(measurement: Measurement, path: Path, title: str | None) -> None:
-    from flopscope.show.page.measurement import measurement_page
-    from flopscope.show.page.page import write
-    from flopscope.support.device import find_device
-
-    device = find_device(measurement.device)
-    known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
-    is_here = device.name == measurement.device_name
-    peaks = {source: one for source, one in known.items() if one is not None and is_here}
-    write(path, measurement_page(measurement, peaks, title))
-
-
-def write_times(times: TimesCompared, path: Path, title: str | None) -> None:
-    from flopscope.show.page.measurement import times_page
-    from flopscope.show.page.page import write
-
-    write(path, times_page(times, title))
+    return measurement_html(measurement)
 
 
 def sweep_text(sweep: Sweep) -> str:
-    from flopscope.show.sweeps import sweep_text
+    from flopscope.show.measurements import sweep_text
 
     return sweep_text(sweep)
 
 
 def sweep_html(sweep: Sweep) -> str:
-    from flopscope.show.sweeps import sweep_html
+    from flopscope.show.measurements import sweep_html
 
     return sweep_html(sweep)
 
@@ -184,10 +164,3 @@ def plot_sweep(sweep: Sweep, ax: Any) -> Any:
     from flopscope.show.plots import plot_sweep
 
     return plot_sweep(sweep, ax)
-
-
-def write_sweep(sweep: Sweep, path: Path, title: str | None) -> None:
-    from flopscope.show.page.measurement import sweep_page
-    from flopscope.show.page.page import write
-
-    write(path, sweep_page(sweep, title))

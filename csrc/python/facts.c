@@ -1,5 +1,5 @@
-/* The facts of the core's tables, which Python, and by tools/make_facts.py the pages' style sheet, take from here. Each
- * is a constant of the module: a tuple of names, or a dict of records by name, in the order of the core's table. */
+/* The facts of the core's tables, which Python, and from there the pages, take from here. Each is a constant of the
+ * module: a tuple of names, or a dict of records by name, in the order of the core's table. */
 #include "accounting/accounting.h"
 #include "device/peaks.h"
 #include "python/core.h"

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
     text = "also count DRAM traffic, FLOP instructions, occupancy and stalls"
     parser.add_argument("--counters", action="store_true", help=text)
-    add_files(parser, output="an HTML page, which opens from disk", json="the measurement and its samples")
+    add_files(parser, json="the measurement and its samples")
     parser.set_defaults(run=_measure)
 
 
@@ -117,8 +117,6 @@ def _measure(options: argparse.Namespace) -> None:
         message = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
         raise RuntimeError(message) from problem
     print(measurement)
-    if options.output:
-        measurement.write_report(options.output)
     if options.json:
         write_json(options.json, measurement.to_dict(samples=True))
 

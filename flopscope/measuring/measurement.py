@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from os import PathLike
 from typing import Any, Literal
 
 from flopscope import _core
@@ -214,14 +213,6 @@ class Measurement(Distribution):
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
         return {**content, "verdict": self.verdict}
-
-    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write one HTML page that opens from disk: the samples, their distribution, the roofline and the verdict.
-
-        title: of the page; by default the name of the function. An existing file is replaced only by a complete page.
-        Raises OSError if the file cannot be written.
-        """
-        upward.rooms.write_measurement(self, path, title)
 
     def __str__(self) -> str:
         facts = self.facts()

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from os import PathLike
 from statistics import median
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from flopscope.measuring.distribution import between_steps, confidence_of_check,
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
 from flopscope.measuring.stage import name_of, prepare, require_callable
-from flopscope.support import upward
 from flopscope.support.documents import Document, Field, columns
 from flopscope.support.progress import time_bar
 from flopscope.support.suggest import suggesting
@@ -97,14 +95,6 @@ class TimesCompared:
         content = asdict(self)
         del content["ratios"]
         return TIMES.of(content)
-
-    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write one HTML page that opens from disk: the ratio of each round, the interval and the verdict.
-
-        title: of the page; by default the names of f and g. An existing file is replaced only by a complete page.
-        Raises OSError if the file cannot be written.
-        """
-        upward.rooms.write_times(self, path, title)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""

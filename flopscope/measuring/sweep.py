@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -153,24 +152,13 @@ class Sweep:
         records = self.to_dicts()
         return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
 
-    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
-        """Write one HTML page that opens from disk: the table, times and rates over the working set, the roofline.
-
-        title: of the page; by default the name of the op. An existing file is replaced only by a complete page. Raises
-        OSError if the file cannot be written.
-        """
-        upward.rooms.write_sweep(self, path, title)
-
     def plot(self, ax: Any = None) -> Any:
-        """Draw time, GB/s (FLOP/s if compute bounds the largest size) and % of the roofline over the working set.
+        """Draw GB/s (FLOP/s if compute bounds the largest size) over the working set, below the peaks.
 
-        Each dtype is one line. The colour of a point shows its bound, and so does the background where all dtypes have
-        the same bound. Cache sizes and peaks are labelled lines.
+        Each dtype is one line. The colour and the marker of a point show its bound.
 
-        ax: three matplotlib Axes; None: those of a new figure.
-
-        Returns the first Axes, that of the times; ``ax.figure.axes`` are all three of a new figure. Raises ImportError
-        if matplotlib is not installed, and ValueError for another number of axes.
+        ax: matplotlib Axes; None: those of a new figure. Returns the Axes. Raises ImportError if matplotlib is not
+        installed.
         """
         return upward.rooms.plot_sweep(self, ax)
 
@@ -229,16 +217,58 @@ def sweep(
     if not wanted:
         raise ValueError("sizes is empty: pass at least one, or None for a range")
     cases = [(size, dtype) for dtype in names for size in wanted]
-    run = _Run(subject, {"flops": flops, "bytes": bytes, "unit": unit})
-    run.options = {"device": device, "cache": cache, "max_time": max_time, "peaks": peaks, "graph": False, **options}
+    stated = {"flops": flops, "bytes": bytes, "unit": unit}
+    wanted_of_all = {"device": device, "cache": cache, "max_time": max_time, "peaks": peaks, "graph": False, **options}
+    problems: list[Exception] = []
     points = []
     with progress_bar(f"sweep of {subject.name}", len(cases), progress and len(cases) * max_time > LONG) as advance:
         for size, dtype in cases:
-            points.append(run.point(size, dtype))
+            points.append(_point(subject, size, dtype, stated, wanted_of_all, problems))
             advance()
-    if len(run.problems) == len(points):
-        raise subject.explained(run.problems[0])
-    return run.result(points)
+    if len(problems) == len(points):
+        raise subject.explained(problems[0])
+    first = next(point for point in points if point.measurement is not None)
+    assert first.measurement is not None
+    where = find_device(first.measurement.device)
+    known = where.known_peaks() if peaks != "none" else {}
+    if where.kind == "cpu":
+        floor = math.nan
+        if make is None:  # else make() defines what a size is
+            with suppress(Exception):  # the user did not request this size
+                of_one = _point(subject, _ones(first.size), first.dtype, stated, wanted_of_all, []).measurement
+                floor = math.nan if of_one is None else of_one.median
+        points = [_launch_bound(point, floor) for point in points]
+    else:
+        floor = _shortest_kernel_us(known.get("measured"), first.measurement.timing_source)
+    return Sweep(subject.name, tuple(points), where, known, floor, cache_sizes(where))
+
+
+def _point(
+    subject: _Subject,
+    size: Any,
+    dtype: str,
+    stated: Mapping[str, Any],
+    options: Mapping[str, Any],
+    problems: list[Exception],
+) -> SweepPoint:
+    """Measure a size and a dtype; what prevents it becomes the point's note, and one of the problems."""
+    at = partial(SweepPoint, size, dtype)
+    shape, elements, working_set = "", _elements(subject, size), math.nan
+    try:
+        call, args = subject.call(size, dtype)
+        result = call(*args)
+        shape, working_set = _shapes_text(args or (result,)), _working_set((*args, result))
+        del result
+        work = {name: value(size, dtype) if callable(value) else value for name, value in stated.items()}
+        asked = {**options, **{name: value for name, value in work.items() if value is not None}}
+        if not args and subject.is_op:  # an op that creates a tensor takes the device itself
+            asked["device"] = None
+        measurement = measure(call, *args, **asked)
+    except _REFUSALS as problem:
+        problems.append(problem)
+        lines = str(problem).strip().splitlines() or [type(problem).__name__]
+        return at(shape, elements, working_set, None, lines[0])
+    return at(shape, elements, working_set, measurement)
 
 
 class _Subject:
@@ -288,59 +318,6 @@ class _Subject:
         if isinstance(size, int):
             return [(size, size) if self.on_matrices else (size,)]
         return list(size) if size and isinstance(size[0], tuple) else [size]
-
-
-class _Run:
-    """The measurement of the points, and their errors."""
-
-    options: dict[str, Any]
-
-    def __init__(self, subject: _Subject, stated: Mapping[str, Any]) -> None:
-        self.subject, self.stated = subject, stated
-        self.problems: list[Exception] = []
-
-    def point(self, size: Any, dtype: str) -> SweepPoint:
-        at = partial(SweepPoint, size, dtype)
-        shape, elements, working_set = "", _elements(self.subject, size), math.nan
-        try:
-            call, args = self.subject.call(size, dtype)
-            result = call(*args)
-            shape, working_set = _shapes_text(args or (result,)), _working_set((*args, result))
-            del result
-            measurement = measure(call, *args, **self._options(size, dtype, bool(args)))
-        except _REFUSALS as problem:
-            self.problems.append(problem)
-            lines = str(problem).strip().splitlines() or [type(problem).__name__]
-            return at(shape, elements, working_set, None, lines[0])
-        return at(shape, elements, working_set, measurement)
-
-    def result(self, points: Sequence[SweepPoint]) -> Sweep:
-        first = next(point for point in points if point.measurement is not None)
-        assert first.measurement is not None
-        device = find_device(first.measurement.device)
-        peaks = device.known_peaks() if self.options["peaks"] != "none" else {}
-        if device.kind == "cpu":
-            floor = self._of_one_element(first)
-            points = [_launch_bound(point, floor) for point in points]
-        else:
-            floor = _shortest_kernel_us(peaks.get("measured"), first.measurement.timing_source)
-        return Sweep(self.subject.name, tuple(points), device, peaks, floor, cache_sizes(device))
-
-    def _of_one_element(self, like: SweepPoint) -> float:
-        """Return the time of a call for one element in µs; NaN if make= defines sizes or the call fails."""
-        if self.subject.make is not None:
-            return math.nan
-        with suppress(Exception):  # the user did not request this size
-            measurement = self.point(_ones(like.size), like.dtype).measurement
-            return math.nan if measurement is None else measurement.median
-        return math.nan
-
-    def _options(self, size: Any, dtype: str, has_operands: bool) -> dict[str, Any]:
-        stated = {name: value(size, dtype) if callable(value) else value for name, value in self.stated.items()}
-        options = {**self.options, **{name: value for name, value in stated.items() if value is not None}}
-        if not has_operands and self.subject.is_op:  # an op that creates a tensor takes the device itself
-            options["device"] = None
-        return options
 
 
 def _shortest_kernel_us(measured: Peaks | None, timing_source: str) -> float:

@@ -26,7 +26,6 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         rank_rows=ranks.ranks,
         verdict=ranks.verdict,
         others={part: median_of_others(means(time)[:, None], work.role)[:, 0] for part, time in parts.items()},
-        excess=work.excess,
         collectives=calls,
         hosts=ranks.hosts(),
         groups=ranks.groups(),

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from flopscope import _core
 from flopscope.show.html import PIXELS, STYLE
-from flopscope.show.labels import shorten
-from flopscope.show.waterfall import PAPER, look_of
+from flopscope.show.looks import background
 from flopscope.support.core_facts import parts_of
-from flopscope.support.safe import markup
+from flopscope.support.safe import markup, shorten
 from flopscope.support.units import percent_text, short_time_text
 
 LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
@@ -34,17 +33,6 @@ OVERVIEW_STYLE = f"""
 .flopscope-overview .flopscope .name {{max-width: 22em}}
 .flopscope-overview .flopscope .bound {{text-align: left}}
 """
-# Hatches as in the waterfall: the parts in which the device idles have no colour of their own.
-_LINE = "color-mix(in srgb, currentColor 55%, transparent)"
-_HATCHES = {
-    "////": f"repeating-linear-gradient(135deg, {_LINE} 0 1px, transparent 1px 5px)",
-    "\\\\\\\\": f"repeating-linear-gradient(45deg, {_LINE} 0 1px, transparent 1px 5px)",
-    "....": f"radial-gradient({_LINE} 1px, transparent 1.2px) 0 0 / 5px 5px",
-    "xxxx": f"repeating-linear-gradient(135deg, {_LINE} 0 1px, transparent 1px 5px), "
-    f"repeating-linear-gradient(45deg, {_LINE} 0 1px, transparent 1px 5px)",
-    "++++": f"repeating-linear-gradient(0deg, {_LINE} 0 1px, transparent 1px 5px), "
-    f"repeating-linear-gradient(90deg, {_LINE} 0 1px, transparent 1px 5px)",
-}
 
 
 def overview_html(
@@ -88,13 +76,6 @@ def failure_html(what: str, problem: BaseException) -> str:
     return f'<div class="flopscope-overview">{markup(text)}</div>'
 
 
-def _background(part: str) -> str:
-    _, colour, hatch = look_of(part, True)
-    if not hatch:
-        return colour
-    return _HATCHES[hatch] + ("" if colour == PAPER else f", {colour}")
-
-
 def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
     """Return the accounting: a bar of segments, and a legend with times, shares and what the parts are."""
     known = {part: us for part, us in parts.items() if us > 0 and part in _core.parts}
@@ -110,7 +91,7 @@ def bar_html(parts: Mapping[str, float], on_device: bool = True) -> str:
             rest += us
             continue
         text = f"{rows[part].label} {short_time_text(us)} {percent_text(100 * us / total)}"
-        style = f"background: {_background(part)}"
+        style = f"background: {background(rows[part].light, rows[part].hatch, 'Canvas')}"
         width = 100 * us / total
         segments.append(f'<span style="width: {width:.2f}%; {style}" title="{markup(text)}"></span>')
         gloss = f' <small class="quiet">{markup(rows[part].gloss)}</small>'

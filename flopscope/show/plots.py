@@ -1,44 +1,54 @@
-"""Plots by matplotlib, which is imported when one is drawn: a sweep, and the parts shared with other plots.
+"""Pictures by matplotlib, which is imported when one is drawn: the roofline, the accounting, and a sweep.
 
-The colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with colour blindness can
-distinguish; each has its own marker, so that the plots can also be printed in grey.
+S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.org/10.1145/1498765.1498785
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
-from flopscope.show.labels import Box, Room, arrange, boxes_of, set_title, shorten, without_tex
-from flopscope.show.roofs import level_label, levels_of, memory_of
-from flopscope.support import units
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.analysis import analysis_of
+from flopscope.results.results import program_of
+from flopscope.show.looks import BOUNDS, bound_label
+from flopscope.show.roofs import Point, level_label, levels_of, memory_of, roofs_of, slopes_of
+from flopscope.show.scene import Scene, peaks_wanted, scene_of
+from flopscope.support.core_facts import parts_of
+from flopscope.support.safe import printable, shorten
+from flopscope.support.suggest import suggesting
+from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 
 if TYPE_CHECKING:
     from flopscope.measuring.sweep import Sweep, SweepPoint
+    from flopscope.results.results import Results
+    from flopscope.support.peaks import Peaks
 
-BOUNDS: Mapping[str, _core.Bound] = {name: _core.bounds[name] for name in sorted(_core.bounds, key="unknown".__eq__)}
-"""In the order of legends: the unknown bound is last."""
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
 PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datasheet": ("#707070", (0, (5, 3)))}
-GREY = "#505050"
-SHADE = 0.13
-SLIDES = (0.0, 1.0, 0.5, 0.25, 0.75, 0.12, 0.37, 0.62, 0.87)  # places of a level's label along the line
+GREY, PALE = "#505050", "#e4e4e4"
 SMALL = 8  # points
 # Options of every text: names may contain "$" or TeX commands, which must be printed unchanged.
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
-POINT_AREA = 34  # square points
-DECADES = 30.0  # ratio of the largest value to the smallest from which an axis is logarithmic
+TITLE_WIDTH, CAPTION_WIDTH = 80, 120  # characters of a line
+LONGEST_NAME = 34
+NAMED = 3  # maximum number of ops named per line of the caption
+LARGEST, SMALLEST, EQUAL = 400.0, 25.0, 60.0  # areas of markers in square points; EQUAL without weights
+DECADE = 10.0
+MIN_SHARE = 0.002  # share of the time from which a point extends the axes
+ROW_HEIGHT = 0.34  # inches of a bar of the accounting
+LABEL_ROOM = 1.3  # width of the accounting's axes, of the total's: the labels need the rest
 
 
-def matplotlib_axes(rows: int = 1, **options: Any) -> Any:
+def matplotlib_axes(**options: Any) -> Any:
     """Return the axes of a new pyplot figure. Raise ImportError naming the missing package."""
     require_matplotlib()
     from matplotlib import pyplot
 
-    return pyplot.subplots(rows, 1, layout="constrained", **options)[1]
+    return pyplot.subplots(layout="constrained", **options)[1]
 
 
 def require_matplotlib() -> None:
@@ -49,330 +59,371 @@ def require_matplotlib() -> None:
         raise ImportError("plots need matplotlib: pip install 'flopscope-profiler[plot]'") from error
 
 
-# A sweep --------------------------------------------------------------------------------------------------------------
+def _set_title(ax: Any, text: str) -> None:
+    ax.set_title(textwrap.fill(shorten(text, 2 * TITLE_WIDTH), TITLE_WIDTH), fontsize=11, **PLAIN)
 
 
-@without_tex
-def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
-    """Plot time, rate and share of the roofline against the working set, and return the first Axes; see Sweep.plot."""
-    require_matplotlib()
-    if ax is None:
-        ax = matplotlib_axes(3, sharex=True, figsize=(8, 9))
-    axes = list(ax.flat) if hasattr(ax, "flat") else list(ax) if isinstance(ax, (list, tuple)) else [ax]
-    if len(axes) != 3:
-        raise ValueError(f"a sweep needs three axes, not {len(axes)}: use plt.subplots(3, 1)")
-    time_axes, rate_axes, share_axes = axes
-    _, at, unit = _against(sweep)
-    by_compute = _by_compute(sweep)
-    rate, rate_name, scale = _rate_shown(sweep, by_compute)
-    for axes_of, value, size in ((time_axes, "median", 1), (rate_axes, rate, scale), (share_axes, "pct_roofline", 1)):
-        _draw_lines(axes_of, sweep, value, size)
-        axes_of.set_xscale("log", base=2)
-        axes_of.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
-        axes_of.set_axisbelow(True)
-    time_axes.set_yscale("log")
-    time_axes.set_ylabel("time per call (µs)", **PLAIN)
-    rate_axes.set_ylabel(rate_name, **PLAIN)
-    share_axes.set_ylabel("% of the roofline", **PLAIN)
-    share_axes.set_xlabel(at, **PLAIN)
-    low, high = axes[0].get_xlim()
-    for axes_of in axes:
-        axes_of.set_xlim(low / 1.4, high * 1.4)  # room for labels and shades
-    for axes_of in (rate_axes, share_axes):
-        _scale(axes_of)
-    levels = {
-        id(time_axes): _draw_floor(time_axes, sweep),
-        id(rate_axes): _draw_rates(rate_axes, sweep, by_compute, scale),
-        id(share_axes): [_draw_level(share_axes, 100, "roofline", "measured")],
-    }
-    set_title(time_axes, _title(sweep), fontsize=11, **PLAIN)
-    if unit == "B":
-        from matplotlib.ticker import FuncFormatter, LogLocator
-
-        share_axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
-        share_axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
-    arrange(time_axes)
-    for axes_of in axes:
-        _raise_top(axes_of, 1)
-    rooms = {}
-    for axes_of in axes:
-        room = rooms[id(axes_of)] = Room(axes_of)
-        _take_points(room)
-        room.take(_shade(axes_of, sweep))
-    _legend(time_axes, sweep, rooms[id(time_axes)])
-    for axes_of in axes:
-        room = rooms[id(axes_of)]
-        if axes_of is time_axes:  # the legend may have changed the limits
-            room.take(box for text in axes_of.texts for box in boxes_of(text))
-        for line, text in levels[id(axes_of)]:
-            _place_level(axes_of, room, line, text)
-        if unit == "B":
-            _draw_caches(axes_of, sweep, room if axes_of is share_axes else None)
-    return time_axes
+def _message(ax: Any, text: str) -> None:
+    """Write a text that says why there is nothing to draw, in the middle of the axes."""
+    look = {"ha": "center", "va": "center", "fontsize": 9, "color": GREY, "gid": "message", **PLAIN}
+    ax.text(0.5, 0.5, textwrap.fill(text, 60), transform=ax.transAxes, **look)
 
 
-def _title(sweep: Sweep) -> str:
-    sources = " and ".join(source for source in PEAK_LINES if source in sweep.peaks)
-    where = shorten(f"{sweep.device}, {sweep.device.name}", 80)
-    return f"{shorten(sweep.op, 60)} on {where}" + (f" ({sources} peaks)" if sources else "")
+def _draw_legend(ax: Any, handles: Sequence[Any]) -> None:
+    if handles:
+        for text in ax.legend(handles=handles, loc="best", fontsize=SMALL, framealpha=0.9).get_texts():
+            text.set(**PLAIN)
 
 
-def _take_points(room: Room) -> None:
-    """Keep labels off the points, and off the lines between them where there is another place."""
-    import numpy
-
-    ax = room.ax
-    for dots in ax.collections:
-        half = math.sqrt(POINT_AREA) / 2 * ax.figure.dpi / 72
-        places = numpy.ma.filled(ax.transData.transform(dots.get_offsets()), math.nan)
-        for x, y in places[numpy.isfinite(places).all(axis=1)]:
-            room.take([(x - half, y - half, x + half, y + half)])
-    room.cross(box for line in ax.lines for box in boxes_of(line))
-
-
-def _against(sweep: Sweep) -> tuple[str, str, str]:
-    """Return what the x axis shows: the attribute of the points, the label and the unit."""
-    if all(not math.isnan(point.working_set_bytes) for point in sweep.points if point.measurement):
-        return "working_set_bytes", "working set: bytes of operands and result", "B"
-    if all(not math.isnan(point.elements) for point in sweep.points if point.measurement):
-        return "elements", "elements of the first operand", ""
-    return "", "position in the list of sizes", ""
-
-
-def _xs(sweep: Sweep) -> dict[int, float]:
-    """Return the x of each measured point, by id."""
-    name = _against(sweep)[0]
-    sizes = list(dict.fromkeys(str(point.size) for point in sweep.points))
-    return {
-        id(point): float(getattr(point, name) if name else 1 + sizes.index(str(point.size)))
-        for point in sweep.points
-        if point.measurement is not None
-    }
-
-
-def _by_compute(sweep: Sweep) -> bool:
-    """Return whether to plot FLOP/s: compute bounds the largest size of most dtypes, or no bytes are known."""
-    if all(math.isnan(m.gbytes_per_s) for m in sweep):
-        return any(not math.isnan(m.tflops_per_s) for m in sweep)
-    last = [points[-1].measurement for _, points in _by_dtype(sweep)]
-    return 2 * sum(m is not None and m.bound == "compute" for m in last) > len(last)
-
-
-def _rate_shown(sweep: Sweep, by_compute: bool) -> tuple[str, str, float]:
-    """Return the attribute of the measurements to plot, its axis label and its scale."""
-    if not by_compute:
-        return "gbytes_per_s", "GB/s", 1
-    most = max((m.tflops_per_s for m in sweep if not math.isnan(m.tflops_per_s)), default=1)
-    return ("tflops_per_s", "TFLOP/s", 1) if most >= 1 else ("tflops_per_s", "GFLOP/s", 1000)
-
-
-def _by_dtype(sweep: Sweep) -> list[tuple[str, list[SweepPoint]]]:
-    """Return the measured points of each dtype, in order of x."""
-    xs = _xs(sweep)
-    points = sorted((point for point in sweep.points if id(point) in xs), key=lambda point: xs[id(point)])
-    dtypes = dict.fromkeys(point.dtype for point in sweep.points)
-    lines = [(dtype, [point for point in points if point.dtype == dtype]) for dtype in dtypes]
-    return [(dtype, line) for dtype, line in lines if line]
-
-
-def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
-    xs = _xs(sweep)
-    for number, (dtype, points) in enumerate(_by_dtype(sweep)):
-        x, y = [xs[id(p)] for p in points], [scale * getattr(p.measurement, value) for p in points]
-        axes.plot(x, y, LINES[number % len(LINES)], color=GREY, linewidth=1.3, label=dtype, zorder=2)
-        for bound, look in BOUNDS.items():
-            at = [i for i, p in enumerate(points) if p.measurement and p.measurement.bound == bound]
-            if at:
-                axes.scatter(
-                    [x[i] for i in at], [y[i] for i in at], s=POINT_AREA, color=look.light, marker=look.marker, zorder=3
-                )
-    if all(math.isnan(getattr(m, value)) for m in sweep):
-        hint = "unknown: pass flops=… and bytes=… to sweep()"
-        axes.text(0.5, 0.5, hint, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
-
-
-def _scale(axes: Any) -> None:
-    """Choose a logarithmic y axis for values that differ by more than a decade and a half."""
-    values = [float(y) for dots in axes.collections for _, y in dots.get_offsets() if y > 0]
-    if values and max(values) > DECADES * min(values):
-        axes.set_yscale("log")
-        axes.set_ylim(min(values) / 2, max(values) * 2)
-    else:
-        axes.set_ylim(bottom=0)
-
-
-def _raise_top(axes: Any, lines: float) -> None:
-    """Raise the top of the y axis by the height of that many lines of text."""
-    low, high = axes.get_ylim()
-    height = axes.get_window_extent().height
-    share = min(lines * 1.7 * SMALL * axes.figure.dpi / 72 / height, 0.6) if height > 0 else 0.0
-    if axes.get_yscale() == "log":
-        axes.set_ylim(top=float(low * (high / low) ** (1 / (1 - share))))
-    else:
-        axes.set_ylim(top=low + (high - low) / (1 - share))
-
-
-def _draw_floor(axes: Any, sweep: Sweep) -> list[tuple[Any, str]]:
-    """Draw the least time that a call takes."""
-    if math.isnan(sweep.floor_us):
-        return []
-    what = "call for one element" if sweep.device.kind == "cpu" else "shortest kernel"
-    level = _draw_level(axes, sweep.floor_us, f"{what}, {sweep.floor_us:.3g} µs", "measured")
-    axes.set_ylim(bottom=min(axes.get_ylim()[0], sweep.floor_us / 2))
-    return [level]
-
-
-def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list[tuple[Any, str]]:
-    """Draw the peaks of the bandwidth, or of the compute units that did the FLOPs."""
-    if by_compute:
-        levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
-    else:
-        memory = memory_of(sweep.peaks)
-        levels, what, size = [("memory", memory)] if memory else [], "B", 1e-9
-    drawn = []
-    for name, rates_of in levels:
-        lowest, *others = sorted(rates_of, key=lambda source: rates_of[source])
-        for source in (lowest, *others):
-            text = "" if source == lowest and others else level_label(name, rates_of, what)
-            drawn.append(_draw_level(axes, size * rates_of[source], text, source))
-    return drawn
-
-
-def _draw_level(axes: Any, y: float, label: str, source: str) -> tuple[Any, str]:
-    """Draw a horizontal line. Return it and its label, to be placed when all lines are drawn."""
-    colour, style = PEAK_LINES[source]
-    line = axes.axhline(y, color=colour, linestyle=style, linewidth=1, zorder=1)
-    low, high = axes.get_ylim()
-    if axes.get_yscale() == "linear":
-        axes.set_ylim(low, max(high, 1.2 * y))
-    elif axes.get_xscale() == "log" and y > 0:
-        axes.set_ylim(min(low, y / 2), max(high, 2 * y))
-    return line, label
-
-
-def _place_level(axes: Any, room: Room, line: Any, label: str) -> None:
-    """Label a level where the label covers nothing: along the line, above it or below."""
-    if not label:
-        return
-    y = float(line.get_ydata()[0])
-    look = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": SMALL, "in_layout": False}
-    text = axes.annotate(
-        label, (0, y), xytext=(4, 3), color=line.get_color(), va="bottom", gid="level", **look, **PLAIN
-    )
-    box, inside = text.get_window_extent(), axes.get_window_extent()
-    point = 72 / axes.figure.dpi
-    slack = max(inside.width - 1.04 * box.width - 8 / point, 0)
-
-    def move(place: tuple[float, int]) -> None:
-        text.xyann = 4 + slack * place[0] * point, 3 - (box.height + 6 / point) * place[1] * point
-
-    room.settle(text, [(slide, below) for below in (0, 1) for slide in SLIDES], move)
-
-
-def _shade(axes: Any, sweep: Sweep) -> list[Box]:
-    """Shade the ranges in which all dtypes have the same bound. Return the boxes of their labels."""
-    labels = []
-    xs, found = _xs(sweep), dict[float, set[str]]()
-    for _, points in _by_dtype(sweep):
-        for point in points:
-            found.setdefault(xs[id(point)], set()).add(point.measurement.bound if point.measurement else "unknown")
-    order = sorted(found)
-    low, high = axes.get_xlim()
-    edges = [low, *(math.sqrt(a * b) for a, b in pairwise(order)), high]
-    bounds = [next(iter(found[x])) if len(found[x]) == 1 else "" for x in order]
-    for bound, run in groupby(range(len(order)), key=lambda i: bounds[i]):
-        places = list(run)
-        begin, end = edges[places[0]], edges[places[-1] + 1]
-        if bound in ("", "unknown"):
-            continue
-        axes.axvspan(begin, end, color=BOUNDS[bound].light, alpha=SHADE, linewidth=0, zorder=0)
-        text = axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -3),
-                             textcoords="offset points", ha="center", va="top", fontsize=SMALL, gid="bound",
-                             color=BOUNDS[bound].light, in_layout=False, **PLAIN)  # fmt: skip
-        edges_of = axes.transData.transform([(begin, 1), (end, 1)])[:, 0]
-        if text.get_window_extent().width > edges_of[1] - edges_of[0]:
-            text.remove()
-        else:
-            labels += boxes_of(text)
-    return labels
-
-
-def _draw_caches(axes: Any, sweep: Sweep, room: Room | None) -> None:
-    """Draw the sizes of the caches; with room, label them."""
-    low, high = axes.get_xlim()
-    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
-    places = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
-    for name, size in sweep.caches.items():
-        if not low < size < high:
-            continue
-        axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        if room is None:
-            continue
-        label, at_base = shorten(f"{name} {_bytes_label(size)}", 40), ("data", "axes fraction")
-        text = axes.annotate(label, (size, 0), (-2, 0), xycoords=at_base, rotation=90, **look, **PLAIN)
-
-        def move(place: tuple[float, str], text: Any = text, size: float = size) -> None:
-            at, side = place
-            text.xy = (size, at)
-            text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
-            text.set_ha(side)
-            text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
-
-        room.settle(text, places, move)
-
-
-def _bytes_label(nbytes: float) -> str:
-    return units.bytes_text(nbytes).replace(".0 ", " ")
-
-
-def _legend(axes: Any, sweep: Sweep, room: Room) -> None:
-    """Draw the legend: dtypes by line style, bounds by marker. Where it would cover points, the axis is extended."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=shorten(dtype, 30))
-        for number, (dtype, _) in enumerate(_by_dtype(sweep))
-    ]
-    handles += bound_handles({m.bound for m in sweep})
-    columns = min(len(handles), 3)
-    places = [("upper left", (0, 0.93)), ("lower right", (1, 0)), ("lower left", (0, 0)), ("upper right", (1, 0.93))]
-    boxes = []
-    for loc, anchor in places:
-        boxes.append(boxes_of(draw_legend(axes, handles, loc=loc, bbox_to_anchor=anchor, ncols=columns)))
-    costs = [max(room.costs(box)) for box in boxes]
-    best = costs.index(min(costs))
-    if costs[best] > 0:  # no place is free of points and lines: make one at the top
-        high = boxes[0][0][3] - boxes[0][0][1]
-        lines = high / (1.7 * SMALL * axes.figure.dpi / 72) + 1
-        _raise_top(axes, lines)
-        best = 0
-        room.taken.clear()
-        room.lines.clear()
-        _take_points(room)
-    loc, anchor = places[best]
-    legend = draw_legend(axes, handles, loc=loc, bbox_to_anchor=anchor, ncols=columns)
-    legend.set_in_layout(False)
-    room.take(boxes_of(legend))
-
-
-def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
-    legend = axes.legend(handles=handles, fontsize=SMALL, framealpha=0.9, **place)
-    for text in (legend.get_title(), *legend.get_texts()):
-        text.set(**PLAIN)
-    return legend
-
-
-def bound_handles(present: Collection[str]) -> list[Any]:
+def _bound_handles(present: Iterable[str]) -> list[Any]:
     """Return the handles of a legend of these bounds."""
     from matplotlib.lines import Line2D
 
+    shown = set(present)
     return [
         Line2D([], [], color=look.light, marker=look.marker, linestyle="", label=bound_label(bound))
         for bound, look in BOUNDS.items()
-        if bound in present
+        if bound in shown
     ]
 
 
-def bound_label(bound: str) -> str:
-    """Return the name of a bound in legends."""
-    return "bound unknown" if bound == "unknown" else f"{bound}-bound"
+# Roofline -------------------------------------------------------------------------------------------------------------
+
+
+@suggesting
+def roofline(
+    table: Any,
+    *,
+    ax: Any = None,
+    peaks: Literal["measured", "datasheet", "both"] | Peaks | Iterable[Peaks] = "both",
+    labels: bool = True,
+    top: int = 10,
+    device: str | None = None,
+) -> Any:
+    """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
+
+    The area of a point is proportional to its time, from a smallest area on; its colour and marker show its bound.
+    Roofs are drawn for memory, for the L2 if a cache bounds a point, and for each compute unit that the points use:
+    solid if measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log
+    axes: the caption counts and names them.
+
+    table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
+        arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
+        self_device_time_total or median (µs).
+    ax: matplotlib Axes to draw on; None: those of a new figure.
+    peaks: sources of the device's peaks to draw. Unknown peaks are omitted and none are measured. Or Peaks objects,
+        such as ``fs.devices()[0].measured``. A DataFrame needs device= or Peaks objects.
+    labels: name the points with the longest times, but for names that would cover that of a point with more time.
+    top: maximum number of labels.
+    device: the device whose ops and roofs are drawn, as "cpu" or "cuda:1". None: the device with the longest time.
+
+    Returns the Axes. The caption is below them; a figure with layout="constrained" makes room for it. Raises
+    ImportError if matplotlib is not installed, TypeError for an unsupported table, and ValueError if there are no
+    Measurements (of the device). A table without ops gives a picture that says so.
+    """
+    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+        raise ValueError(f"top must be an integer of at least 0, not {top!r}")
+    scene = scene_of(table, device, peaks_wanted(peaks))
+    require_matplotlib()
+    if ax is None:
+        ax = matplotlib_axes(figsize=(9, 6.2))
+    scale, unit = scene.scale
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("arithmetic intensity (FLOP/B)", **PLAIN)
+    ax.set_ylabel(unit, **PLAIN)
+    ax.grid(True, which="major", color=PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
+    marks = sorted((point for point in scene.points if point.is_drawn), key=lambda point: -point.us)
+    _set_limits(ax, marks, scene, scale)
+    _draw_marks(ax, marks, scene, scale)
+    _draw_roofs(ax, scene, scale)
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    inside = [mark for mark in marks if left <= mark.intensity <= right and low <= scale * mark.tera <= high]
+    if not inside:
+        why = "no op has both known FLOPs and known bytes above 0" if scene.points else "no op has time on this device"
+        _message(ax, f"Nothing to draw: {why}")
+    _draw_caption(ax, scene, [mark for mark in marks if mark not in inside])
+    _set_title(ax, _roofline_title(scene))
+    _draw_legend(ax, [*_bound_handles(mark.bound for mark in marks), *_peak_handles(scene.peaks)])
+    if labels:
+        _label_marks(ax, inside[:top], scale)
+    return ax
+
+
+def _roofline_title(scene: Scene) -> str:
+    """Name the program, its device, and the source of the roofs."""
+    of = shorten(scene.program, 40)
+    where = shorten(scene.title, 80)
+    parts = ["Roofline", *([f"of {of}"] if of else []), *([f"{'on' if of else 'of'} {where}"] if where else [])]
+    return " ".join(parts) + (f" ({' and '.join(scene.peaks)} peaks)" if scene.peaks else "")
+
+
+def _set_limits(ax: Any, marks: Sequence[Point], scene: Scene, scale: float) -> None:
+    """Set the limits of the axes to show all points of relevant time, and the roofs above them with their ridge."""
+    total = sum(mark.us for mark in marks)
+    places = [(mark.intensity, scale * mark.tera, mark.us) for mark in marks]
+    counted = [(x, y) for x, y, us in places if not scene.by_time or us >= MIN_SHARE * total] or [(0.1, 1.0)]
+    xs, ys = [x for x, _ in counted], [y for _, y in counted]
+    for x, y, _ in places:  # others too, if they lie at most a decade beyond
+        if min(xs) / DECADE < x < max(xs) * DECADE and min(ys) / DECADE < y < max(ys) * DECADE:
+            xs.append(x)
+            ys.append(y)
+    levels = roofs_of(scene.peaks, (point.unit for point in scene.points))
+    xs += [ridge for _, _, ridges in levels for ridge in ridges.values()]
+    high = max([*ys, *(scale * rate / 1e12 for _, rates, _ in levels for rate in rates.values())])
+    ax.set_xlim(min(xs) / 4, max(xs) * 6)
+    ax.set_ylim(min([*ys, high / 100]) / 4, high * 5)
+
+
+def _draw_marks(ax: Any, marks: Sequence[Point], scene: Scene, scale: float) -> None:
+    longest = marks[0].us or 1.0 if marks else 1.0
+    for bound, look in BOUNDS.items():
+        chosen = [mark for mark in marks if mark.bound == bound]
+        if chosen:
+            areas = [max(LARGEST * mark.us / longest, SMALLEST) if scene.by_time else EQUAL for mark in chosen]
+            x, y = [mark.intensity for mark in chosen], [scale * mark.tera for mark in chosen]
+            ax.scatter(x, y, s=areas, color=look.light, marker=look.marker, alpha=0.75, zorder=4,
+                       edgecolors="white", linewidths=0.6)  # fmt: skip
+
+
+def _draw_roofs(ax: Any, scene: Scene, scale: float) -> None:
+    """Draw the levels of the compute units and the slopes of the memories, each source a line, with their names."""
+    levels = roofs_of(scene.peaks, (point.unit for point in scene.points))
+    left, right = ax.get_xlim()
+    look = {"fontsize": SMALL, "color": "#303030", "gid": "roof", "zorder": 3, "in_layout": False, **PLAIN}
+    for name, rates, ridges in levels:
+        for source, rate in rates.items():
+            height = scale * rate / 1e12
+            _draw_line(ax, [ridges.get(source, left), right], [height, height], f"{name} {source}", source)
+        text, top = level_label(name, rates, "FLOP"), scale * max(rates.values()) / 1e12
+        ax.annotate(text, (right, top), xytext=(-4, 2), textcoords="offset points", ha="right", va="bottom", **look)
+    for name, rates in slopes_of(scene.peaks, (point.bound for point in scene.points)):
+        for source, rate in rates.items():
+            highest = max((level[source] for _, level, _ in levels if source in level), default=math.nan)
+            end, slope = min(right, highest / rate), scale * rate / 1e12
+            _draw_line(ax, [left, end], [left * slope, end * slope], f"{name} {source}", source)
+        slope = scale * max(rates.values()) / 1e12
+        x = math.sqrt(max(left, ax.get_ylim()[0] / slope) * end)
+        turned = {"rotation": math.degrees(math.atan(slope)), "rotation_mode": "anchor", "transform_rotates_text": True}
+        ax.text(x, 1.2 * x * slope, level_label(name, rates, "B"), va="bottom", **turned, **look)
+
+
+def _draw_line(ax: Any, xs: list[float], ys: list[float], label: str, source: str) -> None:
+    colour, style = PEAK_LINES[source]
+    ax.plot(xs, ys, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=label)
+
+
+def _peak_handles(sources: Iterable[str]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    shown = {source: look for source, look in PEAK_LINES.items() if source in sources}
+    return [Line2D([], [], color=c, linestyle=style, label=f"{name} peaks") for name, (c, style) in shown.items()]
+
+
+def _label_marks(ax: Any, marks: Sequence[Point], scale: float) -> None:
+    """Name marks to their right, but for names that would cover that of a mark with more time."""
+    taken: list[Any] = []
+    for mark in marks:
+        at, name = (mark.intensity, scale * mark.tera), _short(mark.name)
+        text = ax.annotate(name, at, (7, 5), textcoords="offset points", fontsize=SMALL, zorder=5, gid="label",
+                           in_layout=False, **PLAIN)  # fmt: skip
+        box = text.get_window_extent()
+        if any(box.overlaps(other) for other in taken):
+            text.remove()
+        else:
+            taken.append(box)
+
+
+def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
+    """Draw the caption, which lists what is not shown."""
+    total = sum(point.us for point in scene.points) or 1.0
+    without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
+    unknown = [point for point in scene.points if not point.is_drawn and point not in without]
+    groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
+    counts = [_counted(points, what, total) for points, what in groups]
+    lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]
+    if not scene.peaks:
+        lines.append("No roofs: the peaks are unknown.")
+    if lines:
+        shown = "\n".join(textwrap.fill(line, CAPTION_WIDTH, subsequent_indent="    ") for line in lines)
+        where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
+        look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": GREY, "gid": "caption", **PLAIN}
+        ax.annotate(shown, (0, 0), **where, **look)
+
+
+def _counted(points: list[Point], what: str, total: float) -> str:
+    if not points:
+        return ""
+    names = list(dict.fromkeys(_short(p.name) for p in sorted(points, key=lambda p: -p.us)))
+    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    share = 100 * sum(point.us for point in points) / total
+    ops = "op" if len(points) == 1 else "ops"
+    return f"{len(points)} {ops} {what}, {share:.2g} % of the time: {', '.join(names[:NAMED])}{more}"
+
+
+def _short(name: str) -> str:
+    return shorten(name.removeprefix("aten::").removeprefix("flopscope::"), LONGEST_NAME)
+
+
+# Accounting -----------------------------------------------------------------------------------------------------------
+
+
+def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
+    """Draw Results.plot_accounting()."""
+    analysis = analysis_of(results, "accounting", peaks)
+    known = analysis.facts.peaks.values()
+    names = {str(one["name"]) for one in known}
+    return plot_waterfall(
+        accounting_columns(analysis, alike=True),
+        len(analysis.alike) if analysis.has_steps else 0,
+        names.pop() if len(names) == 1 else "",
+        ax,
+        program=program_of(results),
+        peaks=" and ".join(sorted({str(one["source"]) for one in known})),
+    )
+
+
+def plot_waterfall(
+    columns: Mapping[str, Sequence[Any]],
+    steps: int,
+    model: str = "",
+    ax: Any = None,
+    *,
+    program: str = "",
+    peaks: str = "",
+) -> Any:
+    """Draw the last row of an accounting's columns, divided by the number of steps; 0: the profile has no steps.
+
+    model: the name of the device; program: what ran; peaks: the source of the ideal; all for the title. Columns without
+    time give a picture that says so.
+    """
+    require_matplotlib()
+    if not columns["total"] or not columns["total"][-1] > 0:
+        ax = matplotlib_axes(figsize=(8, 3)) if ax is None else ax
+        _message(ax, "Nothing to draw: no work ran in this profile")
+        ax.set_xticks([])
+        ax.set_yticks([])
+        _set_title(ax, "Accounting" + (f" of {shorten(program, 40)}" if program else ""))
+        return ax
+    whole = {name: values[-1] for name, values in columns.items()}
+    parts = {part: whole[part] for part in _core.parts if whole[part] > 0 and part != "ideal"}
+    lost = sorted(parts, key=lambda part: -parts[part])
+    if ax is None:
+        ax = matplotlib_axes(figsize=(8, 1.2 + ROW_HEIGHT * (len(lost) + 2)))
+    _draw_bars(ax, [*lost, "ideal"], whole, max(steps, 1))
+    _set_title(ax, _accounting_title(whole, steps, model, program, peaks))
+    return ax
+
+
+def _draw_bars(ax: Any, shown: Sequence[str], whole: Mapping[str, Any], per: int) -> None:
+    """Draw a bar of the total, and below it one for each part, which begins where what is left then ends."""
+    looks = parts_of(whole["device"] != "cpu")
+    end = total = whole["total"] / per
+    unit = next((name for name, size in TIME_UNITS.items() if total >= size), "us")
+    size = TIME_UNITS[unit]
+    rows = [("total", "#c4c4c4", "", 0.0, total)]
+    for part in shown:
+        time = whole[part] / per
+        look = looks[part]
+        rows.append((look.label, look.light, 4 * look.hatch, end - time if part != "ideal" else 0.0, time))
+        end -= time
+    for y, (_, colour, hatch, left, time) in enumerate(rows):
+        ax.barh(y, time / size, 0.72, left=left / size, color=colour, hatch=hatch, edgecolor=GREY, linewidth=0.6)
+        share = 100 * time / total
+        text = f"{short_time_text(time)}  {percent_text(share) if share >= 0.05 or not time else '<0.1%'}"
+        ax.annotate(text, ((left + time) / size, y), xytext=(5, 0), textcoords="offset points", va="center",
+                    fontsize=SMALL, gid="label", in_layout=False, **PLAIN)  # fmt: skip
+    ax.set_yticks(range(len(rows)))
+    ax.set_yticklabels([label for label, *_ in rows], fontsize=9, **PLAIN)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(rows) - 0.4, -0.6)  # the total at the top
+    ax.set_xlim(0, LABEL_ROOM * total / size)
+    ax.set_xlabel(f"time ({unit.replace('us', 'µs')})", **PLAIN)
+    ax.grid(True, axis="x", which="major", color=PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def _accounting_title(whole: Mapping[str, Any], steps: int, model: str, program: str, peaks: str) -> str:
+    of = "a step" if steps else "the profile"
+    of += f" of {shorten(program, 40)}" if program else ""
+    where = ", ".join(part for part in (whole["device"] or "all devices", model) if part)
+    known = [f"{name.upper()} {percent_text(whole[name])}" for name in ("mfu", "mbu") if whole[name] > 0]
+    shares = f": {', '.join(known)}" if known else ""
+    of_peaks = f" ({peaks} peaks)" if peaks else ""
+    return printable(f"Accounting of {of} on {shorten(where, 80)}{of_peaks}{shares}")
+
+
+# A sweep --------------------------------------------------------------------------------------------------------------
+
+
+def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
+    """Plot the rate of a sweep against the working set, and return the Axes; see Sweep.plot."""
+    require_matplotlib()
+    if ax is None:
+        ax = matplotlib_axes(figsize=(8, 5))
+    points = [point for point in sweep.points if point.measurement is not None]
+    attribute, label, by_compute = _rate_shown(points)
+    place, x_label = _against(points)
+    points.sort(key=place)
+    for number, dtype in enumerate(dict.fromkeys(point.dtype for point in sweep.points)):
+        line = [(place(point), point.measurement) for point in points if point.dtype == dtype]
+        _draw_dtype(ax, line, attribute, LINES[number % len(LINES)], dtype)
+    if attribute != "median":
+        _draw_peaks(ax, sweep, by_compute)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    ax.set_xlabel(x_label, **PLAIN)
+    ax.set_ylabel(label, **PLAIN)
+    ax.grid(True, which="major", color=PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
+    _set_title(ax, f"{shorten(sweep.op, 60)} on {shorten(f'{sweep.device}, {sweep.device.name}', 80)}")
+    _draw_legend(ax, [*ax.get_lines(), *_bound_handles(m.bound for m in sweep)])
+    return ax
+
+
+def _rate_shown(points: Sequence[SweepPoint]) -> tuple[str, str, bool]:
+    """Return the attribute of the measurements to plot, its axis label, and whether it is a rate of compute.
+
+    FLOP/s are shown where compute bounds the largest size of most dtypes, or where no bytes are known; times where
+    neither is.
+    """
+    found = [point.measurement for point in points if point.measurement is not None]
+    last = list({point.dtype: point.measurement for point in points if point.measurement is not None}.values())
+    no_bytes = all(math.isnan(m.gbytes_per_s) for m in found)
+    by_compute = no_bytes or 2 * sum(m.bound == "compute" for m in last) > len(last)
+    if by_compute and not all(math.isnan(m.tflops_per_s) for m in found):
+        return "tflops_per_s", "TFLOP/s", True
+    return ("median", "time per call (µs)", False) if no_bytes else ("gbytes_per_s", "GB/s", False)
+
+
+def _against(points: Sequence[SweepPoint]) -> tuple[Callable[[SweepPoint], float], str]:
+    """Return the place of a point on the x axis, and the axis' label."""
+    if all(not math.isnan(point.working_set_bytes) for point in points):
+        return lambda point: point.working_set_bytes, "working set: bytes of operands and result"
+    if all(not math.isnan(point.elements) for point in points):
+        return lambda point: point.elements, "elements of the first operand"
+    sizes = list(dict.fromkeys(str(point.size) for point in points))
+    return lambda point: 1.0 + sizes.index(str(point.size)), "position in the list of sizes"
+
+
+def _draw_dtype(ax: Any, line: Sequence[tuple[float, Any]], attribute: str, style: str, dtype: str) -> None:
+    """Draw the line of a dtype, and its points in the colours and markers of their bounds."""
+    x, y = [x for x, _ in line], [getattr(m, attribute) for _, m in line]
+    ax.plot(x, y, style, color=GREY, linewidth=1.3, label=shorten(dtype, 30), zorder=2)
+    for at, value, (_, m) in zip(x, y, line, strict=True):
+        look = BOUNDS[m.bound]
+        ax.scatter([at], [value], s=SMALLEST + 9, color=look.light, marker=look.marker, zorder=3)
+
+
+def _draw_peaks(ax: Any, sweep: Sweep, by_compute: bool) -> None:
+    """Draw the peaks of the bandwidth, or of the compute units that did the FLOPs."""
+    memory = memory_of(sweep.peaks)
+    levels = levels_of(sweep.peaks, (m.unit for m in sweep)) if by_compute else [("memory", memory)] if memory else []
+    for name, rates in levels:
+        for source, rate in rates.items():
+            colour, style = PEAK_LINES[source]
+            text = level_label(name, {source: rate}, "FLOP" if by_compute else "B")
+            ax.axhline(rate / (1e12 if by_compute else 1e9), color=colour, linestyle=style, linewidth=1, label=text)

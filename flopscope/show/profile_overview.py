@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.results.results import program_of
 from flopscope.show.advice import advise
 from flopscope.show.overview import failure_html, overview_html
-from flopscope.show.roofs import Point, timed_ops
+from flopscope.show.roofs import Point, roofs_of, slopes_of, timed_ops
 from flopscope.show.thumbnail import roofline_svg
 from flopscope.support.device import STORED
 from flopscope.support.units import MISSING, bound_text, percent_text, prefixed_text, roofline_text, short_time_text
@@ -100,13 +99,9 @@ def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]]
     drawn = [point for point in points if point.is_drawn]
     if not drawn:
         return rows, ""
-    bandwidth, levels = math.nan, dict[str, float]()
-    known = next((one for name, one in peaks.items() if (name != "cpu") == on_device), None)
-    if known is not None:
-        bandwidth = known.bandwidth or math.nan
-        used = {row.unit for _, row in timed if row.unit}
-        levels = {unit: flops for unit, flops in known.flops.items() if unit in used}
-    return rows, roofline_svg(drawn, bandwidth, levels)
+    known: dict[str, Peaks] = {one.source: one for name, one in peaks.items() if (name != "cpu") == on_device}
+    used = sorted({row.unit for _, row in timed if row.unit})
+    return rows, roofline_svg(drawn, roofs_of(known, used), slopes_of(known, ()))
 
 
 def _cells(row: EventRow, us: float, total: float) -> list[str]:

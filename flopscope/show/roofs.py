@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.results.row import own_time
-from flopscope.show.labels import shorten
+from flopscope.support.safe import shorten
 from flopscope.support.units import si_text
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Point:
     bound: str
     unit: str | None = None
     """Compute unit that executed the FLOPs; None where it is unknown."""
+    gbytes: float = math.nan
+    """GB/s, of an op that moves data and does no FLOPs, or an unknown number of them."""
+    row: int = -1
+    """The row of a page that the point stands for."""
 
     @property
     def is_drawn(self) -> bool:

@@ -1,16 +1,15 @@
-"""A small roofline as inline SVG, without matplotlib: for notebooks and reports. It follows the page's colours."""
+"""Pictures as inline SVG, without matplotlib, for notebooks and pages: a roofline and a strip of samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from flopscope.show.labels import shorten
-from flopscope.show.plots import BOUNDS, bound_label
-from flopscope.show.roofs import Point
+from flopscope.show.looks import BOUNDS, bound_label
+from flopscope.show.roofs import Point, Rates, level_label
 from flopscope.support import units
-from flopscope.support.safe import markup
+from flopscope.support.safe import markup, shorten
 
 MOST_MARKS = 60
 LONGEST = 60  # characters of a name in a tooltip
@@ -20,6 +19,11 @@ MOST_SAMPLES = 300
 FAR = 4.0
 LABEL_EM = 5.4  # px: the width of a character of a level's name
 FONT = 'font-size="10" fill="currentColor"'
+FAINT = 'font-size="9" fill="currentColor" fill-opacity="0.8"'
+LEAST_SHARE = 0.001  # of the time: marks with less do not extend the axes
+STRIP = 1.2  # decades of the strip of ops without FLOPs
+NAMED = 12  # of a large picture
+BESIDE = " · "  # between the name of a mark and its shapes
 
 
 def _around(corners: int, *radii: float, turn: float = 0.0) -> Sequence[tuple[float, float]]:
@@ -57,28 +61,37 @@ OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
 
 def roofline_svg(
     marks: Sequence[Point],
-    bandwidth: float = math.nan,
-    levels: Mapping[str, float] | None = None,
+    roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
+    slopes: Sequence[tuple[str, Rates]],
     *,
     width: int = 320,
     height: int = 210,
+    most: int = MOST_MARKS,
+    is_large: bool = False,
 ) -> str:
-    """Return a roofline as an ``<svg>`` element of at most 20 kB, with all text escaped.
+    """Return a roofline as an ``<svg>`` element, with all text escaped; of MOST_MARKS marks it has at most 20 kB.
 
     The axes are logarithmic. The area of a mark is proportional to its time, its colour and shape show its bound, and
-    its tooltip names it. The MOST_MARKS longest are drawn. bandwidth: of the memory in bytes/s. levels: peaks in FLOP/s
-    by the name of their compute unit. Unknown ones (NaN) are left out.
+    its tooltip names it. The longest are drawn, if they lie within the axes; those without FLOPs in a strip at the
+    left, as far below the roof of the memory as their bandwidth is. roofs, slopes: those of roofs_of() and slopes_of();
+    rates of the datasheet are dashed. is_large: whether there is room for the names of the longest ops and the numbers
+    of roofs.
     """
-    drawn = sorted((mark for mark in marks if mark.is_drawn), key=lambda mark: -mark.us)[:MOST_MARKS]
-    peaks = {name: flops / 1e12 for name, flops in (levels or {}).items() if 0 < flops < math.inf}
-    tera_per_intensity = bandwidth / 1e12 if 0 < bandwidth < math.inf else math.nan
-    frame = _frame(drawn, tera_per_intensity, peaks, width, height)
+    shown = sorted((mark for mark in marks if mark.is_drawn or mark.gbytes > 0), key=lambda mark: -mark.us)[:most]
+    least = LEAST_SHARE * math.fsum(mark.us for mark in shown)
+    relevant = [mark for mark in shown if mark.us >= least]
+    frame = _frame(relevant or shown, roofs, width, height)
+    placed = (mark if mark.is_drawn else frame.moved(mark, number) for number, mark in enumerate(shown))
+    drawn = [mark for mark in placed if frame.holds(mark)]
     head = f'<svg class="flopscope-roofline" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
     head += 'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif">'
     longest = max((mark.us for mark in drawn), default=0.0)
-    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest)) for mark in drawn]
-    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, tera_per_intensity, peaks, discs)]
-    parts += [_mark(frame, mark, longest) for mark in drawn]
+    largest = 2 * LARGEST if is_large else LARGEST
+    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest, largest)) for mark in drawn]
+    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes, discs, is_large)]
+    parts += [_mark(mark, disc) for mark, disc in zip(drawn, discs, strict=True)]
+    if is_large:
+        parts += _names(frame, drawn, discs)
     if not drawn:
         x, y = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
         parts.append(_text(x, y, "middle", "no op of known work"))
@@ -97,6 +110,19 @@ class _Frame:
     right: float
     top: float
     bottom: float
+    strip: float = -math.inf
+    """Where the strip of ops without FLOPs ends, as a decimal logarithm."""
+
+    def holds(self, mark: Point) -> bool:
+        """Return whether a mark is within the axes."""
+        if not mark.is_drawn:
+            return False
+        return self.x0 <= math.log10(mark.intensity) <= self.x1 and self.y0 <= math.log10(mark.tera) <= self.y1
+
+    def moved(self, mark: Point, number: int) -> Point:
+        """Return a mark in the strip, at the height of its bandwidth; neighbours by time stand apart."""
+        intensity = 10.0 ** (self.strip - STRIP * (0.5 - 0.3 * (0.0, 1.0, -1.0, 0.5, -0.5)[number % 5]))
+        return replace(mark, intensity=intensity, tera=mark.gbytes / 1000 * intensity)
 
     def x(self, intensity: float) -> float:
         return self.left + (math.log10(intensity) - self.x0) / (self.x1 - self.x0) * (self.right - self.left)
@@ -112,7 +138,14 @@ class _Frame:
             'stroke="currentColor" stroke-opacity="0.5"/>'
         ]
         line = 'stroke="currentColor" stroke-opacity="0.13"'
-        for power in _decades(self.x0, self.x1):
+        if self.strip > self.x0:
+            x = self.x(10.0**self.strip)
+            parts.append(
+                f'<rect x="{self.left:.1f}" y="{self.top:.1f}" width="{x - self.left:.1f}" height="{high:.1f}" '
+                'fill="currentColor" fill-opacity="0.06"/>'
+            )
+            parts.append(_text((self.left + x) / 2, self.bottom + 12, "middle", "no FLOPs"))
+        for power in _decades(max(self.x0, self.strip), self.x1):
             x = self.x(10.0**power)
             parts.append(f'<line x1="{x:.1f}" y1="{self.top:.1f}" x2="{x:.1f}" y2="{self.bottom:.1f}" {line}/>')
             parts.append(_text(x, self.bottom + 12, "middle", _tick(power)))
@@ -128,14 +161,19 @@ def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{text}</text>'
 
 
-def _frame(marks: Sequence[Point], slope: float, peaks: Mapping[str, float], width: int, height: int) -> _Frame:
+def _frame(
+    marks: Sequence[Point], roofs: Sequence[tuple[str, Rates, Mapping[str, float]]], width: int, height: int
+) -> _Frame:
     """Choose limits that show the marks, the levels and where they meet the slope."""
-    ridges = [] if math.isnan(slope) else [level / slope for level in peaks.values()]
-    xs = [mark.intensity for mark in marks] + ridges or [1.0]
-    ys = [mark.tera for mark in marks] + [*peaks.values()] or [1.0]
+    drawn = [mark for mark in marks if mark.is_drawn]
+    xs = [mark.intensity for mark in drawn] + [x for _, _, ridges in roofs for x in ridges.values()] or [1.0]
     x0, x1 = math.log10(min(xs)) - 0.5, math.log10(max(xs)) + 0.8
-    y0, y1 = math.log10(min(ys)) - 0.4, math.log10(max(ys)) + 0.4
-    return _Frame(x0, x1, y0, max(y1, y0 + 1), LEFT, width - RIGHT, TOP, height - BOTTOM)
+    strip = x0 if len(drawn) < len(marks) else -math.inf
+    ys = [mark.tera for mark in drawn] + [rate / 1e12 for _, rates, _ in roofs for rate in rates.values()]
+    ys += [mark.gbytes / 1000 * 10.0 ** (strip - STRIP) for mark in marks if not mark.is_drawn]
+    x0 = min(x0, max(strip - STRIP, x0 - STRIP)) if strip == x0 else x0
+    y0, y1 = math.log10(min(ys or [1.0])) - 0.4, math.log10(max(ys or [1.0])) + 0.4
+    return _Frame(x0, x1, y0, max(y1, y0 + 1), LEFT, width - RIGHT, TOP, height - BOTTOM, strip)
 
 
 def _decades(low: float, high: float) -> list[int]:
@@ -149,35 +187,66 @@ def _tick(power: int) -> str:
 
 
 def _roofs(
-    frame: _Frame, slope: float, peaks: Mapping[str, float], discs: Sequence[tuple[float, float, float]]
+    frame: _Frame,
+    roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
+    slopes: Sequence[tuple[str, Rates]],
+    discs: Sequence[tuple[float, float, float]],
+    is_large: bool,
 ) -> list[str]:
-    """Return the slope up to the highest level, and each level from the slope on, with the numbers in tooltips.
+    """Return the slopes up to the highest level, and each level from the slope on, with the numbers in tooltips.
 
     discs: centres and radii of the marks. The name of a level is where it meets none of them, if there is such a place.
     """
     parts = []
-    left, right = 10.0**frame.x0, 10.0**frame.x1
-    stroke = 'stroke="currentColor" stroke-opacity="0.75" fill="none"'
-    if not math.isnan(slope):
-        end = min(max(peaks.values()) / slope, right) if peaks else right
-        begin = max(left, 10.0**frame.y0 / slope)
-        end = min(end, 10.0**frame.y1 / slope)
-        if begin < end:
-            title = f"<title>memory: {units.si_text(slope * 1e12, 'B/s', 3)}</title>"
-            ends = f"M{frame.x(begin):.1f} {frame.y(begin * slope):.1f}L{frame.x(end):.1f} {frame.y(end * slope):.1f}"
-            parts.append(f'<path d="{ends}" {stroke}>{title}</path>')
-    for name, level in peaks.items():
-        begin = left if math.isnan(slope) else min(max(level / slope, left), right)
-        y = frame.y(level)
-        label = markup(shorten(name, 30))
-        title = f"<title>{label}: {units.si_text(level * 1e12, 'FLOP/s', 3)}</title>"
-        parts.append(f'<path d="M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}" {stroke}>{title}</path>')
-        wide = LABEL_EM * len(name)
-        ridge = frame.x(begin)
+    left, right, bottom, top = (10.0**edge for edge in (frame.x0, frame.x1, frame.y0, frame.y1))
+
+    def line(path: str, source: str, label: str) -> str:
+        dashed = ' stroke-dasharray="6 4"' if source == "datasheet" else ""
+        look = f'stroke="currentColor" stroke-opacity="0.75" fill="none"{dashed}'
+        return f'<path d="{path}" {look}><title>{markup(label)}</title></path>'
+
+    for name, rates in slopes:
+        label = level_label(name, rates, "B")
+        for source, rate in rates.items():
+            slope = rate / 1e12
+            highest = max((level[source] for _, level, _ in roofs if source in level), default=math.inf)
+            begin, end = max(left, bottom / slope), min(highest / rate, right, top / slope)
+            if begin < end:
+                ends = (
+                    f"M{frame.x(begin):.1f} {frame.y(begin * slope):.1f}L{frame.x(end):.1f} {frame.y(end * slope):.1f}"
+                )
+                parts.append(line(ends, source, label))
+        if is_large and begin < end:
+            x, y = frame.x(math.sqrt(begin * end)), frame.y(math.sqrt(begin * end) * slope)
+            angle = math.degrees(math.atan2(frame.y(end * slope) - y, frame.x(end) - x))
+            turned = f'{FAINT} transform="translate({x:.1f} {y - 7:.1f}) rotate({angle:.1f})"'
+            parts.append(_text(0, 0, "middle", markup(label), turned))
+    for name, rates, ridges in roofs:
+        label = level_label(name, rates, "FLOP")
+        for source, rate in rates.items():
+            begin = min(max(ridges.get(source, left), left), right)
+            y = frame.y(rate / 1e12)
+            parts.append(line(f"M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}", source, label))
+        shown = label if is_large else shorten(name, 30)
+        wide, ridge = LABEL_EM * len(shown), frame.x(begin)
         places = [(frame.right - 3, y - 3, "end"), (ridge + 5, y - 3, "start"), (ridge - 3, y - 3, "end")]
         free = [place for place in places if not any(_meets(place, wide, disc) for disc in discs)]
         at, base, anchor = (free or places)[0]
-        parts.append(_text(at, base, anchor, label, 'font-size="9" fill="currentColor" fill-opacity="0.8"'))
+        parts.append(_text(at, base, anchor, markup(shown), FAINT))
+    return parts
+
+
+def _names(frame: _Frame, marks: Sequence[Point], discs: Sequence[tuple[float, float, float]]) -> list[str]:
+    """Return the names of the longest ops, each beside its mark, but for those that would cover a longer one's."""
+    parts: list[str] = []
+    taken: list[tuple[float, float, float]] = []
+    for mark, (x, y, radius) in zip(marks[:NAMED], discs, strict=False):
+        name = shorten(mark.name.partition(BESIDE)[0].removeprefix("aten::").removeprefix("flopscope::"), 32)
+        wide = LABEL_EM * len(name)
+        left = x + radius + 3 if x + radius + 3 + wide < frame.right else x - radius - 3 - wide
+        if all(abs(y - other) > 11 or left > end or left + wide < begin for begin, end, other in taken):
+            taken.append((left, left + wide, y))
+            parts.append(_text(left, y + 3, "start", markup(name)))
     return parts
 
 
@@ -189,21 +258,22 @@ def _meets(place: tuple[float, float, str], wide: float, disc: tuple[float, floa
     return math.hypot(x - min(max(x, left), left + wide), y - min(max(y, base - 8), base + 2)) < radius
 
 
-def _radius(mark: Point, longest: float) -> float:
+def _radius(mark: Point, longest: float, largest: float) -> float:
     share = mark.us / longest if longest > 0 else 0.0
-    return max(LARGEST * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
+    return max(largest * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
 
 
-def _mark(frame: _Frame, mark: Point, longest: float) -> str:
+def _mark(mark: Point, disc: tuple[float, float, float]) -> str:
     """Return a mark: its shape and colour show the bound."""
-    r = _radius(mark, longest)
-    x, y = frame.x(mark.intensity), frame.y(mark.tera)
-    bound = BOUNDS.get(mark.bound, BOUNDS["unknown"])
+    x, y, r = disc
+    name = mark.bound if mark.bound in BOUNDS else "unknown"
+    bound = BOUNDS[name]
     look = f'fill="{bound.light}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6"'
-    title = (
-        f"<title>{markup(shorten(mark.name, LONGEST))}: {units.short_time_text(mark.us)}, "
-        f"{units.flop_rate_text(mark.tera)}, {markup(bound_label(mark.bound))}</title>"
-    )
+    if mark.row >= 0:
+        look += f' class="mark bound-{name}" data-row="{mark.row}"'
+    rate = units.flop_rate_text(mark.tera) if not mark.gbytes > 0 else units.rate_text(mark.gbytes, "GB/s")
+    facts = f"{units.long_time_text(mark.us)}, {rate}, {markup(bound_label(mark.bound))}"
+    title = f"<title>{markup(shorten(mark.name, LONGEST))}: {facts}</title>"
     outline = OUTLINES[bound.marker]
     if not outline:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {look}>{title}</circle>'

@@ -28,6 +28,12 @@ def printable(text: str) -> str:
     return text if text.isprintable() else _CONTROLS.sub(_escape, text)
 
 
+def shorten(text: str, longest: int) -> str:
+    """Return printable text of at most ``longest`` characters."""
+    shown = printable(text[: longest + 1])
+    return shown if len(shown) <= longest and len(text) <= longest else f"{shown[: longest - 3]}..."
+
+
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 

@@ -59,7 +59,7 @@ def report(once: Once) -> Callable[[str], Path]:
     """Return a function of the name of a profile that returns its page."""
 
     def page_of(name: str) -> Path:
-        make = {**profiles.PROFILES, **profiles.MEASUREMENTS}[name]
+        make = profiles.PROFILES[name]
         return once(f"report-{name}", lambda folder: make(folder / "report.html")) / "report.html"
 
     return page_of

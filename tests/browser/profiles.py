@@ -17,19 +17,14 @@ from helpers import DATA
 from helpers.hand_traces import NCCL, Program
 
 import flopscope as fs
-from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.measuring.distribution import describe
-from flopscope.measuring.measurement import Measurement, Shares
 from flopscope.ranks.report import report_of_ranks
-from flopscope.show.page.measurement import measurement_page
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFacts, RankFinding, ranks_page
-from flopscope.support.peaks import Peaks
 
 __all__ = [
-    *("MEASUREMENTS", "NASTY", "PROFILES"),
-    *("hostile", "huge", "many_ranks", "ranks_of", "unknown_measurement"),
+    *("NASTY", "PROFILES"),
+    *("hostile", "huge", "many_ranks", "ranks_of"),
 ]
 
 
@@ -262,68 +257,12 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         others={
             part: np.full(count, np.nanmedian(times) if not unknown else math.nan) for part, times in parts.items()
         },
-        excess=parts["compute"] - 400.0,
         hosts=hosts.astype({"ranks": float}) if not unknown else hosts.assign(awaited=math.nan, ranks=math.nan),
         groups=groups,
     )
     write(path, ranks_page(facts))
 
 
-def _measured(us: float, spread: float) -> Measurement:
-    draw = random.Random(1)
-    samples = [us * (1 + abs(draw.gauss(0, spread))) for _ in range(400)] + [us * 3]
-    roof = _core.roof(
-        2 * 4096**3, 3 * 4096**2 * 2, "bf16_tensor", {"flops": {"bf16_tensor": 989e12}, "bandwidth": 4.8e12}
-    )
-    rating = _core.rate(roof, 2 * 4096**3, 3 * 4096**2 * 2, us, "cupti", 2.0)
-    return Measurement(
-        **vars(describe(samples)),
-        **{
-            "name": "matmul",
-            "device": "cuda:0",
-            "device_name": "NVIDIA H200",
-            "timing_source": "cupti",
-            "cache": "cold",
-        },
-        **{"discarded": 2, "batch": 1, "stopped": "the interval is narrow enough", "flops": 2.0 * 4096**3},
-        **{"bytes_total_moved": 3.0 * 4096**2 * 2, "tflops_per_s": 2 * 4096**3 / us / 1e6},
-        **{"gbytes_per_s": 3 * 4096**2 * 2 / us / 1e3, "arithmetic_intensity": 4096 / 3, "unit": "bf16_tensor"},
-        **{name: rating[name] for name in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline", "bound")},
-        **{"roofline_time": rating["roofline_time"], "headroom": us - rating["roofline_time"], "clock_mhz": 1755.0},
-        **{"peaks_source": "datasheet", "shares": {"datasheet": Shares.of(rating)}, "samples": tuple(samples)},
-        **{"clocks": tuple(1755.0 + draw.choice([0, 15]) for _ in samples), "notes": ("a note",)},
-    )
-
-
-def unknown_measurement(path: Path) -> None:
-    """Write the page of a measurement of one sample whose work is unknown."""
-    nan = math.nan
-    measurement = Measurement(
-        **vars(describe([5.0])),
-        **{"name": NASTY[0], "device": "cuda:0", "device_name": "?", "timing_source": "event", "cache": "hot"},
-        **{"discarded": 0, "batch": 1, "stopped": "", "flops": nan, "bytes_total_moved": nan, "tflops_per_s": nan},
-        **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
-        **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
-    )
-    write(path, measurement_page(measurement, peaks={}))
-
-
-def _measurement(path: Path) -> None:
-    peaks = {"datasheet": Peaks("datasheet", {"bf16_tensor": 989e12}, 4.8e12)}
-    write(path, measurement_page(_measured(190.0, 0.01), peaks=peaks))
-
-
-def _times(path: Path) -> None:
-    x = fs.ones((64, 64))
-    fs.compare_times(lambda: fs.add(x, x), lambda: fs.sin(x), max_time=0.05, min_time=0.01).write_report(path)
-
-
-def _sweep(path: Path) -> None:
-    options = {"max_time": 0.01, "peaks": "none", "progress": False}
-    fs.sweep("add", [1 << 8, 1 << 12, 1 << 16], ["float32", "float64"], **options).write_report(path)
-
-
-MEASUREMENTS: dict[str, Callable[[Path], Any]] = {"measurement": _measurement, "times": _times, "sweep": _sweep}
 PROFILES: dict[str, Callable[[Path], Any]] = {
     "training": _recorded("programs/vocab_before"),
     "inference": _recorded("programs/attention_infer_before"),

@@ -22,7 +22,7 @@ TALLEST = 2600  # px of a picture
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=[*profiles.PROFILES, *profiles.MEASUREMENTS])
+    parser.add_argument("names", nargs="*", default=[*profiles.PROFILES])
     parser.add_argument("--widths", type=int, nargs="*", default=WIDTHS)
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
@@ -31,7 +31,7 @@ def main() -> None:
         for name in options.names:
             path = (options.folder / f"{name}.html").resolve()
             if not (options.keep and path.exists()):
-                {**profiles.PROFILES, **profiles.MEASUREMENTS}[name](path)
+                profiles.PROFILES[name](path)
             for dark in (False, True):
                 page = Page(browser, path, dark=dark)
                 page.until("document.documentElement.dataset.ready === 'true'")

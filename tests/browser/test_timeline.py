@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from browser import Open, Page
@@ -116,8 +115,8 @@ def test_without_known_work_there_is_no_chart(open_report: Open, tmp_path: Path)
     page = open_report(path)
     page.until("document.documentElement.dataset.ready === 'true'")
     page.value("flopscope.page.mountAll()")
-    assert not page.one("#roofline .roofline-plot").is_displayed()
-    notes = page.text("#roofline .roofline-notes")
+    assert not page.all("#roofline svg")
+    notes = page.text("#roofline")
     assert "No op has known FLOPs and bytes" in notes and "my::own_op" in notes and "area of a mark" not in notes
     page.run("flopscope.page.select(0)")
     assert selected_row(page) == "my::own_op"
@@ -137,7 +136,7 @@ def test_a_click_selects_the_event_and_its_op_everywhere(page: Page) -> None:
     details = page.text(".timeline-details")
     for part in ("300", "aten::mm", "GPU 0, stream 7", "cudaLaunchKernel", "4096x4096", "137", "kernel"):
         assert part in details, part
-    assert len(page.all(".roofline-plot .mark.selected")) == 1
+    assert len(page.all("#roofline .mark.selected")) == 1
     assert "aten::mm" in page.text("#selection")
     page.keys(Keys.ESCAPE)
     assert selected_row(page) is None
@@ -174,36 +173,10 @@ def test_idle_time_has_the_colours_of_the_waterfall(open_report: Open, report: R
     assert both and all(pictures[0][name] == pictures[1][name] for name in both)
 
 
-def test_rows_without_flops_are_on_the_roofline_as_bandwidth(open_report: Open, tmp_path: Path) -> None:
-    made = program()
-    made.run("aten::copy_", 700, 1000, 250, [8192, 8192], [8192, 8192])
-    trace = made.load()
-    trace.write_report(tmp_path / "report.html")
-    page = open_report(tmp_path / "report.html", "#roofline")
-    page.until("document.querySelector('#roofline .mark')")
-    mark = page.run(
-        """const view = flopscope.rooflineView, {rows} = flopscope.page;
-        const mark = view.marks.find((one) => rows.get('key', one.row) === 'aten::copy_');
-        const roof = Math.log10(Object.values(view.own.slopes[0].rates)[0]);
-        return {below: roof + mark.x - mark.y, inside: mark.x > view.strip.from && mark.x < view.strip.to,
-            edge: view.strip.to, facts: view.facts(mark).join(' '), shown: view.shown.includes(mark),
-            others: view.marks.filter((one) => one !== mark).map((one) => one.x)}"""
-    )
-    row = next(row for row in trace.key_averages() if row.key == "aten::copy_" and row.device_type == "cpu")
-    assert mark["inside"] and mark["shown"] and all(x > mark["edge"] for x in mark["others"])
-    assert 10 ** -mark["below"] == pytest.approx(row.pct_peak_bandwidth / 100, rel=1e-6)
-    assert "TB/s, no FLOPs" in mark["facts"] and "no FLOPs" in page.text("#roofline .roofline-grid")
-    assert "copy_" not in page.text("#roofline .roofline-notes")
-
-
 def test_a_mark_of_the_roofline_selects_the_blocks_of_its_op(page: Page) -> None:
-    mark = page.run(
-        "return flopscope.rooflineView.marks.findIndex((one) => flopscope.page.rows.get('key', one.row) === 'aten::mm')"
-    )
-    page.run("document.querySelector('#roofline').scrollIntoView({block: 'start', behavior: 'instant'})")
-    settle(page)
-    node = page.run("return flopscope.rooflineView.marks[arguments[0]].node", mark)
-    ActionChains(page.browser).move_to_element(node).click().perform()  # type: ignore[no-untyped-call]
+    row = page.run("return flopscope.page.rows.columns.key.findIndex((_, i) => "
+                   "flopscope.page.rows.get('key', i) === 'aten::mm')")  # fmt: skip
+    page.click(f"#roofline [data-row='{row}']")
     assert selected_row(page) == "aten::mm"
     matched = f"return [arguments[0], arguments[1]].map((one) => {VIEW}.matches(one))"
     assert page.run(matched, block(page, "sm90_xmma_gemm_bf16bf16"), block(page, "elementwise_add")) == [True, False]
@@ -435,41 +408,12 @@ def test_the_theme_changes_the_pictures(page: Page) -> None:
 # Roofline and memory --------------------------------------------------------------------------------------------------
 
 
-def test_marks_are_where_their_numbers_are(page: Page) -> None:
-    marks = page.run("""
-        const view = flopscope.rooflineView, {rows} = flopscope.page;
-        return view.shown.map((mark) => {
-            const box = mark.node.getBBox(), {left, right, top, bottom} = view.box, {x0, x1, y0, y1} = view.whole;
-            const x = x0 + (box.x + box.width / 2 - left) / (right - left) * (x1 - x0);
-            const y = y1 - (box.y + box.height / 2 - top) / (bottom - top) * (y1 - y0);
-            const [intensity, rate] = ['arithmetic_intensity', 'tflops_per_s'].map((name) => rows.get(name, mark.row));
-            return [10 ** x, 10 ** y, intensity, rate * 1e12];
-        })""")
-    assert len(marks) == 3
-    for x, y, intensity, rate in marks:
-        assert math.isclose(x, intensity, rel_tol=0.03) and math.isclose(y, rate, rel_tol=0.03)
-
-
-def test_the_roofline_is_read_by_keys_and_filtered(page: Page) -> None:
-    page.run("flopscope.rooflineView.plot.focus()")
+def test_the_roofline_is_read_by_keys(page: Page) -> None:
+    page.run("document.querySelector('#roofline svg').focus()")
     page.keys(Keys.ARROW_RIGHT)
     assert "aten::mm" in page.text("#announce")  # the one with the most time
     page.keys(Keys.ENTER)
     assert selected_row(page) == "aten::mm"
-    page.keys("+")
-    assert page.run("return flopscope.rooflineView.view !== null")
-    page.keys("0")
-    assert page.run("return flopscope.rooflineView.view") is None
-    keys = page.all(".roofline-key")
-    before = page.run("return flopscope.rooflineView.shown.length")
-    keys[0].click()
-    assert page.run("return flopscope.rooflineView.shown.length") < before
-    page.all(".roofline-key")[0].click()
-    page.run("document.getElementById('filter').scrollIntoView({block: 'center'})")
-    page.one("#filter").send_keys("relu")
-    assert page.run("return flopscope.rooflineView.shown.map((one) => flopscope.page.rows.get('key', one.row))") == [
-        "aten::relu"
-    ]
 
 
 def test_each_device_has_its_own_roofline(open_report: Open, tmp_path: Path) -> None:
@@ -483,28 +427,21 @@ def test_each_device_has_its_own_roofline(open_report: Open, tmp_path: Path) -> 
     page = open_report(tmp_path / "r.html")
     page.until("document.documentElement.dataset.ready === 'true'")
     page.value("flopscope.page.mountAll().then(() => true)")
-    names = "return flopscope.rooflineView.marks.map((one) => flopscope.page.rows.get('key', one.row))"
-    assert page.run(names) == ["aten::mm"]
-    choice = "document.querySelector('#roofline select')"
-    page.run(f"{choice}.value = '1'; {choice}.dispatchEvent(new Event('change'))")
-    assert page.run(names) == ["aten::add"]
+    titles = page.run("return [...document.querySelectorAll('#roofline .mark title')].map((one) => one.textContent)")
+    assert [title.partition(" · ")[0] for title in titles] == ["aten::mm", "aten::add"]
+    assert [one.get_attribute("open") for one in page.all("#roofline details.device")] == ["true", None]
 
 
 def test_the_memory_shows_the_peak_and_who_holds_it(page: Page) -> None:
     text = page.text("#memory")
     assert "4.00\u202fMiB" in text and "8.00\u202fMiB" in text and "as the allocator recorded it" in text
-    curve: Any = page.run(
-        "const c = flopscope.memoryCurves[0]; return [Array.from(c.allocated), Array.from(c.reserved)]"
+    rows = page.run(f"return {VIEW}.rows.filter((one) => one.track).map((one) => [one.label, one.track.top])")
+    assert rows == [["allocated, to 4.00\u202fMiB", 4 << 20], ["reserved, to 8.00\u202fMiB", 8 << 20]]
+    facts = page.run(
+        f"const {{track}} = {VIEW}.rows.find((one) => one.track), at = track.start[1] + 1; "
+        "return flopscope.timelineCounters.facts(track, at, at + 1)"
     )
-    assert curve == [[1 << 20, 4 << 20, 3 << 20], [8 << 20] * 3]
-    page.click("#memory .roofline-key")
-    assert page.run("return flopscope.memoryCurves[0].showsReserved") is False
-    page.run("flopscope.memoryCurves[0].plot.focus()")
-    before = page.run("const {from, to} = flopscope.memoryCurves[0].view; return to - from")
-    page.keys("w")
-    assert page.run("const {from, to} = flopscope.memoryCurves[0].view; return to - from") < before
-    page.keys("0")
-    assert page.run("const {from, to} = flopscope.memoryCurves[0].view; return to - from") == before
+    assert facts == [["", "allocated"], ["Counted", "4.00\u202fMiB"]]
 
 
 @pytest.mark.parametrize("name", ["training", "huge", "ranks"])

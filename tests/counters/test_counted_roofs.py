@@ -15,7 +15,7 @@ from helpers.hand_traces import BANDWIDTH, Program
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.show.roofline import roofline
+from flopscope.show.plots import roofline
 from flopscope.show.roofs import slopes_of
 from flopscope.support.peaks import Peaks
 

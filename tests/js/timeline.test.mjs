@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { load, plain, random } from "./load.mjs";
+import { load, random } from "./load.mjs";
 
-const flopscope = load(["format.js", "timeline_model.js", "roofline_names.js"]);
+const flopscope = load(["format.js", "timeline_model.js"]);
 
 /* A timeline of lanes with blocks [start, duration] in their order; each block is busy for its whole duration. */
 function timelineOf(lanes) {
@@ -107,21 +107,4 @@ test("starts are decoded from differences, of each lane anew, and large ones sta
     const encoded = { values: Uint8Array.of(10, 255, 3), large: Uint8Array.of(1), apart: Float64Array.of(5e9) };
     assert.deepEqual([...(await timeline.amountsOf(encoded))], [10, 5e9, 3]);
     assert.deepEqual([...(await timeline.startsOf(encoded))], [10, 5e9 + 10, 3]);
-});
-
-test("names of a roofline cover neither each other nor a mark, and the largest come first", () => {
-    const marks = Array.from({ length: 40 }, (_, i) => ({
-        ...{ name: `op ${i}`, time: 40 - i, radius: 3 + 5 * next() },
-        ...{ x: 300 + 160 * next(), y: 150 + 100 * next() },
-    }));
-    const frame = { left: 40, right: 780, top: 10, bottom: 400 };
-    const placed = plain(flopscope.rooflineNames.place(marks, [], frame));
-    assert.ok(placed.length > 6 && placed.length <= 12);
-    assert.ok(placed.every(({ name }) => marks.findIndex((mark) => mark.name === name) < 12));
-    const meet = (a, b) => a.x0 < b.x1 && b.x0 < a.x1 && a.y0 < b.y1 && b.y0 < a.y1;
-    placed.forEach(({ box }, i) => {
-        assert.ok(box.x0 >= frame.left && box.x1 <= frame.right && box.y0 >= frame.top && box.y1 <= frame.bottom);
-        assert.ok(placed.slice(i + 1).every((other) => !meet(box, other.box)));
-        for (const { x, y } of marks) assert.ok(!meet(box, { x0: x, x1: x, y0: y, y1: y }));
-    });
 });

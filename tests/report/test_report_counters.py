@@ -120,7 +120,7 @@ def test_buckets_keep_the_mean_the_least_and_the_largest(steps: list[tuple[int, 
     ends = np.cumsum([gap + length for gap, length, _ in steps])
     duration = np.array([length for _, length, _ in steps])
     start, value = ends - duration, np.array([one for _, _, one in steps])
-    found = counters.bucketed(counters._Buckets(start, duration, value, value, value), most)
+    found = counters.bucketed(counters.Buckets(start, duration, value, value, value), most)
     if len(steps) <= most:
         assert found.mean.tolist() == value.tolist()
         return

@@ -4,42 +4,31 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 
 import pytest
 from helpers import ROOT
 
 from flopscope import _core
+from flopscope.show.looks import BOUNDS, sheet
 from flopscope.show.page.page import STYLES
-from flopscope.show.plots import BOUNDS
 from flopscope.show.thumbnail import OUTLINES
 
-sys.path.insert(0, str(ROOT / "tools"))
 PAGE = ROOT / "flopscope" / "show" / "page" / "assets"
 
 
-def test_the_style_sheet_is_what_the_generator_writes() -> None:
-    import make_facts
-
-    assert make_facts.SHEET.read_text(encoding="utf-8") == make_facts.sheet(), "run python tools/make_facts.py"
-
-
-def styles() -> str:
-    return "".join((PAGE / name).read_text(encoding="utf-8") for name in STYLES)
-
-
 def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
-    text, dark = styles(), r':root\[data-colors="dark"\] \{[^}]*'
+    text = sheet()
     parts = "ideal compute memory latency launch unmodelled communication copy host sync data compilation recording "
     parts += "edges other"
     bounds = "unknown compute memory launch latency inefficient other cache l2 l1 tensor fma fp64 alu issue"
     names = [f"part-{name}" for name in parts.split()] + [f"bound-{name}" for name in bounds.split()]
-    for name in [*names, *(f"series-{number}" for number in range(1, 8))]:
+    names += [f"series-{number}" for number in range(1, 8)]
+    for name in names:
         assert len(re.findall(rf"--{name}: #[0-9a-f]{{6}};", text)) == 2, name
-        assert re.search(rf"{dark}--{name}: #", text), name
-        assert len(re.findall(rf"^\.{name} \{{\n    background:", text, re.M)) == 1, name
-    used = {name for name in re.findall(r"var\(--((?:part|bound|series|idle)-[\w-]+)\)", text)}
-    assert used <= {*names, *(f"series-{number}" for number in range(1, 8))}
+        assert len(re.findall(rf"^\.{name} {{ background: ", text, re.M)) == 1, name
+    assert re.search(r"^\.part-data { background: radial-gradient\(", text, re.M), "a hatch"
+    used = "".join((PAGE / name).read_text(encoding="utf-8") for name in STYLES) + text
+    assert {name for name in re.findall(r"var\(--((?:part|bound|series|idle)-[\w-]+)\)", used)} <= set(names)
 
 
 def luminance(colour: str) -> float:

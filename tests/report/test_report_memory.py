@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
-import random
 import re
 import warnings
 from collections import defaultdict
@@ -19,7 +17,6 @@ from helpers.hand_traces import Program
 from helpers.report_pages import PageRead
 
 import flopscope as fs
-from flopscope.show.page import memory
 
 FOLDER = DATA / "traces"
 ALLOCATES = r"aten::(empty|new_empty|resize_)"
@@ -47,6 +44,12 @@ def loaded(text: bytes) -> fs.Trace:
         return fs.load_trace(text)
 
 
+def tracks_of(page: PageRead, device: int) -> dict[str, dict[str, Any]]:
+    """Return the tracks of a device in the timeline by their labels; -1: of the CPU."""
+    listed = page.data["sections"]["memory"]["tracks"]
+    return {page.strings[one["label"]]: one for one in listed if one["device"] == device}
+
+
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
 def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
@@ -57,12 +60,12 @@ def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
         if not own:
             assert name not in devices
             continue
-        device, curve = devices[name], devices[name]["curve"]
-        times = np.cumsum(page.column(curve["time"]))
+        device, tracks = devices[name], tracks_of(page, -1 if name == "CPU" else 0)
+        times = np.cumsum(page.column(tracks["allocated"]["start"]))
         assert (times - times[0]).tolist() == [one["time"] - own[0]["time"] for one in own]
-        assert page.column(curve["allocated"]).tolist() == [one["Total Allocated"] for one in own]
-        assert page.column(curve["reserved"]).tolist() == [one["Total Reserved"] for one in own]
-        assert device["recorded"] and device["changes"] == len(own) and curve["left_out"] == 0
+        assert page.column(tracks["allocated"]["mean"]).tolist() == [one["Total Allocated"] for one in own]
+        assert page.column(tracks["reserved"]["mean"]).tolist() == [one["Total Reserved"] for one in own]
+        assert device["recorded"] and device["changes"] == len(own)
         assert device["peak"]["allocated"] == max(one["Total Allocated"] for one in own)
         assert device["peak_reserved"] == max(one["Total Reserved"] for one in own)
 
@@ -117,8 +120,8 @@ def test_without_totals_the_curve_is_the_sum_of_the_changes(tmp_path: Path) -> N
     text = json.dumps({**program.head, "traceEvents": program.events}).encode()
     page = page_of(loaded(text), tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
-    assert page.column(device["curve"]["allocated"]).tolist() == [0, 512, 768, 256, 1280]
-    assert np.isnan(page.column(device["curve"]["reserved"])).all()
+    tracks = tracks_of(page, 0)
+    assert page.column(tracks["allocated"]["mean"]).tolist() == [0, 512, 768, 256, 1280] and [*tracks] == ["allocated"]
     assert not device["recorded"] and device["peak_reserved"] is None and device["held_before"] is None
     assert "held" not in device
     assert device["peak"]["allocated"] == 1280 and page.data["strings"]
@@ -142,7 +145,8 @@ def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
         del y
     page = page_of(prof, tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
-    allocated, reserved = (page.column(device["curve"][name]) for name in ("allocated", "reserved"))
+    tracks = tracks_of(page, -1)
+    allocated, reserved = (page.column(tracks[name]["mean"]) for name in ("allocated", "reserved"))
     events = [event.nbytes for event in prof.events() if event.kind == "memory"]
     assert device["name"] == "CPU" and device["recorded"] and events == [4096, 4096, -4096, 4096, -4096]
     assert allocated.tolist() == (start + np.cumsum(events)).tolist() and allocated[3] == now
@@ -155,24 +159,6 @@ def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
     assert held["flopscope::ones"] == held["flopscope::add"] == 4096 and held["flopscope::sin"] == 0
     assert device["peak"]["allocated"] == start + 8192 and device["held_before"] == start
     del before, z
-
-
-def test_long_curves_keep_the_extremes_of_each_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_POINTS", 400)
-    draw = random.Random(1)
-    time = np.cumsum([draw.randint(0, 50) for _ in range(20_000)])
-    values = np.array([draw.random() for _ in range(20_000)])
-    kept = memory._kept(time, values)
-    assert len(kept) <= 400 and (np.diff(kept) > 0).all() and {0, len(time) - 1} <= {*kept.tolist()}
-    assert values[kept].max() == values.max() and values[kept].min() == values.min()
-    span = float(time[-1] - time[0])
-    for part in range(100):  # of each part of the time, the extremes
-        inside = [
-            i for i in range(len(time)) if math.floor((time[i] - time[0]) * 100 / span) == part and i < len(time) - 1
-        ]
-        chosen = [i for i in kept.tolist() if i in {*inside}]
-        if inside and part < 99:
-            assert values[chosen].max() == values[inside].max() and values[chosen].min() == values[inside].min()
 
 
 def test_an_exported_trace_keeps_the_totals(tmp_path: Path) -> None:

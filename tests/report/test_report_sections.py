@@ -1,4 +1,4 @@
-"""The data of the pages of comparisons, ranks and measurements, and of communication, read from the HTML."""
+"""The data of the pages of comparisons and ranks, and of communication, read from the HTML."""
 
 from __future__ import annotations
 
@@ -20,14 +20,10 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
-from flopscope.measuring.distribution import describe
-from flopscope.measuring.measurement import Measurement
 from flopscope.ranks.page import facts_of_ranks
 from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
-from flopscope.show.page import communication, compare, ranks
-from flopscope.show.page.encode import Columns
-from flopscope.show.page.measurement import measurement_page
+from flopscope.show.page import communication, compare
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFacts, RankFinding, opened, ranks_page
 
@@ -186,14 +182,11 @@ def test_communication_equals_the_calls(tmp_path: Path) -> None:
     trace.write_report(tmp_path / "page.html")
     page = PageRead(tmp_path / "page.html")
     data, frame = page.data["sections"]["communication"], trace.collectives()
-    assert data["count"] == data["shown"] == len(frame) == 30
+    assert data["count"] == len(frame) == 30
     assert data["time"] == pytest.approx(frame["duration"].sum())
     assert data["exposed"] == pytest.approx(frame["exposed"].sum()) and 0 < data["exposed"] < data["time"]
     whole = trace.accounting()["total"].iloc[-1]
     assert data["exposed_pct_of_total"] == pytest.approx(100 * frame["exposed"].sum() / whole)
-    for name in ("start", "duration", "exposed", "message_bytes", "bus_gbytes_per_s"):
-        assert same(page.column(data["calls"][name]), frame[name])
-    assert page.texts(data["calls"]["collective"]) == list(frame["collective"])
     groups = frame.groupby(["collective", "message_bytes"])
     assert [(row["collective"], row["message_bytes"]) for row in data["sizes"]] == list(groups.groups)
     for row, (_, group) in zip(data["sizes"], groups, strict=True):
@@ -210,19 +203,9 @@ def test_unknown_sizes_are_null_and_come_last(tmp_path: Path) -> None:
     data = page.data["sections"]["communication"]
     assert [row["message_bytes"] for row in data["sizes"]] == [None] * len(data["sizes"])
     assert {row["bus_median"] for row in data["sizes"]} == {None}
-    assert np.isnan(page.column(data["calls"]["message_bytes"])).all()
     calls = {"kind": ["b", "a", "b"], "size": [math.nan, 2.0, 1.0]}
     calls |= {name: [1.0, 2.0, 3.0] for name in ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")}
     assert [kind.key for kind in kinds_of(calls, "kind", "size")] == [("a", 2.0), ("b", 1.0), ("b", None)]
-
-
-def test_a_page_lists_so_many_calls_and_sums_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communication, "MOST_CALLS", 7)
-    trace = collectives().load()
-    trace.write_report(tmp_path / "page.html")
-    data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
-    assert (data["count"], data["shown"], data["calls"]["start"]["length"]) == (30, 7, 7)
-    assert data["time"] == pytest.approx(trace.collectives()["duration"].sum())
 
 
 def test_sizes_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,8 +279,6 @@ def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], 
     expected = fs.stragglers(three).ranks
     for name, reference in data["waits"].items():
         assert same(page.column(reference), expected[name])
-    cells = page.column(data["cells"]["total"]).reshape(3, 3)
-    assert np.isnan(cells[0, 2]) and not np.isnan(cells[1:]).any()  # rank 0 recorded two steps
     accounting = three[0].accounting()
     assert page.column(data["time"])[0] == pytest.approx(accounting.loc[accounting["step"].notna(), "total"].mean())
     calls = data["tables"]["collectives"]
@@ -343,7 +324,6 @@ def facts_of(count: int, steps: int, awaited: float = 0.0) -> RankFacts:
         rank_rows=frame,
         verdict="No rank, link or step stands out.",
         others={part: np.ones(count) for part in PARTS},
-        excess=np.zeros((count, steps)),
     )
 
 
@@ -355,14 +335,6 @@ def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_
     )
     assert opened(facts_of(4, 2, awaited=5.0))[0] == 3
     assert opened(facts_of(4, 2))[0] == 0
-
-
-def test_steps_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "MOST_STEPS", 3)
-    columns = Columns()
-    data = ranks.section(facts_of(2, 5), columns)
-    columns.close()
-    assert (len(data["steps"]), data["steps_left_out"], data["cells"]["total"]["length"]) == (3, 2, 6)
 
 
 def test_ranks_of_nothing_known_have_a_page(tmp_path: Path) -> None:
@@ -383,72 +355,15 @@ def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], t
     assert all(np.isnan(page.column(one)).all() for one in data["others"].values()) and data["why"] == ""
 
 
-# Measurements ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_measurement_has_its_samples_and_verdict(tmp_path: Path) -> None:
-    x = fs.ones((64, 64))
-    measured = fs.measure(fs.add, x, x, max_time=0.05, peaks="none")
-    measured.write_report(tmp_path / "page.html", title="add of ones")
-    page = PageRead(tmp_path / "page.html")
-    data = page.data["sections"]["measurement"]
-    assert page.data["title"] == "add of ones" and measured.verdict.replace(" %", "%") in page.text
-    assert page.column(data["samples"]["time"]).tolist() == list(measured.samples)
-    for name in ("n", "median", "min", "iqr"):
-        assert data["statistics"][name] == getattr(measured, name)
-    assert data["ci"] == list(measured.ci) and dict(data["facts"])["samples"].startswith(str(measured.n))
-
-
-def test_unknown_values_of_a_measurement_are_null(tmp_path: Path) -> None:
-    nan = math.nan
-    measured = Measurement(
-        **vars(describe([5.0])),
-        **{"name": NASTY, "device": "cuda:0", "device_name": "?", "timing_source": "event", "cache": "hot"},
-        **{"discarded": 0, "batch": 1, "stopped": "", "flops": nan, "bytes_total_moved": nan, "tflops_per_s": nan},
-        **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
-        **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
-    )
-    write(tmp_path / "page.html", measurement_page(measured, peaks={}))
-    page = PageRead(tmp_path / "page.html")
-    data = page.data["sections"]["measurement"]
-    assert data["ci"] == [None, None] and data["roofline"] is None and data["statistics"]["std"] is None
-    assert "its work is unknown; pass flops= and bytes=" in data["notes"]
-    assert "<img" not in page.html and "<script>alert" not in page.html
-
-
-def test_a_sweep_has_a_row_for_each_size(tmp_path: Path) -> None:
-    sweep = fs.sweep("add", [16, 1 << 12], ["float32", "no_such"], max_time=0.01, peaks="none", progress=False)
-    sweep.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
-    data, frame = page.data["sections"]["measurement"], sweep.to_pandas()
-    assert data["count"] == len(frame) == 4
-    for name in ("median", "ci_low", "bytes_total_moved", "gbytes_per_s", "pct_roofline"):
-        assert same(page.column(data["numbers"][name]), frame[name])
-    assert page.texts(data["texts"]["note"]) == list(frame["note"]) and "no_such" in frame["note"].iloc[2]
-
-
-def test_two_functions_have_their_ratios(tmp_path: Path) -> None:
-    x = fs.ones((32, 32))
-    times = fs.compare_times(lambda: fs.add(x, x), lambda: fs.sin(x), max_time=0.05, min_time=0.01)
-    times.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
-    data = page.data["sections"]["measurement"]
-    assert page.column(data["ratios"]).tolist() == list(times.ratios)
-    assert (data["ratio"], data["ci"], data["verdict"]) == (times.ratio, list(times.ci), times.verdict)
-
-
-@pytest.mark.parametrize("kind", ["comparison", "measurement"])
-def test_a_failed_write_leaves_the_old_page(comparison: fs.Comparison, tmp_path: Path, kind: str) -> None:
-    x = fs.ones((8, 8))
-    subject: Any = comparison if kind == "comparison" else fs.measure(fs.add, x, x, max_time=0.01, peaks="none")
+def test_a_failed_write_leaves_the_old_page(comparison: fs.Comparison, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no folder"):
-        subject.write_report(tmp_path / "none" / "page.html")
+        comparison.write_report(tmp_path / "none" / "page.html")
     path = tmp_path / "page.html"
     path.write_text("old")
     path.chmod(0o444)
     if not path.stat().st_mode & 0o222 and not _is_root():
         with pytest.raises(OSError):
-            subject.write_report(path)
+            comparison.write_report(path)
         assert path.read_text() == "old"
 
 

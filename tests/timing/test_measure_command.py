@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -94,15 +93,6 @@ def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) ->
         capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
-
-
-def test_the_page_of_a_measurement_is_written(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from flopscope.cli.program import main
-
-    arguments = ["add", "8,8", "8,8", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
-    assert main(["measure", *arguments, "-o", "page.html"]) in (0, None)
-    title = re.search("<title>([^<]*)", (here / "page.html").read_text(encoding="utf-8"))
-    assert title is not None and "add" in title[1] and "add takes" in capsys.readouterr().out
 
 
 def test_the_path_option_is_searched_first(here: Path, tmp_path: Path) -> None:

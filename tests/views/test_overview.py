@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,9 +20,10 @@ from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.show import profile_overview
 from flopscope.show.overview import overview_html
-from flopscope.show.roofs import Point
+from flopscope.show.roofs import Point, roofs_of, slopes_of
 from flopscope.show.thumbnail import roofline_svg, strip_svg
 from flopscope.support import device
+from flopscope.support.peaks import Peaks
 from flopscope.support.units import percent_text, roofline_text, short_time_text
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
@@ -162,10 +163,15 @@ def test_hostile_names_are_escaped(name: str) -> None:
 # The picture ----------------------------------------------------------------------------------------------------------
 
 
+def drawn(marks: Sequence[Point], bandwidth: float | None, levels: dict[str, float]) -> str:
+    peaks = {"datasheet": Peaks("datasheet", levels, bandwidth)}
+    return roofline_svg(marks, roofs_of(peaks, levels), slopes_of(peaks, ()))
+
+
 def test_marks_lie_where_their_logarithms_are() -> None:
     places = (("a", 100.0, 1.0, 0.1), ("b", 25.0, 10.0, 1.0), ("c", 1.0, 100.0, 10.0))
     marks = [Point(*place, "memory") for place in places]
-    svg = svg_of(roofline_svg(marks, 1e12, {"fp32": 50e12}))
+    svg = svg_of(drawn(marks, 1e12, {"fp32": 50e12}))
     circles = [one for one in svg if local(one) == "circle"]
     xs, ys, radii = ([float(one.attrib[key]) for one in circles] for key in ("cx", "cy", "r"))
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2) and xs[0] < xs[1]
@@ -178,15 +184,15 @@ def test_marks_lie_where_their_logarithms_are() -> None:
     ridge, height, _ = map(float, re.findall(r"[\d.]+", level))
     assert (x1, y1) == pytest.approx((ridge, height), abs=0.2), "the roofs meet"
     assert (y0 - y1) / (x1 - x0) == pytest.approx((ys[0] - ys[1]) / (xs[1] - xs[0]), rel=0.02), "of slope 1"
-    assert titles(svg)[0] == "memory: 1 TB/s" and titles(svg)[1] == "fp32: 50 TFLOP/s"
-    assert titles(svg)[2] == "a: 100us, 0.1 TFLOP/s, memory-bound"
+    assert titles(svg)[:2] == ["memory: 1 TB/s datasheet", "fp32: 50 TFLOP/s datasheet"]
+    assert titles(svg)[2] == "a: 100 µs, 0.1 TFLOP/s, memory-bound"
 
 
 def test_the_name_of_a_roof_covers_no_mark() -> None:
     def box(*intensities: float) -> tuple[float, float]:
         """Return from where to where the name reaches; it must lie above its roof and cover no mark."""
         marks = [Point("a", 100.0, one, 49.0, "memory") for one in intensities]
-        svg = svg_of(roofline_svg([Point("far", 1.0, 0.1, 0.01, "memory"), *marks], 1e12, {"bf16_tensor": 50e12}))
+        svg = svg_of(drawn([Point("far", 1.0, 0.1, 0.01, "memory"), *marks], 1e12, {"bf16_tensor": 50e12}))
         (name,) = [one for one in svg if local(one) == "text" and one.text == "bf16_tensor"]
         x, wide = float(name.attrib["x"]), 9 * 0.6 * len("bf16_tensor")
         left = x - wide if name.attrib["text-anchor"] == "end" else x
@@ -201,13 +207,13 @@ def test_the_name_of_a_roof_covers_no_mark() -> None:
 
 def test_pictures_remain_small_and_valid() -> None:
     many = [Point("n" * 500 + "<&>", 10.0 + i, 10.0 ** (i % 5), 10.0 ** (i % 4), "latency") for i in range(5000)]
-    assert len([one for one in svg_of(roofline_svg(many, 1e12, {"fp32": 1e13})) if local(one) == "path"]) == 62
+    assert len([one for one in svg_of(drawn(many, 1e12, {"fp32": 1e13})) if local(one) == "path"]) == 62
     unknown = [Point("x", math.nan, math.nan, 1.0, "memory"), Point("y", 1.0, 1.0, math.inf, "what")]
     for marks in ([], unknown):
-        svg = svg_of(roofline_svg(marks, math.nan, {"fp32": math.nan}))
+        svg = svg_of(drawn(marks, None, {}))
         assert any(one.text == "no op of known work" for one in svg)
-    svg_of(roofline_svg([Point("x", math.nan, 1.0, 1.0, "what")], math.inf, {"fp32": 0.0}))
-    svg_of(roofline_svg([Point("x", 1.0, 1e-300, 1e300, "cache")], 1e12, {"fp32": 1e13}))
+    svg_of(drawn([Point("x", math.nan, 1.0, 1.0, "what")], None, {}))
+    svg_of(drawn([Point("x", 1.0, 1e-300, 1e300, "cache")], 1e12, {"fp32": 1e13}))
 
 
 # Measurements ---------------------------------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ def test_a_measurement_shows_verdict_rating_picture_and_samples() -> None:
     assert MEASURED.verdict in page.text and "script" not in page.tags
     assert ["% roofline", roofline_text(MEASURED.pct_roofline)] in page.cells and ["bound", "compute"] in page.cells
     svg = svg_of(html)
-    assert sum(title.startswith("neg: 100us") for title in titles(svg)) == 1
+    assert sum(title.startswith("neg: 100 µs") for title in titles(svg)) == 1
     strip = svg_of(html, "strip")
     ticks = [one.attrib["d"] for one in strip if local(one) == "path"][1]
     xs = [float(x) for x in re.findall(r"M([\d.]+)", ticks)]

@@ -16,9 +16,10 @@ from helpers.fake_sweep import DATASHEET, MEASURED, measurement
 from helpers.plotted import BYTES, IN_ORDER, MICROSECONDS, ROWS, point, row, swept, table
 from helpers.tables import make_table
 
+import flopscope as fs
 from flopscope.measuring.sweep import Sweep, SweepPoint
-from flopscope.show.plots import BOUNDS
-from flopscope.show.roofline import roofline
+from flopscope.show.looks import BOUNDS
+from flopscope.show.plots import roofline
 from flopscope.show.roofs import level_label, levels_of
 from flopscope.support import device
 from flopscope.support.peaks import Peaks
@@ -52,12 +53,7 @@ def labels(axes: Any) -> list[Any]:
 
 
 def legend(axes: Any) -> list[str]:
-    """Return the entries of the legend of bounds and peaks, not those of the one of areas."""
-    from matplotlib.legend import Legend
-
-    legends = [axes.get_legend(), *(one for one in axes.artists if isinstance(one, Legend))]
-    (found,) = [one for one in legends if one is not None and not one.get_title().get_text()]
-    return [text.get_text() for text in found.get_texts()]
+    return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
 def marks(axes: Any) -> list[tuple[float, float, str, float]]:
@@ -82,58 +78,18 @@ def level_of(axes: Any, y: float) -> list[Any]:
 # A sweep --------------------------------------------------------------------------------------------------------------
 
 
-def panels(sweep: Sweep) -> list[Any]:
-    """Draw a sweep and return its three Axes: of times, rates and shares."""
-    first = sweep.plot()
-    axes = list(first.figure.axes)
-    assert axes[0] is first
-    return axes
-
-
-def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
-    axes = panels(swept("float32"))
-    assert len(axes) == 3 and all(one.get_xscale() == "log" for one in axes)
-    for one, expected in (
-        (axes[0], MICROSECONDS),
-        (axes[1], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),
-        (axes[2], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),  # of 100 GB/s, in %
-    ):
-        x, y = line(one, "float32")
-        assert x == pytest.approx(BYTES) and y == pytest.approx(expected)
-    assert [one.get_ylabel() for one in axes] == ["time per call (µs)", "GB/s", "% of the roofline"]
-    assert axes[2].get_xlabel() == "working set: bytes of operands and result" and axes[0].get_yscale() == "log"
-
-
-def test_points_and_background_show_the_bound() -> None:
-    axes = panels(swept("float32", "float64"))
-    assert legend(axes[0]) == ["float32", "float64", "memory-bound", "launch-bound", "cache-bound"]
-    colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
+def test_the_rate_is_drawn_over_the_working_set_with_the_bounds_of_the_points() -> None:
+    axes = swept("float32", "float64").plot()
+    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "GB/s"
+    assert axes.get_xlabel() == "working set: bytes of operands and result" and "add on cpu" in axes.get_title()
+    x, y = line(axes, "float32")
+    assert x == pytest.approx(BYTES)
+    assert y == pytest.approx([moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)])
+    expected = ["float32", "float64", "memory: 100 GB/s measured", "memory: 120 GB/s datasheet"]
+    assert legend(axes) == [*expected, "memory-bound", "launch-bound", "cache-bound"]
+    colours = {(x, colour) for x, _, colour, _ in marks(axes)}
     assert colours == {(moved, BOUNDS[bound].light) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
-    shades = {to_hex(p.get_facecolor()): p.get_x() for p in axes[0].patches if hasattr(p, "get_x")}
-    assert list(shades) == [BOUNDS[bound].light for bound in ("launch", "cache", "memory")]
-    assert shades[BOUNDS["cache"].light] == pytest.approx(math.sqrt(BYTES[1] * BYTES[2]))
-    assert {"launch", "cache", "memory"} <= set(texts(axes[2]))
-
-
-def test_the_background_is_plain_where_dtypes_differ_in_their_bound() -> None:
-    both = [
-        point(1, "float32", 1e5, 1, "launch"),
-        point(1, "float64", 1e5, 1, "cache"),
-        point(2, "float32", 1e6, 9, "cache"),
-    ]
-    axes = panels(Sweep("add", tuple(both), device.find_device("cpu")))
-    assert [to_hex(p.get_facecolor()) for p in axes[0].patches] == [BOUNDS["cache"].light]
-
-
-def test_peaks_caches_and_the_least_time_are_lines_with_labels() -> None:
-    axes = panels(swept("float32"))
-    assert len(level_of(axes[0], 0.7)) == 1 and "call for one element, 0.7 µs" in texts(axes[0])
-    assert len(level_of(axes[1], 100)) == len(level_of(axes[1], 120)) == 1
-    assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes[1])
-    assert len(level_of(axes[2], 100)) == 1 and "roofline" in texts(axes[2])
-    assert "L2 976.6 KiB" in texts(axes[2])
-    for one in axes:
-        assert [1e6, 1e6] in [list(found.get_xdata()) for found in one.lines]
+    assert len(level_of(axes, 100)) == len(level_of(axes, 120)) == 1
 
 
 def test_products_show_their_flop_rate_and_the_units_peak() -> None:
@@ -149,37 +105,28 @@ def test_products_show_their_flop_rate_and_the_units_peak() -> None:
         for n, us in ((64, 10.0), (512, 800.0))
     ]
     product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
-    axes = panels(product)
-    assert axes[1].get_ylabel() == "GFLOP/s"
-    assert line(axes[1], "float64")[1] == pytest.approx([2 * 64**3 / 1e4, 2 * 512**3 / 8e5])
-    assert len(level_of(axes[1], 500)) == 1 and "fp64: 500 GFLOP/s measured, 600 datasheet" in texts(axes[1])
+    axes = product.plot()
+    assert axes.get_ylabel() == "TFLOP/s"
+    assert line(axes, "float64")[1] == pytest.approx([2 * 64**3 / 1e7, 2 * 512**3 / 8e8])
+    assert len(level_of(axes, 0.5)) == 1 and "fp64: 500 GFLOP/s measured" in legend(axes)
 
 
-def test_without_known_bytes_the_axis_shows_elements() -> None:
+def test_without_known_bytes_the_axis_shows_elements_and_without_work_the_time() -> None:
     points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
-    axes = panels(Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}))
-    assert line(axes[0], "float32")[0] == [8, 32] and "elements" in axes[2].get_xlabel()
-    assert not any("L2" in text for text in texts(axes[2]))
+    axes = Sweep("f", tuple(points), device.find_device("cpu")).plot()
+    assert line(axes, "float32")[0] == [8, 32] and "elements" in axes.get_xlabel()
     points = [SweepPoint(n, "float32", "", math.nan, math.nan, measurement(1.0, 1.0, 1.0)) for n in "ab"]
-    axes = panels(Sweep("f", tuple(points), device.find_device("cpu")))
-    assert line(axes[0], "float32")[0] == [1, 2]
-
-
-def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
+    assert line(Sweep("f", tuple(points), device.find_device("cpu")).plot(), "float32")[0] == [1, 2]
     unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
     drawn = point(1, "float32", 1e5, 1, "unknown", **unknown)
-    axes = panels(Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")))
-    assert line(axes[0], "float32")[0] == [1e5] and "bound unknown" in legend(axes[0])
-    assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
-    axes[0].figure.canvas.draw()
+    axes = Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
+    assert line(axes, "float32") == ([1e5], [1]) and legend(axes) == ["float32", "bound unknown"]
+    assert axes.get_ylabel() == "time per call (µs)"
 
 
 def test_a_sweep_is_drawn_on_given_axes() -> None:
-    figure, target = pyplot.subplots(1, 3)
-    assert swept("float32").plot(target) is target[0] and pyplot.get_fignums() == [figure.number]
-    assert all(one.lines for one in target)
-    with pytest.raises(ValueError, match="three axes, not 2"):
-        swept("float32").plot(target[:2])
+    figure, target = pyplot.subplots()
+    assert swept("float32").plot(target) is target and pyplot.get_fignums() == [figure.number]
 
 
 # The roofline ---------------------------------------------------------------------------------------------------------
@@ -257,10 +204,22 @@ def test_labels_do_not_overlap() -> None:
     axes = roofline(table(*rows))
     axes.figure.canvas.draw()
     boxes = [text.get_window_extent() for text in labels(axes)]
-    assert len(boxes) == 8
-    assert [(i, j) for i in range(8) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
-    inside = axes.get_window_extent()
-    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+    assert labels(axes)[0].get_text() == "op_number_7"
+    assert [(i, j) for i in range(len(boxes)) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
+
+
+def test_areas_are_proportional_to_the_time() -> None:
+    rows = [row("long", 400.0, 1e6, 1e7), row("short", 100.0, 1e7, 1e6), row("tiny", 1.0, 1e6, 1e6)]
+    assert sorted(size for *_, size in marks(roofline(table(*rows)))) == [25.0, 100.0, 400.0]
+
+
+def test_a_picture_of_nothing_says_so() -> None:
+    with fs.profile() as prof:
+        pass
+    assert "no op has time on this device" in texts(roofline(prof.key_averages(peaks="none")))[0]
+    assert "no work ran" in texts(prof.plot_accounting(peaks="none"))[0]
+    unknown = roofline(table(*(row(f"op{i}", 10.0, math.nan, math.nan) for i in range(3))))
+    assert any("no op has both known FLOPs and known bytes" in " ".join(text.split()) for text in texts(unknown))
 
 
 def test_the_longest_ops_are_labelled_up_to_top() -> None:
@@ -287,9 +246,10 @@ def test_only_measurements_of_one_device_are_drawn() -> None:
 
 def test_points_of_a_sweep_are_named_by_size() -> None:
     axes = roofline(swept("float32"))
-    assert {text.get_text() for text in labels(axes)} == {"0", "1", "2", "3", "4"}
+    assert {"0", "4"} <= {text.get_text() for text in labels(axes)} <= {"0", "1", "2", "3", "4"}
     assert len({size for *_, size in marks(axes)}) == 1 and "of add on cpu" in axes.get_title()
-    assert "0 float64" in {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
+    both = {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
+    assert "0 float32" in both
 
 
 def test_a_frame_needs_only_intensity_and_rate() -> None:
@@ -361,16 +321,15 @@ def test_any_name_is_drawn_literally(name: str) -> None:
     axes.figure.savefig(io.BytesIO(), format="png")
     assert shown in texts(axes) and f"{shown}!" in caption(axes)
     assert any(text.startswith(f"{shown}: ") for text in texts(axes))
-    axes = panels(swept("float32", caches={name: 1e6}, op=name))
-    axes[0].figure.savefig(io.BytesIO(), format="svg")
-    assert axes[0].get_title().startswith(f"{shown} on cpu")
-    assert any(text.startswith(shown) for text in texts(axes[2]))
+    axes = swept("float32", op=name).plot()
+    axes.figure.savefig(io.BytesIO(), format="svg")
+    assert axes.get_title().startswith(f"{shown} on cpu")
 
 
 def test_no_text_is_rendered_by_tex() -> None:
     with matplotlib.rc_context({"text.usetex": True}):
         picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
-        drawn = [picture, *panels(swept("float32"))]
+        drawn = [picture, swept("float32").plot()]
     for axes in drawn:
         artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
         artists += axes.get_legend().get_texts() if axes.get_legend() else []
@@ -386,6 +345,6 @@ def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.Monk
 
 
 def test_matplotlib_is_imported_only_for_a_plot() -> None:
-    code = "import sys, flopscope.show.roofline, flopscope.measuring.sweep; print('matplotlib' in sys.modules)"
+    code = "import sys, flopscope.show.plots, flopscope.measuring.sweep; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

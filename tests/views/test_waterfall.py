@@ -12,9 +12,10 @@ import pytest
 from helpers import DATA
 
 import flopscope as fs
+from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.show.plots import BOUNDS
-from flopscope.show.waterfall import look_of, plot_waterfall
+from flopscope.show.looks import BOUNDS
+from flopscope.show.plots import plot_waterfall
 from flopscope.support.safe import printable
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -75,13 +76,10 @@ def test_times_are_per_step_and_shares_and_devices_may_be_unknown() -> None:
 
 
 def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
-    for on_device in (True, False):
-        looks = {part: look_of(part, on_device) for part in PARTS}
-        assert len({look[0] for look in looks.values()}) == len({look[1:] for look in looks.values()}) == len(PARTS)
-        for bound in ("compute", "memory", "latency", "launch"):
-            assert looks[bound][1] == BOUNDS[bound].light
-    axes = plot_waterfall(columns(ideal=10.0, memory=5.0), 1)
-    assert {to_hex(bar.get_facecolor()) for bar in axes.patches} >= {BOUNDS["memory"].light, looks["ideal"][1]}
+    assert len({(part.light, part.hatch) for part in _core.parts.values()}) == len(PARTS)
+    axes = plot_waterfall(columns(ideal=10.0, memory=5.0, host=2.0), 1)
+    drawn = {to_hex(bar.get_facecolor()) for bar in axes.patches}
+    assert drawn >= {BOUNDS["memory"].light, _core.parts["ideal"].light, _core.parts["host"].light}
 
 
 @pytest.mark.parametrize("name", ["tf32_before", "data_before", "graph_after"])
@@ -118,7 +116,7 @@ def test_a_profile_without_work_says_so() -> None:
 
 
 def test_matplotlib_is_imported_only_for_a_plot_and_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, flopscope.show.waterfall; print('matplotlib' in sys.modules)"
+    code = "import sys, flopscope.show.plots; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.show.page.encode import Columns
 
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile
 
-MOST_CALLS = 200_000
-"""Calls that a page lists; sums are over all."""
 MOST_SIZES = 500
 """Kinds and sizes that a page lists: those with the most time."""
 
@@ -31,11 +27,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     whole = sum(step.time for step in analysis.steps) * devices
     sizes = kinds_of(calls, "collective", "message_bytes")
     longest = sorted(range(len(sizes)), key=lambda i: -sizes[i].time)[:MOST_SIZES]
-    shown = slice(0, MOST_CALLS)
-    starts = source.results.collectives()["start"].to_numpy(dtype=np.float64)[shown]
     return {
         "count": count,
-        "shown": min(count, MOST_CALLS),
         "steps": analysis.step_count if analysis.has_steps else 0,
         "devices": devices,
         "time": time,
@@ -47,16 +40,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
             for i in sorted(longest)
         ],
         "sizes_left_out": len(sizes) - len(longest),
-        "calls": {
-            **{name: columns.texts(calls[name][shown]) for name in ("collective", "name", "group", "dtype", "kernel")},
-            **{name: columns.numbers(calls[name][shown]) for name in _NUMBERS},
-            "start": columns.add(starts),
-        },
     }
 
 
 _OF_KIND = ("calls", "time", "exposed", "exposed_pct", "bus_median", "bus_max")
-_NUMBERS = (
-    *("device", "stream", "group_size", "sequence", "duration", "exposed", "message_bytes"),
-    *("algorithm_gbytes_per_s", "bus_gbytes_per_s"),
-)

@@ -45,7 +45,7 @@ _LABELS = {
 _Floats = npt.NDArray[np.float64]
 
 
-class _Buckets(NamedTuple):
+class Buckets(NamedTuple):
     """The samples of a track, or their buckets, in order of time; times in ns."""
 
     start: npt.NDArray[Any]
@@ -60,7 +60,7 @@ def tracks(parts: Iterable[tuple[str, Store, int]], origin: int, columns: Column
 
     parts: the title of a process, its store, and the ns to add to its times. origin: the time that the page calls 0.
     """
-    found: dict[tuple[str, int], dict[str, list[tuple[str, str, _Buckets]]]] = {}
+    found: dict[tuple[str, int], dict[str, list[tuple[str, str, Buckets]]]] = {}
     for title, core, shift in parts:
         for device, name, kind, unit, start, end, value in core.samples():
             if len(start):
@@ -79,34 +79,44 @@ def _order(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST) + (name not in _LABELS), name)
 
 
-def _samples(start: npt.NDArray[Any], end: npt.NDArray[Any], value: _Floats, is_amount: bool) -> _Buckets:
+def _samples(start: npt.NDArray[Any], end: npt.NDArray[Any], value: _Floats, is_amount: bool) -> Buckets:
     """Return samples as rates per ns, if they are amounts. One without a length has no rate, and is left out."""
     duration = end - start
     if is_amount:
         kept = duration > 0
         start, duration, value = start[kept], duration[kept], value[kept]
         value = value / duration
-    return _Buckets(start, duration, value, value, value)
+    return Buckets(start, duration, value, value, value)
 
 
 def _track(
-    title: str, device: int, name: str, recorded: Sequence[tuple[str, str, _Buckets]], columns: Columns
+    title: str, device: int, name: str, recorded: Sequence[tuple[str, str, Buckets]], columns: Columns
 ) -> dict[str, Any]:
     kind, unit, _ = recorded[0]
     parts = zip(*(one for _, _, one in recorded), strict=True)
-    joined = _Buckets(*(np.concatenate(part) for part in parts))
+    joined = Buckets(*(np.concatenate(part) for part in parts))
     if len(recorded) > 1:  # of several windows of the process
-        joined = _Buckets(*(part[np.argsort(joined.start, kind="stable")] for part in joined))
-    kept = bucketed(joined)
-    merged = len(kept.start) < len(joined.start)
+        joined = Buckets(*(part[np.argsort(joined.start, kind="stable")] for part in joined))
+    unit = {"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit
+    least_top = 100.0 if kind == "share" else 0.0
+    return encoded(title, device, (name, _LABELS.get(name, name), unit), joined, columns, least_top)
+
+
+def encoded(
+    title: str, device: int, texts: tuple[str, str, str], samples: Buckets, columns: Columns, least_top: float = 0.0
+) -> dict[str, Any]:
+    """Return a track of the timeline: its process, device, name, label and unit, and its samples or their buckets.
+
+    Its axis begins at 0 and ends at the largest sample, or at least_top.
+    """
+    kept = bucketed(samples)
+    merged = len(kept.start) < len(samples.start)
     return {
         "part": columns.text(title) if title else -1,
         "device": device,
-        "name": columns.text(name),
-        "label": columns.text(_LABELS.get(name, name)),
-        "unit": columns.text({"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit),
-        "samples": len(joined.start),
-        "top": max(float(kept.high.max(initial=0.0)), 100.0 if kind == "share" else 0.0),  # of the axis from 0
+        **dict(zip(("name", "label", "unit"), map(columns.text, texts), strict=True)),
+        "samples": len(samples.start),
+        "top": max(float(kept.high.max(initial=0.0)), least_top),
         "start": columns.add(np.diff(kept.start, prepend=kept.start[:1] * 0).astype(np.float64)),
         "duration": columns.add(kept.duration.astype(np.float64)),
         "mean": columns.add(_short(kept.mean)),
@@ -121,7 +131,7 @@ def _short(values: _Floats) -> npt.NDArray[Any]:
     return values.astype(np.float32) if float(np.abs(values).max(initial=0.0)) < limit else values
 
 
-def bucketed(samples: _Buckets, most: int = MOST_BUCKETS) -> _Buckets:
+def bucketed(samples: Buckets, most: int = MOST_BUCKETS) -> Buckets:
     """Return at most ``most`` buckets: the samples, or those that begin in the same part of the time as one.
 
     The mean of a bucket is weighted by the durations of its samples, as time between samples was not counted.
@@ -136,7 +146,7 @@ def bucketed(samples: _Buckets, most: int = MOST_BUCKETS) -> _Buckets:
     duration = samples.duration.astype(np.float64)
     weights = np.where(np.add.reduceat(duration, first).repeat(np.diff(first, append=count)) > 0, duration, 1.0)
     last = np.append(first[1:], count) - 1
-    return _Buckets(
+    return Buckets(
         samples.start[first],
         samples.start[last] + samples.duration[last] - samples.start[first],
         np.add.reduceat(samples.mean * weights, first) / np.add.reduceat(weights, first),

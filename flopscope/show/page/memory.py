@@ -1,4 +1,4 @@
-"""The section Memory: allocated and reserved over time on each device, and who allocated and holds it.
+"""The section Memory: who allocated and holds the memory of each device; and its tracks in the Timeline.
 
 Needs ``profile_memory=True``. Traces of torch and live profiles of flopscope's ops have the allocated and reserved
 memory of the device after each change; other recordings have only the changes, and what was allocated before them is
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.show.page import counters
 from flopscope.show.page.encode import Columns
 from flopscope.support.core_facts import UNKNOWN_ID, UNKNOWN_TIME
 from flopscope.support.statistics import distinct
@@ -20,8 +21,6 @@ from flopscope.support.statistics import distinct
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile
 
-MOST_POINTS = 500_000
-"""Points of a device's curves; beyond it, the least and the largest of each part of the time are kept."""
 MOST_ROWS = 200
 """Rows of the table of ops: those that allocated most and those that hold most."""
 
@@ -46,11 +45,12 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         return None
     taken = {name: found[name] for name in (*_Changes._fields, "device")}
     begin = found["begin"] if found["begin"] != UNKNOWN_TIME else int(taken["time"].min())
+    tracks: list[dict[str, Any]] = []
     devices = [
-        _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns)
+        _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns, tracks)
         for index in distinct(taken["device"])[::-1].tolist()
     ]
-    return {"devices": devices, "unplaced": found["unplaced"]}
+    return {"devices": devices, "tracks": tracks, "unplaced": found["unplaced"]}
 
 
 def _changes(
@@ -67,33 +67,24 @@ def _changes(
     return _Changes(**chosen, row=rows)
 
 
-def _device(index: int, changes: _Changes, names: Mapping[int, str], columns: Columns) -> dict[str, Any]:
+def _device(
+    index: int, changes: _Changes, names: Mapping[int, str], columns: Columns, tracks: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the numbers of a device, and add its tracks."""
     allocated, recorded = _allocated(changes)
     reserved = np.where(changes.reserved < 0, np.nan, changes.reserved.astype(np.float64))
     peak = int(np.argmax(allocated))
+    tracks += _tracks(index, changes, allocated, reserved, columns)
     return {
         "name": "CPU" if index < 0 else f"GPU {index}",
         "model": columns.text(names.get(index)) if index >= 0 else -1,
         "recorded": recorded,
         "changes": len(changes.time),
-        "peak": _point(changes, allocated, reserved, peak),
+        "peak": {"allocated": float(allocated[peak]), "row": int(changes.row[peak])},
         "peak_reserved": None if np.isnan(reserved).all() else float(np.nanmax(reserved)),
         "first": float(allocated[0]),
         "last": float(allocated[-1]),
-        "curve": _curve(changes, allocated, reserved, columns),
         **_ops(changes, allocated, peak, columns),
-    }
-
-
-def _point(
-    changes: _Changes, allocated: npt.NDArray[np.float64], reserved: npt.NDArray[np.float64], at: int
-) -> dict[str, Any]:
-    return {
-        "time": float(changes.time[at]),
-        "allocated": float(allocated[at]),
-        "reserved": float(reserved[at]),
-        "bytes": float(changes.bytes[at]),
-        "row": int(changes.row[at]),
     }
 
 
@@ -113,31 +104,24 @@ def _allocated(changes: _Changes) -> tuple[npt.NDArray[np.float64], bool]:
     return np.asarray(sums + max(0.0, -float(sums.min()))), False
 
 
-def _curve(
-    changes: _Changes, allocated: npt.NDArray[np.float64], reserved: npt.NDArray[np.float64], columns: Columns
-) -> dict[str, Any]:
-    kept = _kept(changes.time, allocated)
-    return {
-        "time": columns.add(np.diff(changes.time[kept], prepend=0).astype(np.float64)),
-        "allocated": columns.add(allocated[kept]),
-        "reserved": columns.add(reserved[kept]),
-        "row": columns.add(changes.row[kept]),
-        "left_out": len(changes.time) - len(kept),
-    }
-
-
-def _kept(time: _Numbers, allocated: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """Return which points to keep: all, or the first, least, largest and last of each part of the time."""
-    count = len(time)
-    if count <= MOST_POINTS:
-        return np.arange(count)
-    parts = MOST_POINTS // 4
-    span = max(float(time[-1]) - float(time[0]), 1.0)
-    part = np.minimum(((time - time[0]) * (parts / span)).astype(np.int64), parts - 1)
-    order = np.lexsort((allocated, part))
-    begins = np.flatnonzero(np.diff(part, prepend=-1))
-    ends = np.append(begins[1:], count) - 1
-    return distinct(np.concatenate([begins, ends, order[begins], order[ends]]))
+def _tracks(
+    index: int,
+    changes: _Changes,
+    allocated: npt.NDArray[np.float64],
+    reserved: npt.NDArray[np.float64],
+    columns: Columns,
+) -> list[dict[str, Any]]:
+    """Return what is allocated and, if it is known, reserved, from each change until the next."""
+    found = []
+    for name, values in (("allocated", allocated), ("reserved", reserved)):
+        known = np.isfinite(values)
+        if known.any():
+            start, value = changes.time[known], values[known]
+            rest = max((int(start[-1]) - int(start[0])) // 100, 500)  # the last is drawn, too
+            duration = np.diff(start, append=start[-1] + rest)
+            samples = counters.Buckets(start, duration, value, value, value)
+            found.append(counters.encoded("", index, (f"memory_{name}", name, "bytes"), samples, columns))
+    return found
 
 
 # Who allocates, and who holds the memory at the peak -----------------------------------------------------------------

@@ -12,10 +12,9 @@ from importlib import resources
 from typing import Any
 
 from flopscope import _core
+from flopscope.show.looks import BOUNDS, sheet
 from flopscope.show.page.encode import Columns, cut, json_text, sentence
 from flopscope.show.page.rows import REASONS
-from flopscope.show.plots import BOUNDS
-from flopscope.show.thumbnail import OUTLINES
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
 
@@ -30,7 +29,6 @@ SECTIONS = (
     "communication",
     "launches",
     "compare",
-    "measurement",
 )
 """The order of the sections in a page."""
 
@@ -43,7 +41,6 @@ SCRIPTS = (
     "overview_hardware.js",
     "grid.js",
     "list.js",
-    "chart.js",
     "details.js",
     "ops.js",
     "ops_columns.js",
@@ -51,15 +48,11 @@ SCRIPTS = (
     "lines.js",
     "launches.js",
     "communication.js",
-    "rank_map.js",
     "rank_tables.js",
     "ranks.js",
     "compare.js",
-    "measurement.js",
     "colors.js",
-    "roofline_names.js",
     "roofline.js",
-    "roofline_draw.js",
     "timeline_model.js",
     "timeline_paint.js",
     "timeline_counters.js",
@@ -70,20 +63,18 @@ SCRIPTS = (
     "timeline_events.js",
     "timeline_details.js",
     "memory.js",
-    "memory_tables.js",
 )
 """The scripts of the page, in the order in which they run; theme.js comes before them, start.js follows."""
 
 STYLES = (
     "style.css",
-    "facts.css",
     "parts.css",
     "overview.css",
     "ops.css",
     "sections.css",
     "canvas.css",
 )
-"""The style sheets of the page, in their order; print.css follows."""
+"""The style sheets of the page, in their order, after that of the core's colours; print.css follows."""
 
 
 class Page:
@@ -110,7 +101,6 @@ class Page:
             "made": self.made.isoformat(timespec="seconds"),
             "title": cut(self.title),
             "bounds": {name: bound.meaning for name, bound in BOUNDS.items()},
-            "outlines": {name: OUTLINES[bound.marker] for name, bound in BOUNDS.items()},
             "reasons": REASONS,
             "categories": [
                 {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
@@ -142,7 +132,8 @@ def render(page: Page) -> Iterator[str]:
     template = _template()
     from markupsafe import Markup  # of Jinja2
 
-    style, early, script = _joined((*STYLES, "print.css")), _source("theme.js"), _joined((*SCRIPTS, "start.js"))
+    style = sheet() + _joined((*STYLES, "print.css"))
+    early, script = _source("theme.js"), _joined((*SCRIPTS, "start.js"))
     yield from template.generate(
         title=cut(page.title),
         subtitle=cut(page.subtitle),

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1000
 """Rows of a table of hosts, groups or collectives: those with the most."""
-MOST_STEPS = 512
-"""Steps of each rank in a page: the first ones."""
 MOST_FINDINGS = 50
 
 
@@ -55,8 +53,6 @@ class RankFacts:
     """The first finding, or why there is none."""
     others: Mapping[str, npt.NDArray[np.float64]]
     """By part: the median over the other ranks of the same program of their mean over the steps, by rank."""
-    excess: npt.NDArray[np.float64]
-    """Own work beyond that of the others, by rank and step."""
     collectives: pandas.DataFrame | None = None
     """As Stragglers.collectives."""
     hosts: pandas.DataFrame | None = None
@@ -114,11 +110,8 @@ def opened(facts: RankFacts) -> tuple[int, str]:
 
 def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
     """Return the data of the section."""
-    shown = slice(0, MOST_STEPS)
-    totals = facts.totals
     place = {rank: number for number, rank in enumerate(facts.ranks)}
     known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
-    cells = {"total": totals, "excess": facts.excess, **{name: facts.parts[name] for name in known}}
     rank, why = opened(facts)
     return {
         "count": len(facts.ranks),
@@ -127,16 +120,10 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
         "device": columns.texts(facts.devices),
         "where": columns.texts(_places(facts)),
         "opened": {"place": place[rank], "why": why},
-        "steps": list(facts.steps[shown]),
-        "steps_left_out": max(len(facts.steps) - MOST_STEPS, 0),
+        "has_steps": bool(facts.steps),
         "parts": {name: columns.add(means(facts.parts[name])) for name in known},
         "others": {name: columns.add(facts.others[name]) for name in known},
-        "time": columns.add(means(totals)),
-        "cells": {
-            name: _cells(values[:, shown], columns)
-            for name, values in cells.items()
-            if name == "total" or np.isfinite(values).any()
-        },
+        "time": columns.add(means(facts.totals)),
         "part_labels": {name: row.label for name, row in _core.parts.items()},
         "own": _numbers(facts.rank_rows, _OWN, columns),
         "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
@@ -169,10 +156,6 @@ def means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(
         np.divide(np.where(known, values, 0).sum(axis=1), counts, where=counts > 0, out=np.full(len(values), math.nan))
     )
-
-
-def _cells(values: npt.NDArray[np.float64], columns: Columns) -> dict[str, Any]:
-    return columns.add(np.ascontiguousarray(values, dtype=np.float32).ravel())
 
 
 # Who waited for whom --------------------------------------------------------------------------------------------------

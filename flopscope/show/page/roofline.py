@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from flopscope.show.page.encode import Columns
-from flopscope.show.roofs import level_label, roofs_of, slopes_of, timed_ops
+from flopscope.show.looks import BOUNDS
+from flopscope.show.page.encode import Columns, cut
+from flopscope.show.page.rows import tensor_text
+from flopscope.show.roofs import Point, roofs_of, slopes_of, timed_ops
+from flopscope.show.thumbnail import BESIDE, roofline_svg
 from flopscope.support.device import known_peaks
 
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile
 
-MOST_MARKS = 3000
+MOST_MARKS = 1000
 """Marks of a device; ops with less time are only counted."""
+WIDTH, HEIGHT = 1000, 460  # px
 NAMED = 5  # maximum number of names of what is not drawn
 SOURCES = ("measured", "datasheet")
 
@@ -71,20 +74,26 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     known = table.peaks.get(name, {}).get("name") or (table.unknown_peaks.get(name) and "")
     model = str(known or _models(source).get(name, ""))
     peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
-    drawn, without, unknown = list[int](), list[int](), list[int]()
+    marks, without, unknown = list[Point](), list[int](), list[int]()
     values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
     sizes, flops, sources = (table.columns[one] for one in ("bytes_total_moved", "flops", "bytes_source"))
+    keys, shapes, bounds, units = (table.columns[one] for one in ("key", "input_shapes", "bound", "unit"))
     for row in sorted(times, key=lambda row: -times[row]):
-        x, y, rate = (0 < column[row] < math.inf for column in values)
-        if (x and y) or (rate and (flops[row] == 0 or sources[row] == "counted")):  # without FLOPs: by their bandwidth
-            drawn.append(row)
+        x, y, rate = (column[row] for column in values)
+        shape = tensor_text(shapes[row]) if shapes[row] else ""
+        named = f"{keys[row]}{BESIDE}{shape}" if shape else keys[row]
+        mark = Point(named, times[row], x, y, bounds[row] or "unknown", units[row], row=row)
+        if mark.is_drawn:
+            marks.append(mark)
+        elif 0 < rate < math.inf and (flops[row] == 0 or sources[row] == "counted"):  # by their bandwidth
+            marks.append(replace(mark, gbytes=rate))
         else:
             (without if sizes[row] == flops[row] == 0 else unknown).append(row)
-    shown = drawn[:MOST_MARKS]
+    shown = marks[:MOST_MARKS]
 
     def left_out(why: str, rows: list[int]) -> dict[str, Any]:
         """Return how many rows are not drawn, their time, and the names of those with the most."""
-        names = list(dict.fromkeys(table.columns["key"][row] for row in rows))
+        names = list(dict.fromkeys(keys[row] for row in rows))
         return {
             "why": why,
             "rows": len(rows),
@@ -93,24 +102,20 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
             "more": max(len(names) - NAMED, 0),
         }
 
-    units = {table.columns["unit"][row] for row in shown} - {None}
-    bounds = {table.columns["bound"][row] for row in shown}
+    found = {mark.bound for mark in shown}
+    roofs = roofs_of(peaks, sorted({mark.unit for mark in shown if mark.unit}))
+    slopes = slopes_of(peaks, found)
     return {
         "name": name,
-        "model": columns.text(model) if model else -1,
-        "rows": columns.add(np.array(shown, dtype=np.int64)),
-        "times": columns.numbers(times[row] for row in shown),
+        "model": cut(model),
+        "svg": roofline_svg(shown, roofs, slopes, width=WIDTH, height=HEIGHT, most=MOST_MARKS, is_large=True),
         "total": math.fsum(times.values()),
         "left_out": [
             left_out("with neither bytes nor FLOPs", without),
             left_out("of unknown work or time", unknown),
-            left_out("with less time", drawn[MOST_MARKS:]),
+            left_out("with less time", [mark.row for mark in marks[MOST_MARKS:]]),
         ],
-        "roofs": [
-            {"label": level_label(level, rates, "FLOP"), "rates": rates, "ridges": ridges}
-            for level, rates, ridges in roofs_of(peaks, sorted(units))
-        ],
-        "slopes": [
-            {"label": level_label(slope, rates, "B"), "rates": rates} for slope, rates in slopes_of(peaks, bounds)
-        ],
+        "bounds": [bound for bound in BOUNDS if bound in found],
+        "has_roofs": bool(roofs or slopes),
+        "has_strip": any(not mark.is_drawn for mark in shown),
     }

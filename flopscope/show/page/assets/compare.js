@@ -5,27 +5,7 @@
 {
     const el = (...parts) => flopscope.element(...parts);
 
-    const signed = (us) =>
-        us > 0
-            ? `+${flopscope.format.time(us)}`
-            : us < 0
-              ? `−${flopscope.format.time(-us)}`
-              : flopscope.format.time(us);
-
     const ratio = (value) => (flopscope.format.known(value) ? `${value.toPrecision(3)}×` : flopscope.format.MISSING);
-
-    /* A bar to the right for more time, to the left for less. */
-    function difference(share) {
-        const width = 50 * Math.min(Math.abs(share), 1);
-        return el(
-            "span",
-            { class: "diverging", "aria-hidden": "true" },
-            el("span", {
-                class: share > 0 ? "more" : "less",
-                style: { left: `${share > 0 ? 50 : 50 - width}%`, width: `${width}%` },
-            }),
-        );
-    }
 
     const PER = { step: "a step", run: "the run", call: "a call" };
 
@@ -38,7 +18,7 @@
             draw.tile(`b: ${data.names[1]}`, format.time(b), what),
             draw.tile(
                 "b − a",
-                format.known(a) && format.known(b) ? signed(b - a) : format.MISSING,
+                format.known(a) && format.known(b) ? format.signed(b - a) : format.MISSING,
                 `Of ${PER[data.per]}.`,
             ),
             draw.tile("a / b", a > 0 && b > 0 ? ratio(a / b) : format.MISSING, "How many times as fast b is."),
@@ -56,102 +36,46 @@
         return el("div", { class: "tiles" }, shown);
     }
 
-    /* Each part of the accounting: two bars, their times and the difference. */
+    /* Each part of the accounting of both runs, the largest difference first. */
     function parts(data) {
-        const { format, draw } = flopscope;
-        const most = Math.max(...data.parts.flatMap((part) => [part.a, part.b]));
-        const widest = Math.max(...data.parts.map((part) => Math.abs(part.b - part.a)));
         const rows = [...data.parts].sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a));
-        const head = el(
-            "div",
-            { class: "head" },
-            ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) =>
-                el("span", { class: i > 1 ? "num" : "", text }),
-            ),
-        );
-        const bar = (time, part) => draw.track(draw.bar(time / most, `part-${part.name}`));
-        const list = { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" };
-        return el(
-            "div",
-            list,
-            head,
-            rows.map((part) =>
-                el(
-                    "div",
-                    { role: "listitem" },
-                    el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
-                    el("span", { class: "both" }, bar(part.a, part), bar(part.b, part)),
-                    el("span", { class: "num", text: format.time(part.a) }),
-                    el("span", { class: "num", text: format.time(part.b) }),
-                    el("span", { class: "num", text: signed(part.b - part.a) }),
-                    difference(widest > 0 ? (part.b - part.a) / widest : 0),
-                ),
-            ),
-        );
-    }
-
-    /* The steps of one run as stacked bars, on the scale of both. */
-    async function steps(run, most, labels, name, page) {
-        const { format } = flopscope;
-        const columns = {};
-        for (const [part, reference] of Object.entries(run.parts)) columns[part] = await page.column(reference);
-        const names = await page.column(run.names);
-        const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": `Steps of ${name}` });
-        for (let i = 0; i < names.length; i++) {
-            const known = Object.keys(columns).filter((part) => columns[part][i] > 0);
-            const total = known.reduce((sum, part) => sum + columns[part][i], 0);
-            const text = known.map((part) => `${labels[part] || part}: ${format.time(columns[part][i])}`);
-            list.append(
-                el(
-                    "div",
-                    { role: "listitem", title: text.join("\n") },
-                    el("span", { class: "label cut", text: page.strings[names[i]] || "" }),
-                    el(
-                        "span",
-                        { class: "stack", style: { width: `${(100 * total) / most}%` } },
-                        known.map((part, k) =>
-                            el("span", {
-                                class: `part-${part}`,
-                                style: { flex: `${columns[part][i]} 1 0` },
-                                title: text[k],
-                            }),
-                        ),
-                    ),
-                    el("span", { class: "time", text: format.time(total) }),
-                    el("span", {}),
-                ),
-            );
-        }
-        const left = run.count - names.length;
-        return el(
-            "div",
-            {},
-            el("p", { class: "note", text: name }),
-            list,
-            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more steps are not drawn.` }) : null,
+        return flopscope.draw.beside(
+            rows.map((part) => ({ ...part, times: [part.a, part.b], difference: part.b - part.a })),
+            ["a, above", "b, below", "b − a"],
+            "Parts of the time of both runs",
         );
     }
 
     async function bothSteps(element, data, page) {
         if (!data.steps.every(Boolean)) return;
-        const totals = [];
-        for (const run of data.steps) {
-            const columns = await Promise.all(Object.values(run.parts).map((reference) => page.column(reference)));
-            for (let i = 0; i < columns[0].length; i++) {
-                totals.push(columns.reduce((sum, column) => sum + (column[i] || 0), 0));
-            }
-        }
         const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
-        element.append(flopscope.draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
-        const most = Math.max(...totals);
-        element.append(
-            el(
-                "div",
-                { class: "sides" },
-                await steps(data.steps[0], most, labels, `a: ${data.names[0]}`, page),
-                await steps(data.steps[1], most, labels, `b: ${data.names[1]}`, page),
-            ),
+        const runs = await Promise.all(
+            data.steps.map(async (run) => {
+                const names = await page.column(run.names);
+                const columns = Object.entries(run.parts).map(async ([part, one]) => [part, await page.column(one)]);
+                const loaded = await Promise.all(columns);
+                return Array.from(names, (name, i) => ({
+                    label: page.strings[name] || "",
+                    total: loaded.reduce((sum, [, column]) => sum + (column[i] || 0), 0),
+                    parts: Object.fromEntries(loaded.map(([part, column]) => [part, column[i]])),
+                }));
+            }),
         );
+        const most = Math.max(...runs.flat().map(({ total }) => total));
+        element.append(flopscope.draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
+        const side = (listed, i) => {
+            const name = `${"ab"[i]}: ${data.names[i]}`,
+                left = data.steps[i].count - listed.length;
+            return el(
+                "div",
+                {},
+                el("p", { class: "note", text: name }),
+                flopscope.draw.steps(listed, labels, most, `Steps of ${name}`),
+                left > 0 &&
+                    el("p", { class: "note", text: `${flopscope.format.count(left)} more steps are not drawn.` }),
+            );
+        };
+        element.append(el("div", { class: "sides" }, runs.map(side)));
     }
 
     async function changes(element, data, page) {
@@ -182,11 +106,9 @@
             return;
         }
         let most = 0;
-        let widest = 0;
         for (let i = 0; i < rows.count; i++) {
             if (parent[i] >= 0) continue;
             most = Math.max(most, numbers.time_a[i] || 0, numbers.time_b[i] || 0);
-            widest = Math.max(widest, Math.abs(numbers.difference[i]) || 0);
         }
         const gone = (which) => `${which} has no such row, or it is unknown.`;
         const number = (title, key, print, more = {}) => ({
@@ -210,7 +132,7 @@
         const describe = (i) =>
             [
                 `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
-                    `(${signed(numbers.difference[i])})`,
+                    `(${format.signed(numbers.difference[i])})`,
                 `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
             ].join("; ");
         flopscope.list(element, {
@@ -229,15 +151,7 @@
                 { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
                 number("a", "time_a", format.time, { ...bar("time_a"), width: 100 }),
                 number("b", "time_b", format.time, { ...bar("time_b"), width: 100 }),
-                number("b − a", "difference", signed, { width: 96, magnitude: true }),
-                {
-                    title: "Less | more",
-                    width: 110,
-                    value: (i) => numbers.difference[i],
-                    text: () => "",
-                    magnitude: true,
-                    element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
-                },
+                number("b − a", "difference", format.signed, { width: 96, magnitude: true }),
                 number("a / b", "ratio", ratio, {
                     width: 92,
                     doc: "How many times as fast b is.",

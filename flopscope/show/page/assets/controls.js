@@ -1,4 +1,4 @@
-/* The controls above the rows of Ops: filter, kinds, categories, groupings, columns, copies and CSV. */
+/* The controls above the rows of Ops: filter, kinds, categories, groupings, columns and CSV. */
 "use strict";
 
 Object.assign(flopscope.Ops.prototype, {
@@ -99,9 +99,6 @@ Object.assign(flopscope.Ops.prototype, {
             el("label", {}, "Category", this.categories),
             el("label", {}, "Group by", this.groups),
             this.menu(),
-            flopscope.draw.button("Copy", (event) => this.copy(event.target), {
-                title: "Copy the selected row, or all rows shown, with the columns shown",
-            }),
             flopscope.draw.button("CSV", () => this.download(), { title: "Download all rows shown, with all columns" }),
             this.count,
         );
@@ -215,31 +212,6 @@ Object.assign(flopscope.Ops.prototype, {
 
     /* What leaves the page ----------------------------------------------------------------------------------------- */
 
-    /* The rows shown at the top level, or the selected one. */
-    chosenLines() {
-        const selected = this.grid.lines.filter((line) => this.current && line.key === this.current.key);
-        return selected.length ? selected : this.grid.lines.filter((line) => line.kind === "row");
-    },
-
-    async copy(button) {
-        const columns = this.visible();
-        const plain = (text) =>
-            String(text)
-                .replace(/[\t\n\r]+/g, " ")
-                .trim();
-        const lines = this.chosenLines();
-        const rows = [
-            columns.map((column) => plain(column.title)),
-            ...lines.map((line) => columns.map((column) => plain(this.cell(line, column).text))),
-        ];
-        const text = rows.map((row) => row.join("\t")).join("\n");
-        const isDone = await flopscope.copy(text);
-        button.textContent = isDone ? `Copied ${flopscope.format.plural(lines.length, "row")}` : "Not allowed";
-        setTimeout(() => {
-            button.textContent = "Copy";
-        }, 1600);
-    },
-
     /* All columns of the rows shown, as in EventTable.to_csv(): raw numbers, empty where unknown, no formulas. */
     csv() {
         const { table } = this.grouping;
@@ -268,19 +240,3 @@ Object.assign(flopscope.Ops.prototype, {
         setTimeout(() => URL.revokeObjectURL(url), 10000);
     },
 });
-
-/* Put a text into the clipboard; false where the browser refuses. */
-flopscope.copy = async function (text) {
-    try {
-        await navigator.clipboard.writeText(text);
-        return true;
-    } catch {
-        const area = flopscope.element("textarea", { class: "unseen", "aria-hidden": "true" });
-        area.value = text;
-        document.body.append(area);
-        area.select();
-        const isDone = document.execCommand("copy");
-        area.remove();
-        return isDone;
-    }
-};

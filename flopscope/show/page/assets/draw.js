@@ -52,29 +52,35 @@ flopscope.draw = (() => {
     const button = (text, act, more = {}) =>
         el("button", { type: "button", class: "button", text, ...more, on: { click: act } });
 
-    /* A small table: columns {title, doc, text(record) or cell(record), left}. */
+    /* What a column shows of a record: a function, or "format:field" for a text of flopscope.format. */
+    function shown(what) {
+        if (typeof what === "function") return what;
+        const [name, field] = what.split(":");
+        return (record) => (name === "text" ? record[field] : flopscope.format[name](record[field]));
+    }
+
+    /* A small table. Columns: [title, what it shows, doc, why a value may be missing]; "<" begins the title of one that
+       is aligned at the left. */
     function table(records, columns, caption) {
-        const head = columns.map((column) =>
-            el(column.title ? "th" : "td", {
-                scope: column.title ? "col" : null,
-                class: column.left ? "left" : "",
-                title: column.doc,
-                text: column.title,
-            }),
+        const listed = columns.map(([title, what, doc, missing]) => ({
+            title: title.replace(/^</, ""),
+            place: title.startsWith("<") ? "left" : "",
+            show: shown(what),
+            doc,
+            missing,
+        }));
+        const head = listed.map(({ title, place, doc }) =>
+            el(title ? "th" : "td", { scope: title ? "col" : null, class: place, title: doc, text: title }),
         );
         const body = records.map((record) =>
             el(
                 "tr",
                 {},
-                columns.map((column) => {
-                    const cell = el("td", { class: column.left ? "left" : "" });
-                    const content = column.cell ? column.cell(record) : column.text(record);
-                    if (content === flopscope.format.MISSING) {
-                        cell.title = column.missing || "Not known for this profile.";
-                        cell.classList.add("unknown");
-                    }
-                    cell.append(content);
-                    return cell;
+                listed.map(({ place, show, missing }) => {
+                    const content = show(record);
+                    if (content !== flopscope.format.MISSING) return el("td", { class: place }, content);
+                    const title = missing || "Not known for this profile.";
+                    return el("td", { class: `${place} unknown`, title, text: content });
                 }),
             ),
         );
@@ -90,6 +96,9 @@ flopscope.draw = (() => {
             ),
         );
     }
+
+    /* The bar of a row of a table, from its left on. */
+    const barOf = (share) => el("span", { class: "track wide", "aria-hidden": "true" }, bar(share, "gain"));
 
     const heading = (text, note) =>
         el("div", { class: "heading" }, el("h3", { text }), note && el("span", { class: "note", text: note }));
@@ -117,5 +126,70 @@ flopscope.draw = (() => {
         );
     }
 
-    return { bar, track, bound, button, cut, link, table, heading, tile, words };
+    /* A stacked bar for each step, all on one scale. steps: {label, total, parts, note}, parts the times by name;
+       labels: of the parts; most: the longest total. */
+    function steps(listed, labels, most, caption) {
+        const { format } = flopscope;
+        return el(
+            "div",
+            { class: "steps", role: "list", tabindex: "0", "aria-label": caption },
+            listed.map(({ label, total, parts, note }) => {
+                const known = Object.keys(parts).filter((name) => parts[name] > 0);
+                const text = (name) =>
+                    `${labels[name] || name}: ${format.time(parts[name])}, ` +
+                    `${format.percent((100 * parts[name]) / total)}`;
+                return el(
+                    "div",
+                    { role: "listitem", title: `${label}\n${known.map(text).join("\n")}` },
+                    el("span", { class: "label cut", text: label }),
+                    el(
+                        "span",
+                        { class: "stack", style: { width: `${(100 * total) / most}%` } },
+                        known.map((name) =>
+                            el("span", {
+                                class: `part-${name}`,
+                                style: { flex: `${parts[name]} 1 0` },
+                                title: text(name),
+                            }),
+                        ),
+                    ),
+                    el("span", { class: "time", text: format.time(total) }),
+                    el("span", { class: "time note", text: note || "" }),
+                );
+            }),
+        );
+    }
+
+    /* Parts of the time of two things, one bar above the other, with their times and the difference.
+       rows: {name, label, times, difference}; with ``alone`` only the first is there. */
+    function beside(rows, heads, caption, alone = false) {
+        const { format } = flopscope;
+        const most = Math.max(...rows.flatMap((row) => row.times.map((time) => time || 0)), 1e-9);
+        const number = (text) => el("span", { class: "num", text });
+        const line = (row, name, bars, numbers) =>
+            el(
+                "div",
+                row,
+                el("span", { class: "name" }, name),
+                el("span", { class: "both" }, bars),
+                (alone ? numbers.slice(0, 1) : numbers).map(number),
+            );
+        return el(
+            "div",
+            { class: `beside${alone ? " alone" : ""}`, role: "list", "aria-label": caption },
+            line({ class: "titles", role: "presentation" }, "", [], heads),
+            rows.map(({ name, label, times: [own, other], difference }) =>
+                line(
+                    { role: "listitem" },
+                    [el("i", { class: `swatch part-${name}` }), label],
+                    [own, ...(alone ? [] : [other])].map((time, i) =>
+                        track(bar(time / most, `part-${name}${i ? " pale" : ""}`)),
+                    ),
+                    [format.time(own), format.time(other), format.signed(difference)],
+                ),
+            ),
+        );
+    }
+
+    return { bar, barOf, track, bound, button, cut, link, table, heading, tile, words, steps, beside };
 })();

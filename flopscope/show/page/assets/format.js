@@ -47,6 +47,8 @@ flopscope.format = (() => {
     /* Sums of times may miss 0 by a rounding error. */
     const time = (us) => (known(us) && Math.abs(us) < 5e-6 ? `0${SPACE}µs` : prefixed(us, (name) => name, TIMES));
 
+    const signed = (us) => (known(us) && us !== 0 ? `${us > 0 ? "+" : "−"}${time(Math.abs(us))}` : time(us));
+
     function bytes(count) {
         if (known(count) && Math.abs(count) < 1024) return `${Math.round(count)}${SPACE}B`;
         return prefixed(count, (name) => name, BINARY);
@@ -113,6 +115,7 @@ flopscope.format = (() => {
         known,
         isOver,
         time,
+        signed,
         bytes,
         flops,
         flopRate,

@@ -45,41 +45,6 @@ flopscope.Grid = class {
         );
         this.body.addEventListener("click", (event) => this.click(event));
         new ResizeObserver(() => requestAnimationFrame(() => this.layout())).observe(this.element);
-        const printed = el("div", { class: "printed" });
-        flopscope.onPrint(
-            () => {
-                printed.replaceChildren(...this.paper());
-                this.element.after(printed);
-            },
-            () => printed.remove(),
-        );
-    }
-
-    /* The first lines as a plain table of the columns that fit, and what is left out. */
-    paper() {
-        const { element: el, format, draw } = flopscope;
-        const shown = this.lines.slice(0, 60);
-        const printable = this.columns.filter((column) => !column.element);
-        let room = flopscope.PAPER;
-        const fitting = printable.filter((column, i) => {
-            room -= column.left || i === 0 ? 0.8 * Math.min(column.width, 170) : 58;
-            return room >= 0;
-        });
-        const columns = fitting.map((column, i) => ({
-            title: column.title,
-            left: column.left || i === 0,
-            text: (line) => this.options.cell(line, column).text || "",
-        }));
-        const left = [
-            [this.lines.length - shown.length, "row"],
-            [printable.length - fitting.length, "column"],
-        ]
-            .filter(([count]) => count > 0)
-            .map(([count, noun]) => `${format.plural(count, `more ${noun}`)}`);
-        return [
-            draw.table(shown, columns, this.options.label),
-            left.length > 0 ? el("p", { class: "note", text: `Not printed: ${left.join(" and ")}.` }) : "",
-        ];
     }
 
     setColumns(columns, sort) {

@@ -16,30 +16,17 @@ flopscope.section("lines", {
                 draw.table(
                     group.lines,
                     [
-                        { title: "Time", text: (record) => format.time(record.time) },
-                        { title: "Share", text: (record) => format.percent((100 * record.time) / group.total) },
-                        {
-                            title: "",
-                            cell: (record) =>
-                                el(
-                                    "span",
-                                    { class: "track wide", "aria-hidden": "true" },
-                                    draw.bar(record.time / group.lines[0].time, "gain"),
-                                ),
-                        },
-                        { title: "Line", left: true, cell: (record) => draw.cut(record.line, "mono") },
-                        {
-                            title: "Within it",
-                            left: true,
-                            doc: "The line of a library that ran, in what the line called.",
-                            cell: (record) => draw.cut(record.inside, "mono"),
-                        },
-                        {
-                            title: "CPU time",
-                            doc: "The rest is waiting, in a call or for a processor.",
-                            text: (record) => format.time(record.cpu),
-                        },
-                        ...(data.waits ? [{ title: waited, doc, text: (record) => format.time(record.waited) }] : []),
+                        ["Time", "time:time"],
+                        ["Share", (one) => format.percent((100 * one.time) / group.total)],
+                        ["", (one) => draw.barOf(one.time / group.lines[0].time)],
+                        ["<Line", (one) => draw.cut(one.line, "mono")],
+                        [
+                            "<Within it",
+                            (one) => draw.cut(one.inside, "mono"),
+                            "The line of a library that ran, in what the line called.",
+                        ],
+                        ["CPU time", "time:cpu", "The rest is waiting, in a call or for a processor."],
+                        ...(data.waits ? [[waited, "time:waited", doc]] : []),
                     ],
                     group.title,
                 ),

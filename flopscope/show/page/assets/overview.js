@@ -7,123 +7,72 @@ flopscope.overview = {
         const { element: el, format, draw } = flopscope;
         const { whole, per, parts } = data;
         const shown = parts.filter((part) => whole[part.name] > 0);
-        const explain = el("p", { class: "explain", "aria-live": "polite" });
-        const stack = el("div", { class: "stack", "aria-hidden": "true" });
-        const list = el("div", { class: "parts", role: "list", "aria-label": "Parts of the time" });
-        const items = new Map();
-        const usual = "Point at a part to see what it means.";
-        const point = (name) => {
-            for (const [key, pair] of items) for (const one of pair) one.classList.toggle("is-on", key === name);
-            stack.classList.toggle("dim", name !== null);
-            const part = shown.find((one) => one.name === name);
-            explain.textContent = part ? `${part.label}: ${part.doc}` : usual;
-        };
-        list.append(
+        const line = (name, bars, time, share, title) =>
             el(
                 "div",
-                { class: "total", role: "listitem" },
-                el("span", { class: "name", text: steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile" }),
-                draw.track(),
-                el("span", { class: "time", text: format.time(whole.total / per) }),
-                el("span", { class: "share", text: format.percent(100) }),
-            ),
-        );
+                { role: "listitem", title },
+                el("span", { class: "name" }, name),
+                draw.track(bars),
+                el("span", { class: "time", text: format.time(time / per) }),
+                el("span", { class: "share", text: format.percent(100 * share) }),
+            );
+        const total = line(steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile", [], whole.total, 1);
+        total.className = "total";
         let from = 0;
-        for (const part of shown) {
+        const rows = shown.map((part) => {
             const share = whole[part.name] / whole.total;
-            const piece = el("span", {
+            const name = [
+                el("i", { class: `swatch part-${part.name}` }),
+                el("span", {}, part.label, el("span", { class: "note", text: part.means })),
+            ];
+            const row = line(name, draw.bar(share, `part-${part.name}`, from), whole[part.name], share, part.doc);
+            from += share;
+            return row;
+        });
+        const stack = shown.map((part) => {
+            const share = whole[part.name] / whole.total;
+            return el("span", {
                 class: `part-${part.name}`,
                 style: { flex: `${share} 1 0` },
                 title: `${part.label}: ${format.time(whole[part.name] / per)}, ${format.percent(100 * share)}`,
-                on: { mouseenter: () => point(part.name), mouseleave: () => point(null) },
             });
-            stack.append(piece);
-            const row = el(
-                "div",
-                {
-                    role: "listitem",
-                    tabindex: "0",
-                    title: part.doc,
-                    on: {
-                        mouseenter: () => point(part.name),
-                        mouseleave: () => point(null),
-                        focus: () => point(part.name),
-                        blur: () => point(null),
-                    },
-                },
-                el(
-                    "span",
-                    { class: "name" },
-                    el("i", { class: `swatch part-${part.name}` }),
-                    el("span", {}, part.label, el("span", { class: "note", text: part.means })),
-                ),
-                draw.track(draw.bar(share, `part-${part.name}`, from)),
-                el("span", { class: "time", text: format.time(whole[part.name] / per) }),
-                el("span", { class: "share", text: format.percent(100 * share) }),
-            );
-            list.append(row);
-            items.set(part.name, [piece, row]);
-            from += share;
-        }
-        point(null);
-        return el("div", { class: "accounting" }, stack, list, explain);
+        });
+        return el(
+            "div",
+            { class: "accounting" },
+            el("div", { class: "stack", "aria-hidden": "true" }, stack),
+            el("div", { class: "parts", role: "list", "aria-label": "Parts of the time" }, total, rows),
+            draw.words(
+                "What the parts mean",
+                shown.map((part) => [part.label, part.doc]),
+            ),
+        );
     },
 
     /* A stacked bar for each device and step, all on one scale. */
     async steps(data, page) {
-        const { element: el, format } = flopscope;
+        const { element: el, format, draw } = flopscope;
         const MOST = 400;
         const columns = {};
         for (const [name, reference] of Object.entries(data.columns)) columns[name] = await page.column(reference);
         const ofStep = Array.from({ length: data.count - 1 }, (_, i) => i); // the last row is the whole
         if (ofStep.length < 2) return null;
         const most = ofStep.reduce((largest, i) => Math.max(largest, columns.total[i]), 0);
-        const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": "Time of each step" });
-        for (const i of ofStep.slice(0, MOST)) {
-            const label = [columns.device, columns.step]
+        const listed = ofStep.slice(0, MOST).map((i) => ({
+            label: [columns.device, columns.step]
                 .map((column) => (column[i] < 0 ? "" : page.strings[column[i]]))
                 .filter(Boolean)
-                .join(" · ");
-            const known = data.parts.filter((part) => columns[part.name][i] > 0);
-            const text = known.map(
-                (part) =>
-                    `${part.label}: ${format.time(columns[part.name][i])}, ${format.percent(
-                        (100 * columns[part.name][i]) / columns.total[i],
-                    )}`,
-            );
-            const stack = el(
-                "span",
-                { class: "stack", style: { width: `${(100 * columns.total[i]) / most}%` } },
-                known.map((part, k) =>
-                    el("span", {
-                        class: `part-${part.name}`,
-                        style: { flex: `${columns[part.name][i]} 1 0` },
-                        title: text[k],
-                    }),
-                ),
-            );
-            list.append(
-                el(
-                    "div",
-                    { role: "listitem", title: `${label}\n${text.join("\n")}` },
-                    el("span", { class: "label cut", text: label }),
-                    stack,
-                    el("span", { class: "time", text: format.time(columns.total[i]) }),
-                    el("span", {
-                        class: "time note",
-                        text:
-                            columns.ideal[i] > 0 && format.known(columns.mfu[i])
-                                ? `MFU ${format.percent(columns.mfu[i])}`
-                                : "",
-                    }),
-                ),
-            );
-        }
+                .join(" · "),
+            total: columns.total[i],
+            parts: Object.fromEntries(data.parts.map((part) => [part.name, columns[part.name][i]])),
+            note: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "",
+        }));
+        const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
         const left = ofStep.length - MOST;
         return el(
             "div",
             {},
-            list,
+            draw.steps(listed, labels, most, "Time of each step"),
             left > 0 &&
                 el("p", {
                     class: "note",
@@ -249,108 +198,60 @@ flopscope.overview = {
     },
 
     tiles(data) {
-        const { format, draw } = flopscope;
+        const { element: el, format, draw } = flopscope;
         const tiles = [];
-        const share = (value) => (format.known(value) ? 100 * value : null);
-        const whole = data.accounting && data.accounting.whole;
-        if (whole) {
-            const { per } = data.accounting;
-            const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
-            const of = data.accounting.of;
-            const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"]
-                .filter(Boolean)
-                .join(", ");
-            tiles.push(
-                draw.tile(
-                    `${data.steps ? "Step" : "Time"}${of ? `, ${data.accounting.of_short}` : ""}${several}`,
-                    format.time(whole.total / per),
-                    means ? `${means}.` : "From the first event to the last.",
-                ),
+        const add = (label, text, doc) => tiles.push(draw.tile(label, text, doc));
+        const share = (value) => format.percent(format.known(value) ? 100 * value : null);
+        if (data.accounting && data.accounting.whole) {
+            const { whole, per, of, of_short: short, devices } = data.accounting;
+            const several = devices > 1 ? `, ${devices} devices` : "";
+            const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"];
+            const limited = (value) => format.percent(whole.ideal > 0 ? value : null);
+            add(
+                `${data.steps ? "Step" : "Time"}${of ? `, ${short}` : ""}${several}`,
+                format.time(whole.total / per),
+                `${means.filter(Boolean).join(", ") || "From the first event to the last"}.`,
             );
             if (data.recording.is_delayed) {
-                tiles.push(
-                    draw.tile(
-                        "Without recording",
-                        format.time(data.recording.unobserved),
-                        "Estimated: the time less what recording delayed it by.",
-                    ),
-                );
+                const doc = "Estimated: the time less what recording delayed it by.";
+                add("Without recording", format.time(data.recording.unobserved), doc);
             }
-            tiles.push(
-                draw.tile(
-                    "At the limits",
-                    whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING,
-                    "Least time that the peaks allow for the work.",
-                ),
-            );
-            tiles.push(
-                draw.tile(
-                    "MFU",
-                    format.percent(whole.ideal > 0 ? whole.mfu : null),
-                    "Time of the FLOPs at the peaks of their units, in percent of the time.",
-                ),
-            );
-            tiles.push(
-                draw.tile(
-                    "MBU",
-                    format.percent(whole.ideal > 0 ? whole.mbu : null),
-                    "Time of the bytes at the peak bandwidth, in percent of the time.",
-                ),
-            );
+            const ideal = whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING;
+            add("At the limits", ideal, "Least time that the peaks allow for the work.");
+            add("MFU", limited(whole.mfu), "Time of the FLOPs at the peaks of their units, in percent of the time.");
+            add("MBU", limited(whole.mbu), "Time of the bytes at the peak bandwidth, in percent of the time.");
         }
         if (format.known(data.counted.hfu)) {
-            tiles.push(
-                draw.tile(
-                    "HFU",
-                    format.percent(data.counted.hfu),
-                    "Counted: share of the cycles in which tensor cores worked, over the same time as MFU.",
-                ),
-            );
+            const doc = "Counted: share of the cycles in which tensor cores worked, over the same time as MFU.";
+            add("HFU", format.percent(data.counted.hfu), doc);
         }
-        tiles.push(
-            draw.tile(
-                "Bytes known",
-                format.percent(share(data.coverage.bytes)),
-                "Share of the time whose bytes a rule knows.",
-            ),
-        );
-        tiles.push(
-            draw.tile(
-                "FLOPs known",
-                format.percent(share(data.coverage.flops)),
-                "Share of the time whose FLOPs a rule knows.",
-            ),
-        );
-        return flopscope.element("div", { class: "tiles" }, tiles);
+        add("Bytes known", share(data.coverage.bytes), "Share of the time whose bytes a rule knows.");
+        add("FLOPs known", share(data.coverage.flops), "Share of the time whose FLOPs a rule knows.");
+        return el("div", { class: "tiles" }, tiles);
     },
 
     gpus(records, name) {
-        const { format, draw } = flopscope;
-        const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
-        return draw.table(
-            records,
+        const columns = [
+            ["<Device", (one) => flopscope.page.device(one.device)],
+            ["Utilization", "percent:gpu_utilization", "Share of the time in which a kernel ran."],
             [
-                { title: "Device", left: true, text: (record) => flopscope.page.device(record.device) },
-                share("Utilization", "gpu_utilization", "Share of the time in which a kernel ran."),
-                share(
-                    "SM efficiency",
-                    "sm_efficiency",
-                    "Mean over the time of the share of SMs that the blocks of all running kernels fill.",
-                ),
-                share(
-                    "Occupancy",
-                    "achieved_occupancy",
-                    "Threads that an SM holds, of those that it could hold; weighted by time.",
-                ),
-                share(
-                    "Tensor cores",
-                    "tensor_core_time",
-                    "Share of the kernels' time in kernels that use the tensor cores, by their names.",
-                ),
-                share("Idle", "idle", "Share of the time in which the device had no work."),
+                "SM efficiency",
+                "percent:sm_efficiency",
+                "Mean over the time of the share of SMs that the blocks of all running kernels fill.",
             ],
-            `Utilization of the devices${name ? ` of ${name}` : ""}`,
-        );
+            [
+                "Occupancy",
+                "percent:achieved_occupancy",
+                "Threads that an SM holds, of those that it could hold; weighted by time.",
+            ],
+            [
+                "Tensor cores",
+                "percent:tensor_core_time",
+                "Share of the kernels' time in kernels that use the tensor cores, by their names.",
+            ],
+            ["Idle", "percent:idle", "Share of the time in which the device had no work."],
+        ];
+        return flopscope.draw.table(records, columns, `Utilization of the devices${name ? ` of ${name}` : ""}`);
     },
 };
 

@@ -4,67 +4,33 @@
 Object.assign(flopscope.overview, {
     counted(devices, of) {
         const { format, draw } = flopscope;
-        const share = (value) => format.percent(value);
-        return draw.table(
-            devices,
-            [
-                { title: "Device", left: true, text: (one) => flopscope.page.device(one.device) },
-                {
-                    title: "Read",
-                    doc: "Of device memory, in the whole profile: at the rate of the part that was counted.",
-                    text: (one) => format.bytes(one.whole_read),
-                },
-                {
-                    title: "Written",
-                    doc: "Of device memory, in the whole profile: at the rate of the part that was counted.",
-                    text: (one) => format.bytes(one.whole_written),
-                },
-                {
-                    title: "Mean",
-                    doc: "Of the time that was counted.",
-                    text: (one) => format.byteRate(format.known(one.tbytes_per_s) ? one.tbytes_per_s * 1e12 : null),
-                },
-                {
-                    title: "SM active",
-                    doc: "Share of the cycles in which multiprocessors had a warp.",
-                    text: (one) => share(one.sm_active),
-                },
-                {
-                    title: "Tensor active",
-                    doc: "Share of the cycles in which tensor cores worked.",
-                    text: (one) => share(one.tensor_active),
-                },
-                {
-                    title: "Counted",
-                    doc: "Share of the device's work, by time.",
-                    text: (one) => share(format.known(one.share) ? 100 * one.share : null),
-                },
-            ],
-            `What the hardware counted${of}`,
-        );
+        const known = (value, scale) => (format.known(value) ? scale * value : null);
+        const doc = "Of device memory, in the whole profile: at the rate of the part that was counted.";
+        const columns = [
+            ["<Device", (one) => flopscope.page.device(one.device)],
+            ["Read", "bytes:whole_read", doc],
+            ["Written", "bytes:whole_written", doc],
+            ["Mean", (one) => format.byteRate(known(one.tbytes_per_s, 1e12)), "Of the time that was counted."],
+            ["SM active", "percent:sm_active", "Share of the cycles in which multiprocessors had a warp."],
+            ["Tensor active", "percent:tensor_active", "Share of the cycles in which tensor cores worked."],
+            ["Counted", (one) => format.percent(known(one.share, 100)), "Share of the device's work, by time."],
+        ];
+        return draw.table(devices, columns, `What the hardware counted${of}`);
     },
 
     energy(devices, of) {
         const { element: el, format, draw } = flopscope;
+        const columns = [
+            ["<Device", "text:device"],
+            ["Energy", (one) => format.unit(one.joules, "J")],
+            ["Mean power", (one) => format.unit(one.watts, "W")],
+            ["GFLOP/J", "number:gflop_per_joule", "FLOPs of the model; of one device only."],
+        ];
         const missing = devices.filter((one) => one.missing);
-        const table = draw.table(
-            devices,
-            [
-                { title: "Device", left: true, text: (one) => one.device },
-                { title: "Energy", text: (one) => format.unit(one.joules, "J") },
-                { title: "Mean power", text: (one) => format.unit(one.watts, "W") },
-                {
-                    title: "GFLOP/J",
-                    doc: "FLOPs of the model; of one device only.",
-                    text: (one) => format.number(one.gflop_per_joule),
-                },
-            ],
-            `Energy of the devices${of}`,
-        );
         return el(
             "div",
             {},
-            table,
+            draw.table(devices, columns, `Energy of the devices${of}`),
             missing.map((one) => el("p", { class: "note", text: `${one.device}: ${one.missing}` })),
         );
     },
@@ -93,15 +59,12 @@ Object.assign(flopscope.overview, {
 
     misfits(records, count, of) {
         const { element: el, format, draw } = flopscope;
-        const table = draw.table(
-            records,
-            [
-                { title: "Op", left: true, cell: (one) => draw.link(one.name, one.row, "overview") },
-                { title: "Called with", left: true, cell: (one) => draw.cut(one.seen, "mono") },
-                { title: "The rule expects", left: true, cell: (one) => draw.cut(one.expected, "mono") },
-            ],
-            `Ops of another version than their rules${of}`,
-        );
+        const columns = [
+            ["<Op", (one) => draw.link(one.name, one.row, "overview")],
+            ["<Called with", (one) => draw.cut(one.seen, "mono")],
+            ["<The rule expects", (one) => draw.cut(one.expected, "mono")],
+        ];
+        const table = draw.table(records, columns, `Ops of another version than their rules${of}`);
         const left = count - records.length;
         return el("div", {}, table, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },

@@ -88,7 +88,7 @@ flopscope.rankTables = (() => {
             sort: 11,
             height: 300,
             note: (data) =>
-                `times of a member${data.steps.length ? " in a step" : ""}; groups of equally many ranks and ` +
+                `times of a member${data.has_steps ? " in a step" : ""}; groups of equally many ranks and ` +
                 `hosts are one row`,
             placeholder: "kind",
             columns: () => [

@@ -1,10 +1,10 @@
-/* The section on ranks: one rank beside the others, a map of ranks and steps, what else is slow, and a row for each
-   rank. It opens on the rank that is slow. */
+/* The section on ranks: one rank beside the others, what else is slow, and a row for each rank. It opens on the rank
+   that is slow. */
 "use strict";
 
 {
     const el = (...parts) => flopscope.element(...parts);
-    const { limits } = flopscope.RankMap;
+    const largest = (values) => values.reduce((most, value) => (value > most ? value : most), 0);
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
     async function loadFacts(data, page) {
@@ -17,42 +17,22 @@
                     ]),
                 ),
             );
-        const facts = {
-            count: data.count,
-            stepNames: data.steps,
-            steps: Math.max(data.steps.length, 1),
-            opened: data.opened.place,
-        };
+        const facts = { count: data.count, opened: data.opened.place };
         let texts;
         [facts.rank, facts.time, ...texts] = await Promise.all(
             [data.rank, data.time, data.label, data.device, data.where].map((reference) => page.column(reference)),
         );
         [facts.source, facts.device, facts.where] = texts.map((column) => (place) => page.strings[column[place]] || "");
-        [facts.cells, facts.parts, facts.others, facts.own] = await Promise.all(
-            [data.cells, data.parts, data.others, data.own].map(load),
-        );
+        [facts.parts, facts.others, facts.own] = await Promise.all([data.parts, data.others, data.own].map(load));
         facts.waits = data.waits ? await load(data.waits) : null;
-        facts.time_of = data.steps.length ? "A step" : "The recording";
-        const labels = { total: `${facts.time_of}`, excess: "Own work beyond the others'", ...data.part_labels };
-        facts.label = (metric) => labels[metric];
-        facts.strips = facts.waits
-            ? [
-                  { title: "Waited for others", values: facts.waits.waited, colour: "series-1" },
-                  { title: "Others waited for it", values: facts.waits.awaited, colour: "series-2" },
-              ]
-            : [];
+        facts.time_of = data.has_steps ? "A step" : "The recording";
+        facts.label = (part) => data.part_labels[part];
         return facts;
-    }
-
-    /* What differs most between ranks and steps. Ranks that wait for each other have steps of one length. */
-    function telling(facts) {
-        const range = (name) => limits(facts.cells[name]).reduce((low, high) => high - low);
-        return Object.keys(facts.cells).reduce((best, name) => (range(name) > range(best) ? name : best));
     }
 
     /* The parts of one rank's time beside those of the others, first what it has most more of than they. */
     function beside(facts, place) {
-        const { format, draw } = flopscope;
+        const { format } = flopscope;
         const total = facts.time[place];
         const rows = Object.keys(facts.parts)
             .map((name) => ({
@@ -66,38 +46,12 @@
         const alone = !rows.some((row) => format.known(row.others));
         rows.sort((a, b) => (alone ? b.own - a.own : more(b) - more(a)));
         if (!rows.length) return el("p", { class: "empty", text: "No time of this rank is recorded." });
-        const most = Math.max(...rows.flatMap((row) => [row.own || 0, row.others || 0]));
-        const bar = (time, name) => draw.track(draw.bar(time / most, name));
-        const signed = (value) =>
-            format.known(value)
-                ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${format.time(Math.abs(value))}`
-                : format.MISSING;
         const who = `rank ${facts.rank[place]}`;
-        const number = (text) => el("span", { class: "num", text });
-        const line = (name, bars, row, numbers) =>
-            el(
-                "div",
-                row,
-                el("span", { class: "name" }, name),
-                el("span", { class: "both" }, bars),
-                (alone ? numbers.slice(0, 1) : numbers).map(number),
-            );
-        return el(
-            "div",
-            {
-                class: `beside${alone ? " alone" : ""}`,
-                role: "list",
-                "aria-label": `Parts of the time of ${who}${alone ? "" : " and of the others"}`,
-            },
-            line("", [], { class: "titles", role: "presentation" }, [who, "others", "difference"]),
-            rows.map((row) =>
-                line(
-                    [el("i", { class: `swatch part-${row.name}` }), row.label],
-                    [bar(row.own, `part-${row.name}`), alone ? "" : bar(row.others, `part-${row.name} pale`)],
-                    { role: "listitem" },
-                    [format.time(row.own), format.time(row.others), signed(more(row))],
-                ),
-            ),
+        return flopscope.draw.beside(
+            rows.map((row) => ({ ...row, times: [row.own, row.others], difference: more(row) })),
+            [who, "others", "difference"],
+            `Parts of the time of ${who}${alone ? "" : " and of the others"}`,
+            alone,
         );
     }
 
@@ -113,7 +67,7 @@
             ...more,
         });
         const time = (title, values, more = {}) => {
-            const most = limits(values)[1];
+            const most = largest(values);
             return number(title, 112, values, format.time, {
                 share: (i) => (most > 0 ? Math.max(values[i], 0) / most : 0),
                 ...more,
@@ -227,11 +181,10 @@
         title: "Ranks",
 
         async mount(element, data, page) {
-            const { draw, format } = flopscope;
+            const { draw } = flopscope;
             const facts = await loadFacts(data, page);
             let list = null;
             const show = (place) => {
-                map.setChosen(place);
                 const many = facts.count > 1;
                 title.replaceChildren(
                     draw.heading(
@@ -239,7 +192,7 @@
                         [
                             place === facts.opened && many && !data.findings.length ? data.opened.why : "",
                             facts.where(place),
-                            `${data.steps.length ? "means of a step" : "times of the recording"}` +
+                            `${data.has_steps ? "means of a step" : "times of the recording"}` +
                                 `${many ? ", below them the others' medians" : ""}`,
                         ]
                             .filter(Boolean)
@@ -264,25 +217,7 @@
                 );
             }
             const [title, parts] = [el("div", {}), el("div", {})];
-            const right = el("div", {});
-            element.append(el("div", { class: "culprit" }, el("div", {}, title, parts), right));
-            right.append(
-                draw.heading(
-                    "Ranks and steps",
-                    data.steps_left_out
-                        ? `the first ${format.count(facts.steps)} steps; ${format.count(data.steps_left_out)} ` +
-                              `more are not drawn`
-                        : "",
-                ),
-            );
-            const metrics = el(
-                "select",
-                { on: { change: (event) => map.show(event.target.value) } },
-                Object.keys(data.cells).map((name) => el("option", { value: name, text: facts.label(name) })),
-            );
-            metrics.value = data.findings.length && "excess" in data.cells ? "excess" : telling(facts);
-            right.append(el("div", { class: "controls" }, el("label", {}, "Colour", metrics)));
-            const map = new flopscope.RankMap(right, facts, metrics.value, choose);
+            element.append(title, parts);
             element.append(...furtherFindings(data, choose, (place) => facts.rank[place]));
             const notes = [data.why, ...data.notes].filter(Boolean);
             if (notes.length) {

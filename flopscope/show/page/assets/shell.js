@@ -201,13 +201,11 @@ flopscope.onTheme = function (listener) {
     flopscopeTheme.listeners.push(listener);
 };
 
-/* Return a function that has ``draw`` called in the next frame, once for all its calls before it; at once while the
-   page is printed, which waits for no frame. */
+/* Return a function that has ``draw`` called in the next frame, once for all its calls before it. */
 flopscope.perFrame = function (draw) {
     let pending = false;
     return () => {
-        if (flopscope.isPrinting) draw();
-        else if (!pending) {
+        if (!pending) {
             pending = true;
             requestAnimationFrame(() => {
                 pending = false;

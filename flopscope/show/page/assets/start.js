@@ -115,88 +115,27 @@ flopscope.start = async function () {
     const nameTheme = () => {
         const name = root.dataset.theme;
         theme.textContent = { auto: "◐", light: "☀", dark: "☾" }[name];
-        theme.title =
-            `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]}` + ` (t changes them)`;
+        theme.title = `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]}`;
         theme.setAttribute("aria-label", theme.title);
     };
     const nextTheme = () => flopscopeTheme.set(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
     theme.addEventListener("click", nextTheme);
     flopscope.onTheme(nameTheme);
     nameTheme();
-    const help = el("button", {
-        type: "button",
-        class: "tool",
-        text: "?",
-        title: "Keys (?)",
-        "aria-label": "Keys",
-        on: { click: () => dialog.showModal() },
-    });
-    document.getElementById("tools").append(theme, help);
+    document.getElementById("tools").append(theme);
 
     /* Keys */
-    const letters = new Map();
-    for (const id of ids) {
-        const letter = [...id].find((one) => !letters.has(one));
-        if (letter) letters.set(letter, id);
-    }
-    const keys = [
-        ["/", "filter the rows"],
-        ...[...letters].map(([letter, id]) => [`g ${letter}`, flopscope.sections.get(id).title]),
-        ["↑ ↓", "previous and next row, in tables"],
-        ["→ ←", "open and close a row"],
-        ["Enter", "select the row"],
-        ["Esc", "clear the selection"],
-        ["t", "light, dark or the system's colours"],
-        ["?", "these keys"],
-    ];
-    for (const id of ids) for (const entry of flopscope.sections.get(id).keys || []) keys.push(entry);
-    const dialog = el(
-        "dialog",
-        { class: "help", "aria-label": "Keys" },
-        el("h2", { text: "Keys" }),
-        el(
-            "dl",
-            {},
-            keys.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", { text: key })), el("dd", { text }))),
-        ),
-        el("form", { method: "dialog" }, el("button", { class: "button", text: "Close" })),
-    );
-    document.body.append(dialog);
-    let pending = false;
-    document.addEventListener("keydown", (event) => {
+    document.addEventListener("keydown", async (event) => {
         if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
         const typing = event.target.closest && event.target.closest("input, textarea, select");
-        if (event.key === "Escape" && !dialog.open) {
+        if (event.key === "Escape") {
             if (typing) typing.blur();
             else page.select(null);
-            return;
-        }
-        if (typing || dialog.open) return;
-        if (pending) {
-            pending = false;
-            const id = letters.get(event.key);
-            if (id) {
-                event.preventDefault();
-                page.visit(id);
-                flopscope.address.write(id, {});
-            }
-            return;
-        }
-        if (event.key === "g") {
-            pending = true;
-            setTimeout(() => {
-                pending = false;
-            }, 1200);
-        } else if (event.key === "?") dialog.showModal();
-        else if (event.key === "t") nextTheme();
-        else if (event.key === "/" && elements.has("ops")) {
+        } else if (event.key === "/" && !typing) {
             event.preventDefault();
-            page.visit("ops", false).then(() => document.getElementById("filter").focus());
-        } else if (event.key === "/") {
-            const box = document.querySelector(".listbox input[type=search]");
-            if (!box) return;
-            event.preventDefault();
-            box.focus();
+            if (elements.has("ops")) await page.visit("ops", false);
+            const box = document.querySelector("#filter, .listbox input[type=search]");
+            if (box) box.focus();
         }
     });
 

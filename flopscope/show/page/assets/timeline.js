@@ -4,10 +4,7 @@
 flopscope.TimelineView = class {
     constructor(element, data, page, timeline) {
         Object.assign(this, { element, data, page, timeline });
-        this.draw = flopscope.perFrame(() => {
-            if (flopscope.isPrinting) this.measure(); // paper has another width
-            this.paint();
-        });
+        this.draw = flopscope.perFrame(() => this.paint());
         this.painter = new flopscope.TimelinePainter(timeline);
         this.groups = flopscope.timelineRows.groups(timeline);
         const margin = 0.01 * (timeline.end - timeline.begin);
@@ -133,7 +130,8 @@ flopscope.TimelineView = class {
                 class: "note timeline-hint",
                 text:
                     "Drag moves, Ctrl + wheel or W and S zoom, Shift + drag sums a part of the time, a double " +
-                    "click zooms to an event.",
+                    "click zooms to an event. With the focus here, A and D move, comma and full stop select the " +
+                    "neighbours, L goes from work to its launch and back, F zooms to the selection, 0 shows all.",
             }),
             this.legend,
             this.details,

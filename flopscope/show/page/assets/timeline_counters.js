@@ -1,17 +1,21 @@
-/* The tracks of hardware counters: one row each, below the streams of their device. */
+/* The tracks of hardware counters and of memory: one row each, below the streams of their device; memory of the CPU
+   below the thread that comes first. */
 "use strict";
 
 flopscope.timelineCounters = (() => {
     const HEIGHT = 30; // CSS pixels
-    const SERIES = { dram_bytes_read: 1, dram_bytes_written: 6, sm_active: 3, tensor_active: 2 };
+    const SERIES = {
+        ...{ dram_bytes_read: 1, dram_bytes_written: 6, sm_active: 3, tensor_active: 2 },
+        ...{ memory_allocated: 1, memory_reserved: 7 },
+    };
     const { format } = flopscope;
 
     /* The text of a value in the unit of its track. */
     const text = (track, value) => format.unit(value, track.unit);
 
-    async function load(data, page) {
+    async function load(tracks, page) {
         return Promise.all(
-            data.tracks.map(async (one) => {
+            tracks.map(async (one) => {
                 const [start, duration, mean, low, high] = await Promise.all(
                     ["start", "duration", "mean", "low", "high"].map((name) =>
                         one[name] ? page.column(one[name]) : null,
@@ -39,11 +43,10 @@ flopscope.timelineCounters = (() => {
         );
     }
 
-    /* The rows of a group, which has lanes of one device or of one thread. */
-    function rows(timeline, group) {
-        const { device } = group.lanes[0];
+    /* The rows of a device in a group; -1: of the CPU. */
+    function rows(timeline, group, device) {
         return timeline.tracks
-            .filter((track) => device >= 0 && track.device === device && track.part === group.part)
+            .filter((track) => track.device === device && track.part === group.part)
             .map((track) => ({
                 role: "counter",
                 lanes: [],
@@ -105,32 +108,16 @@ flopscope.timelineCounters = (() => {
             .filter((one) => one.time > 0);
         if (!found.length) return "";
         const amount = ({ track, mean, time }) => (track.unit === "GB/s" ? format.bytes(mean * time) : format.MISSING);
-        return flopscope.draw.table(
-            found.slice(0, 24),
-            [
-                {
-                    title: "Counter",
-                    left: true,
-                    text: (one) =>
-                        `${one.track.part ? `${one.track.part}, ` : ""}` +
-                        `${flopscope.page.unit(one.track.device)}, ${one.track.label}`,
-                },
-                { title: "Mean", text: (one) => text(one.track, one.mean) },
-                { title: "Largest", text: (one) => text(one.track, one.high) },
-                {
-                    title: "Moved",
-                    doc: "In the time that was counted.",
-                    missing: "Only counters of bytes have an amount.",
-                    text: amount,
-                },
-                {
-                    title: "Counted",
-                    doc: "Of the range.",
-                    text: (one) => format.percent((100 * one.time) / (to - from)),
-                },
-            ],
-            "Counters of the range",
-        );
+        const nameOf = ({ track: { part, device, label } }) =>
+            [part, device < 0 ? "CPU" : flopscope.page.unit(device), label].filter(Boolean).join(", ");
+        const columns = [
+            ["<Counter", nameOf],
+            ["Mean", (one) => text(one.track, one.mean)],
+            ["Largest", (one) => text(one.track, one.high)],
+            ["Moved", amount, "In the time that was counted.", "Only counters of bytes have an amount."],
+            ["Counted", (one) => format.percent((100 * one.time) / (to - from)), "Of the range."],
+        ];
+        return flopscope.draw.table(found.slice(0, 24), columns, "Counters of the range");
     }
 
     /* What the page says about its tracks. */
@@ -153,7 +140,7 @@ flopscope.timelineCounters = (() => {
         }
         const unused = new Set(
             tracks
-                .filter((track) => !devices.has(`${track.part}|${track.device}`))
+                .filter((track) => track.device >= 0 && !devices.has(`${track.part}|${track.device}`))
                 .map((track) => flopscope.page.unit(track.device)),
         );
         if (unused.size) {

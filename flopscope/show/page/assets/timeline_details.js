@@ -218,10 +218,10 @@ Object.assign(flopscope.TimelineView.prototype, {
                 flopscope.draw.table(
                     busy,
                     [
-                        { title: "Lane", left: true, text: (one) => one.name },
-                        { title: "Time", text: (one) => text(one.busy) },
-                        { title: "Of the range", text: (one) => share(one.busy) },
-                        { title: "Events", text: (one) => format.count(one.blocks) },
+                        ["<Lane", "text:name"],
+                        ["Time", (one) => text(one.busy)],
+                        ["Of the range", (one) => share(one.busy)],
+                        ["Events", "count:blocks"],
                     ],
                     "Busy and idle times of the range",
                 ),
@@ -229,14 +229,10 @@ Object.assign(flopscope.TimelineView.prototype, {
                     ? flopscope.draw.table(
                           sums.labels.slice(0, 8),
                           [
-                              {
-                                  title: "Device work",
-                                  left: true,
-                                  cell: (one) => flopscope.draw.link(one.name, one.row, "timeline-details"),
-                              },
-                              { title: "Time", text: (one) => text(one.time) },
-                              { title: "Of the range", text: (one) => share(one.time) },
-                              { title: "Count", text: (one) => format.count(one.count) },
+                              ["<Device work", (one) => flopscope.draw.link(one.name, one.row, "timeline-details")],
+                              ["Time", (one) => text(one.time)],
+                              ["Of the range", (one) => share(one.time)],
+                              ["Count", "count:count"],
                           ],
                           "Device work of the range",
                       )

@@ -25,15 +25,6 @@ Object.assign(flopscope.TimelineView.prototype, {
             this.sayLegend();
             this.paint(); // at once: the page may be about to be printed
         });
-        const size = (width) => {
-            this.element.style.width = width;
-            this.measure();
-            this.paint();
-        };
-        flopscope.onPrint(
-            () => size(`${flopscope.PAPER}px`),
-            () => size(""),
-        );
         this.page.onSelect((row, details) => this.follow(row, details));
     },
 
@@ -416,14 +407,6 @@ Object.assign(flopscope.TimelineView.prototype, {
 
 flopscope.section("timeline", {
     title: "Timeline",
-    keys: [
-        ["W S", "zoom the timeline, when it has the focus"],
-        ["A D", "move it"],
-        ["0", "show all of its time"],
-        [", .", "previous and next event of the lane"],
-        ["L", "from work to its launch, and back"],
-        ["F", "zoom to the selection"],
-    ],
     restore(state) {
         flopscope.timelineView.restore(state);
     },

@@ -35,7 +35,8 @@ flopscope.Timeline = class {
         timeline.tops = timeline.longest();
         timeline.labels = await timeline.labelsOf(data.labels);
         await timeline.loadRest(data);
-        timeline.tracks = await flopscope.timelineCounters.load(data.counters, page);
+        const memory = page.data.sections.memory ? page.data.sections.memory.tracks : [];
+        timeline.tracks = await flopscope.timelineCounters.load([...data.counters.tracks, ...memory], page);
         timeline.counters = data.counters;
         timeline.extent();
         return timeline;

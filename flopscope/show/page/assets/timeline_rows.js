@@ -67,7 +67,9 @@ flopscope.timelineRows = (() => {
                         ? 2
                         : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
-            group.rows = [...rowsOf(group), ...flopscope.timelineCounters.rows(timeline, group)];
+            const { device } = group.lanes[0];
+            group.rows = rowsOf(group);
+            if (device >= 0) group.rows.push(...flopscope.timelineCounters.rows(timeline, group, device));
             const work = group.lanes.filter((lane) => lane.role === "work"),
                 host = group.lanes.filter((lane) => lane.role !== "idle").slice(0, 1);
             // Painted over each other
@@ -83,6 +85,8 @@ flopscope.timelineRows = (() => {
                 a.rank - b.rank ||
                 (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count),
         );
+        const host = listed.find((group) => group.rank > 0);
+        if (host) host.rows.push(...flopscope.timelineCounters.rows(timeline, host, -1));
         // Of the only process, or of the rank that comes first
         const first = listed.filter((group) => group.part === parts[0]);
         for (const group of listed) group.open = listed.length <= MOST_OPEN;
