@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import MemoryLimit, recording_limit
@@ -24,7 +24,7 @@ from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile
 from flopscope.record.profiler import running, set_background
 from flopscope.record.stack_samples import StackSamples
-from flopscope.record.steps import StepCounter
+from flopscope.record.steps import StepCounter, Window
 from flopscope.record.torch_hooks import (
     after_cuda,
     all_threads_setting,
@@ -37,18 +37,6 @@ from flopscope.record.watching import end_background, pause_background, watch_in
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
 from flopscope.support.process import seconds_waited, start_thread, wait_text
-
-
-class Window(NamedTuple):
-    """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""
-
-    unit: str = ""
-    """ "steps" or "seconds"; "": the whole program """
-    begin: float = 0.0
-    end: float = math.inf
-
-    def __str__(self) -> str:
-        return f"--{self.unit} {self.begin:g}:{'' if math.isinf(self.end) else f'{self.end:g}'}"
 
 
 class Recording:

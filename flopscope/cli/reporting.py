@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "flopscope run"
 MOST_REPORTS = 10_000
+PAUSE = 0.1  # seconds for the program before each import
 PIECE = 1 << 20  # bytes that are copied at once
 CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end of a Unix socket
 ROOMS = ("cli.recorded", "answers.analysis", "show.summary", "show.page.profile", "show.page.page")
@@ -152,7 +153,7 @@ def _stop(number: int, frame: object) -> None:
 def _serve(listener: socket.socket, process: int, pid: int) -> None:
     waited_for = [listener.fileno(), process]
     for room in ROOMS:
-        if not select.select(waited_for, [], [], 0)[0]:  # a short program may need none of them
+        if not select.select(waited_for, [], [], PAUSE)[0]:  # a short program needs none of them
             import_module(f"flopscope.{room}")
     while listener.fileno() in select.select(waited_for, [], [])[0]:
         with listener.accept()[0] as connection, connection.makefile("rb") as file:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope import _core
 from flopscope.cli.originals import Originals
-from flopscope.cli.recording import Recording, Window
 from flopscope.cli.reporter import Reporter
 from flopscope.cli.reporting import Outputs, tell
+from flopscope.record.steps import Window
 from flopscope.record.work_rules import Notes, noted, registered
 from flopscope.results.exports import send as send_text
 from flopscope.support import own_path
@@ -144,6 +144,8 @@ class Run:
         self._outputs = outputs
         self._options = options
         self._reporter = Reporter()
+        from flopscope.cli.recording import Recording  # while that process starts
+
         self._pid = os.getpid()
         self._finished = False
         self._writing = False

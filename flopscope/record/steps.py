@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Window(NamedTuple):
+    """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""
+
+    unit: str = ""
+    """ "steps" or "seconds"; "": the whole program """
+    begin: float = 0.0
+    end: float = math.inf
+
+    def __str__(self) -> str:
+        return f"--{self.unit} {self.begin:g}:{'' if math.isinf(self.end) else f'{self.end:g}'}"
+
 
 _counter: StepCounter | None = None
 
