@@ -180,18 +180,6 @@ def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Run) -> N
     assert found == [{"attend": 4, "multiply": 4}, _counts(launches=2, tied=2, matched=2, unseen=1), False]
 
 
-def test_a_node_with_new_parameters_is_unknown_and_the_others_are_not(run: Run) -> None:
-    found = run("""
-        capture("attend", "multiply", graph=1, executables=[3])
-        cuda.node("set", 3 * NODES)
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, *GEMMS)
-        print(json.dumps(told(recording.load())))
-    """)
-    assert found == [{"multiply": 4}, _counts(launches=1, tied=1, matched=1), False]
-
-
 def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Run) -> None:
     found = run("""
         with fs.profile(timer="cupti"):
@@ -383,17 +371,6 @@ def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Run) -> None:
         print(json.dumps(found))
     """)  # fmt: skip
     assert found == [2, 0, 0]
-
-
-def test_a_profile_that_cannot_start_ends_the_log(run: Run) -> None:
-    found = run(PROFILE.replace('"broken"', '"cuda"'), """
-        try:
-            with Profile():
-                pass
-        except RuntimeError as problem:
-            print(json.dumps([str(problem), calls()]))
-    """)  # fmt: skip
-    assert found == ["no trace", 0]
 
 
 def test_a_watch_that_begins_or_ends_within_a_profile_is_followed(run: Run) -> None:
