@@ -240,9 +240,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
         elif path.endswith(".gz") or kineto.samples:
-            core = self._recorded("trace") if kineto.samples else None
-            added = (b"", b"") if core is None else (core.trace_samples(), core.trace_frames())
-            kineto.save(path, path.endswith(".gz"), *added)
+            kineto.save(path, path.endswith(".gz"))
         else:
             super().export_chrome_trace(path)
 

@@ -55,16 +55,13 @@ class KinetoText:
         self._results = None
         trim_memory()
 
-    def save(self, path: str, compressed: bool = False, events: bytes = b"", members: bytes = b"") -> None:
-        """Write the trace to a file, as _ProfilerResult does, with the CPU, and more events and members of the head.
-
-        Raise OSError if that fails.
-        """
+    def save(self, path: str, compressed: bool = False) -> None:
+        """Write the trace to a file, as _ProfilerResult does, with the CPU and the samples, or raise OSError."""
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
-        tail = _with_cpu(_with_additions(tail, events, members))
+        tail = self._completed(tail)
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -77,13 +74,17 @@ class KinetoText:
 
     def complete(self) -> int:
         """Add the samples and the CPU to the trace, which send() writes, and return its size. Nothing is read of it."""
-        memory, store = self._text(), Store()
+        memory = self._text()
+        self._change_tail(memory, self._completed)
+        return os.fstat(memory).st_size
+
+    def _completed(self, tail: bytes) -> bytes:
+        store = Store()
         for samples in self.samples:
             samples.pour(store)
-        base = _BASE.search(os.pread(memory, _HEAD, 0))
+        base = _BASE.search(os.pread(self._text(), _HEAD, 0))
         events = store.trace_samples(0 if base is None else int(base[1]))
-        self._change_tail(memory, lambda tail: _with_cpu(_with_additions(tail, events, store.trace_frames())))
-        return os.fstat(memory).st_size
+        return _with_cpu(_with_additions(tail, events, store.trace_frames()))
 
     def send(self, target: Any) -> None:
         """Write the trace to a file or a socket."""

@@ -8,8 +8,6 @@ import inspect
 import json
 import pickle
 import re
-import sys
-import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -182,7 +180,6 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cupti = self.device = self.native = True
         self.recorders: list[dict[str, Any]] = []
-        self.refusal: str | None = None
         core = fs._core
         real = core.Profiler
         machine = self
@@ -192,14 +189,9 @@ class Machine:
 
             def __init__(self, **options: bool) -> None:
                 machine.recorders.append({**options})
-                self.captures = options.pop("cupti", False)
+                options.pop("cupti", None)
                 options.pop("api_calls", None)
                 self.real = real(**{**options, "event_times": False})
-
-            def start(self) -> None:
-                if self.captures and machine.refusal:
-                    raise RuntimeError(machine.refusal)
-                self.real.start()
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(self.real, name)
@@ -259,20 +251,6 @@ def test_cupti_is_the_first_choice(machine: Machine) -> None:
         assert machine.profile(timer="cupti").timing_source == "cupti"
 
 
-def test_api_calls_can_be_omitted(machine: Machine) -> None:
-    machine.profile(record_api_calls=False, activities=[CUDA], profile_memory=True)
-    (options,) = machine.recorders
-    captured = {"cupti": True, "may_share": False}
-    assert options == {
-        "profile_memory": True,
-        "ops": False,
-        "event_times": False,
-        "nvtx": True,
-        **captured,
-        "api_calls": False,
-    }
-
-
 def test_events_can_be_selected(machine: Machine) -> None:
     prof = machine.profile(timer="event")
     assert prof.timing_source == "event" and len(prof) == 2
@@ -288,34 +266,6 @@ def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: M
     assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(RuntimeError, match=r'timer="cupti" is unavailable: CUPTI could not be loaded'):
         machine.profile(timer="cupti")
-
-
-@pytest.mark.parametrize(
-    ("recording", "proton", "share"),
-    [(None, False, False), (True, False, False), (False, False, True), (False, True, False)],
-)
-def test_an_unnamed_subscriber_is_shared_if_it_is_an_idle_torch(
-    recording: bool | None, proton: bool, share: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = types.SimpleNamespace(_is_profiler_enabled=recording)
-    monkeypatch.setitem(sys.modules, "torch.autograd.profiler", None if recording is None else module)
-    for name in [name for name in sys.modules if name.startswith("triton.profiler")]:
-        monkeypatch.delitem(sys.modules, name)
-    if proton:
-        monkeypatch.setitem(sys.modules, "triton.profiler", types.ModuleType("triton.profiler"))
-    assert capture.may_evict() is share
-
-
-def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> None:
-    machine.refusal = "Nsight Systems has CUPTI"
-    with pytest.warns(UserWarning, match="Nsight Systems has CUPTI"):
-        prof = machine.profile()
-    assert prof.timing_source == "event" and len(prof) == 2
-    with pytest.raises(RuntimeError, match="Nsight Systems has CUPTI"):
-        machine.profile(timer="cupti")
-    with fs.profile(activities=[CPU]) as after:
-        pass
-    assert len(after) == 0
 
 
 def test_an_early_capture_does_not_initialize_cuda(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from helpers.run_programs import (
     own,
     run,
     script,
-    start,
     start_with_report,
     wait_for,
 )
@@ -251,19 +250,6 @@ def test_signals_are_for_the_threads_of_the_program(tmp_path: Path) -> None:
     result = run(tmp_path, "--seconds", "0:50", script(tmp_path, code))
     names = ("flopscope-memory", "flopscope-window")
     assert result.stdout.splitlines() == [*(f"{name} [1, 1, 1, 1, 0]" for name in names), "set()"], result.stderr
-
-
-def test_copies_of_a_signal_within_a_second_are_ignored(tmp_path: Path) -> None:
-    path = script(tmp_path, OPS + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
-    with start(tmp_path, ["-m", "flopscope", "run", "--trace", "t.json.gz", "-o", "r.html", str(path)]) as process:
-        wait_for(tmp_path / "ready")
-        for _ in range(5):
-            process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGHUP)
-            time.sleep(0.01)
-        _, err = process.communicate(timeout=100)
-    assert process.returncode in (-signal.SIGTERM, -signal.SIGHUP) and "incomplete" not in err
-    check_results(tmp_path, subprocess.CompletedProcess([], 0, "", err))
 
 
 def test_a_signal_while_results_are_written_ends_the_process_after_them(tmp_path: Path) -> None:
