@@ -94,14 +94,12 @@ def test_steps_of_one_name_are_one_step_everywhere(tmp_path: Path) -> None:
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
     count = len(sums[0])
-    assert data["steps"] == [f"ProfilerStep#{number}" for number in range(count + 1) if number != 2]
+    names = [f"ProfilerStep#{number}" for number in range(count + 1) if number != 2]
     for rank, own in enumerate(sums):
         for part in ("total", *PARTS):
-            np.testing.assert_allclose(steps[steps["rank"] == rank][part], own[part].reindex(data["steps"]))
-        shown = page.column(data["cells"]["total"]).reshape(2, count)[rank]
-        np.testing.assert_allclose(shown, own["total"].reindex(data["steps"]), rtol=1e-6)
+            np.testing.assert_allclose(steps[steps["rank"] == rank][part], own[part].reindex(names))
         assert page.column(data["time"])[rank] == pytest.approx(own["total"].mean())
-    middle = np.median([own["compute"].reindex(data["steps"]) for own in sums])
+    middle = np.median([own["compute"].reindex(names) for own in sums])
     assert f"2 ranks, {count} steps; " in str(ranks) and set(ranks.ranks["steps"]) == {count}
     assert re.search(rf"compute +{re.escape(short_time_text(middle))} ", str(ranks))
     flops = fs.load_traces(tmp_path / "run")[0].key_averages(group_by_input_shape=True).to_pandas()["flops"]
