@@ -233,14 +233,14 @@ static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
 {
     const fs_hlo_module *module = of->module;
     return Py_BuildValue(
-        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
+        "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
         text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
         names_of(of, module->operands, one->operands, instruction_name), "called",
         names_of(of, module->called, one->called, computation_name), "attributes",
         attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
-        text_of(of, one->kernel), "scheduled", text_of(of, one->scheduled), "stack", stack_of(of, one->frame), "target",
-        text_of(of, one->target), "kind", text_of(of, one->kind), "config", text_of(of, one->config), "groups",
-        text_of(of, one->groups), "root", PyBool_FromLong(one->root), "remark", remark_of(of, one));
+        text_of(of, one->kernel), "stack", stack_of(of, one->frame), "target", text_of(of, one->target), "kind",
+        text_of(of, one->kind), "config", text_of(of, one->config), "groups", text_of(of, one->groups), "root",
+        PyBool_FromLong(one->root), "remark", remark_of(of, one));
 }
 
 /* (name, instructions) */

@@ -10,13 +10,11 @@ from flopscope import _core
 
 BITS = {"pred": 8, "s4": 4, "s8": 8, "u8": 8, "f8e4m3fn": 8, "bf16": 16, "u16": 16, "s32": 32, "u32": 32, "f32": 32}
 BITS |= {"u64": 64, "c64": 64, "f64": 64, "s64": 64, "token": 0}
-NAMED = ["dimensions", "lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims", "index"]
-NAMED += ["dynamic_slice_sizes", "offset_dims", "collapsed_slice_dims", "start_index_map", "index_vector_dim"]
-NAMED += ["slice_sizes", "update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "fft_length"]
+NAMED = ["dimensions", "lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims"]
+NAMED += ["slice_sizes", "fft_length"]
 CALLING = ("calls", "to_apply", "body", "condition", "select", "scatter", "true_computation", "false_computation")
 KEYS = {name: name.upper().removesuffix("_DIMS") if "_contracting_" in name or "_batch_" in name else name.upper()
         for name in NAMED}  # fmt: skip
-KEYS["scatter_dims_to_operand_dims"] = "SCATTER_DIMS"
 
 
 def integers(text: str) -> tuple[int, ...]:

@@ -30,7 +30,6 @@ def _instructions(module: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any
             one["attributes"] = {key: tuple(values) for key, values in one["attributes"].items()}
             if one["opcode"] == "constant":  # the protobuf's literals are not read
                 one["kind"] = None
-            del one["scheduled"]  # the text of a CPU's module has none
             found[computation, one["name"]] = one
     return found
 

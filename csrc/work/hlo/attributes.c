@@ -12,8 +12,8 @@ typedef fs_status taker(fs_hlo_parser *parser, fs_hlo_instruction *instruction, 
 
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
 static taker take_numbers, take_called, take_condition, take_word, take_text, take_config, take_frame, take_source,
-    take_line, take_window, take_sizes, take_pads, take_slice, take_padding, take_labels, take_groups, take_pairs,
-    take_global, take_aliasing, take_precision, take_metadata;
+    take_line, take_window, take_sizes, take_pads, take_labels, take_groups, take_pairs, take_global, take_precision,
+    take_metadata;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
@@ -47,20 +47,15 @@ static const struct {
     {"stride", OF_WINDOW, take_sizes, FS_HLO_WINDOW_STRIDE},
     {"lhs_dilate", OF_WINDOW, take_sizes, FS_HLO_WINDOW_LHS_DILATE},
     {"rhs_dilate", OF_WINDOW, take_sizes, FS_HLO_WINDOW_RHS_DILATE},
-    {"rhs_reversal", OF_WINDOW, take_sizes, FS_HLO_WINDOW_REVERSAL},
     {"pad", OF_WINDOW, take_pads, 0},
-    {"slice", OF_INSTRUCTION, take_slice, 0},
-    {"padding", OF_INSTRUCTION, take_padding, 0},
     {"dim_labels", OF_INSTRUCTION, take_labels, 0},
     {"replica_groups", OF_INSTRUCTION, take_groups, 0},
     {"source_target_pairs", OF_INSTRUCTION, take_pairs, 0},
     {"use_global_device_ids", OF_INSTRUCTION, take_global, 0},
-    {"output_to_operand_aliasing", OF_INSTRUCTION, take_aliasing, 0},
     {"operand_precision", OF_INSTRUCTION, take_precision, 0},
     {"metadata", OF_INSTRUCTION, take_metadata, 0},
     {"op_name", OF_METADATA, take_text, FIELD(op_name)},
     {"deduplicated_name", OF_METADATA, take_text, FIELD(kernel)},
-    {"scheduling_name", OF_METADATA, take_text, FIELD(scheduled)},
     {"stack_frame_id", OF_METADATA, take_frame, 0},
     {"source_file", OF_METADATA, take_source, 0},
     {"source_line", OF_METADATA, take_line, 0},
@@ -219,24 +214,18 @@ static fs_status take_numbers(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUS
     return fs_hlo_put_values(parser->module, (fs_hlo_attribute_key)what, first, parser->err);
 }
 
-/* Take groups of up to three numbers: within a group separated by _ or :, and each group before `between`. Left-out
- * ones are `rest`. They become lists of the keys, one for each place in a group. Brackets enclose a group of a slice.
- */
-static fs_status take_groups_of(fs_hlo_parser *parser, const fs_hlo_attribute_key *keys, int key_count, char within,
-                                char between, const int64_t *rest)
+/* Take groups of numbers, such as 0_1x0_1. They become lists of the keys, one for each place in a group. */
+static fs_status take_groups_of(fs_hlo_parser *parser, const fs_hlo_attribute_key *keys, int key_count)
 {
     enum { MOST = FS_HLO_MOST_RANK };
-    int64_t values[3][MOST];
+    int64_t values[2][MOST] = {{0}};
     int count = 0;
     do {
-        bool bracket = fs_hlo_eat(parser, '[');
         if (count == MOST) return fs_hlo_wrong(parser, parser->at, "more than %d dimensions", MOST);
-        for (int i = 0; i < key_count; i++) values[i][count] = rest[i];
-        for (int i = 0; i < key_count && (i == 0 || fs_hlo_eat(parser, within)); i++)
+        for (int i = 0; i < key_count && (i == 0 || fs_hlo_eat(parser, '_')); i++)
             FS_TRY(fs_hlo_take_integer(parser, &values[i][count]));
-        if (bracket) FS_TRY(fs_hlo_expect(parser, ']'));
         count++;
-    } while (fs_hlo_eat(parser, between));
+    } while (fs_hlo_eat(parser, 'x'));
     for (int i = 0; i < key_count; i++) {
         uint32_t first = parser->module->number_count;
         for (int j = 0; j < count; j++) FS_TRY(fs_hlo_put_number(parser->module, values[i][j], parser->err));
@@ -256,32 +245,13 @@ static fs_status take_window(fs_hlo_parser *parser, fs_hlo_instruction *instruct
 static fs_status take_sizes(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t what)
 {
     fs_hlo_attribute_key key = (fs_hlo_attribute_key)what;
-    return take_groups_of(parser, &key, 1, 0, 'x', (int64_t[]){0});
+    return take_groups_of(parser, &key, 1);
 }
 
 static fs_status take_pads(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     static const fs_hlo_attribute_key KEYS[] = {FS_HLO_WINDOW_PAD_LOW, FS_HLO_WINDOW_PAD_HIGH};
-    return take_groups_of(parser, KEYS, 2, '_', 'x', (int64_t[]){0, 0});
-}
-
-/* 0_1_0x2_2: low, high, interior */
-static fs_status take_padding(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_PADDING_LOW, FS_HLO_PADDING_HIGH, FS_HLO_PADDING_INTERIOR};
-    char next = fs_hlo_peek(parser);
-    if (next != '-' && !(next >= '0' && next <= '9')) return fs_hlo_skip_value(parser, false); /* PADDING_SAME */
-    return take_groups_of(parser, KEYS, 3, '_', 'x', (int64_t[]){0, 0, 0});
-}
-
-/* {[0:4:1], [2:8]} */
-static fs_status take_slice(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_SLICE_STARTS, FS_HLO_SLICE_LIMITS, FS_HLO_SLICE_STRIDES};
-    FS_TRY(fs_hlo_expect(parser, '{'));
-    if (fs_hlo_eat(parser, '}')) return FS_OK;
-    FS_TRY(take_groups_of(parser, KEYS, 3, ':', ',', (int64_t[]){0, 0, 1}));
-    return fs_hlo_expect(parser, '}');
+    return take_groups_of(parser, KEYS, 2);
 }
 
 /* b01f_01io->b01f: for each dimension its place among the spatial ones, or what it is. */
@@ -362,37 +332,4 @@ static fs_status take_precision(fs_hlo_parser *parser, fs_hlo_instruction *FS_UN
     }
     FS_TRY(fs_hlo_expect(parser, '}'));
     return fs_hlo_put_values(parser->module, FS_HLO_PRECISION, first, parser->err);
-}
-
-/* Take {}, {1} or {1,0}: the first number, or -1. */
-static fs_status take_index(fs_hlo_parser *parser, int64_t *index)
-{
-    *index = -1;
-    FS_TRY(fs_hlo_expect(parser, '{'));
-    if (fs_hlo_peek(parser) != '}') FS_TRY(fs_hlo_take_integer(parser, index));
-    while (fs_hlo_peek(parser) != '}' && parser->at < parser->end) parser->at++;
-    return fs_hlo_expect(parser, '}');
-}
-
-/* {{0}: (1, {}), {1}: (2, {0})}: an output, an operand, and the part of it */
-static fs_status take_aliasing(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction),
-                               size_t FS_UNUSED(what))
-{
-    uint32_t first = parser->module->number_count;
-    FS_TRY(fs_hlo_expect(parser, '{'));
-    while (fs_hlo_peek(parser) != '}') {
-        int64_t values[3];
-        FS_TRY(take_index(parser, &values[0]));
-        FS_TRY(fs_hlo_expect(parser, ':'));
-        FS_TRY(fs_hlo_expect(parser, '('));
-        FS_TRY(fs_hlo_take_integer(parser, &values[1]));
-        FS_TRY(fs_hlo_expect(parser, ','));
-        FS_TRY(take_index(parser, &values[2]));
-        while (fs_hlo_peek(parser) != ')' && parser->at < parser->end) parser->at++;
-        FS_TRY(fs_hlo_expect(parser, ')'));
-        for (int i = 0; i < 3; i++) FS_TRY(fs_hlo_put_number(parser->module, values[i], parser->err));
-        if (!fs_hlo_eat(parser, ',')) break;
-    }
-    FS_TRY(fs_hlo_expect(parser, '}'));
-    return fs_hlo_put_values(parser->module, FS_HLO_ALIASED_OPERANDS, first, parser->err);
 }

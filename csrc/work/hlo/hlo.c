@@ -44,7 +44,6 @@ fs_hlo_instruction fs_hlo_blank(void)
                                 .computation = FS_NONE,
                                 .op_name = FS_NONE,
                                 .kernel = FS_NONE,
-                                .scheduled = FS_NONE,
                                 .frame = FS_NONE,
                                 .target = FS_NONE,
                                 .kind = FS_NONE,

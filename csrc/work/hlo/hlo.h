@@ -62,27 +62,19 @@ typedef struct {
     int64_t space;      /* of memory: 0 the device's, 5 the host's */
 } fs_hlo_shape;
 
-/* Attributes, as lists of numbers. X(NAME, name in the text). Those without a name are made from others: a window is
- * {size=3x3 pad=1_1x1_1 stride=2x2 …}, slice={[from:to:step], …}, dim_labels=b01f_01io->b01f. What a window leaves out
- * is missing: strides and dilations of 1, pads of 0. The size of groups is the number of ids in each of replica_groups,
- * if all have as many; GLOBAL_IDS: those are of devices. ALIASED_OPERANDS are triples of output_to_operand_aliasing:
- * the part of the output (-1: the whole), the operand, its part. PRECISION has a number for each factor of a product: 0
- * the default, 1 high, 2 highest. Labels of a dimension: its place among the spatial ones, or one of fs_hlo_label. */
+/* Attributes that are used, as lists of numbers. X(NAME, name in the text). Those without a name are made from others:
+ * a window is {size=3x3 pad=1_1x1_1 stride=2x2 …}, dim_labels=b01f_01io->b01f. What a window leaves out is missing:
+ * strides and dilations of 1, pads of 0. The size of groups is the number of ids in each of replica_groups, if all have
+ * as many; GLOBAL_IDS: those are of devices. PRECISION has a number for each factor of a product: 0 the default, 1
+ * high, 2 highest. Labels of a dimension: its place among the spatial ones, or one of fs_hlo_label. */
 /* clang-format off */
 #define FS_HLO_ATTRIBUTES(X) \
     X(DIMENSIONS, "dimensions") X(LHS_CONTRACTING, "lhs_contracting_dims") \
     X(RHS_CONTRACTING, "rhs_contracting_dims") X(LHS_BATCH, "lhs_batch_dims") X(RHS_BATCH, "rhs_batch_dims") \
-    X(INDEX, "index") X(PARAMETER, "") X(TRIP_COUNT, "") X(SLICE_STARTS, "") X(SLICE_LIMITS, "") \
-    X(SLICE_STRIDES, "") X(DYNAMIC_SLICE_SIZES, "dynamic_slice_sizes") X(OFFSET_DIMS, "offset_dims") \
-    X(COLLAPSED_SLICE_DIMS, "collapsed_slice_dims") X(START_INDEX_MAP, "start_index_map") \
-    X(INDEX_VECTOR_DIM, "index_vector_dim") X(SLICE_SIZES, "slice_sizes") \
-    X(UPDATE_WINDOW_DIMS, "update_window_dims") X(INSERTED_WINDOW_DIMS, "inserted_window_dims") \
-    X(SCATTER_DIMS, "scatter_dims_to_operand_dims") X(WINDOW_SIZE, "") X(WINDOW_STRIDE, "") X(WINDOW_PAD_LOW, "") \
-    X(WINDOW_PAD_HIGH, "") X(WINDOW_LHS_DILATE, "") X(WINDOW_RHS_DILATE, "") X(WINDOW_REVERSAL, "") \
-    X(LHS_LABELS, "") X(RHS_LABELS, "") X(OUT_LABELS, "") X(FEATURE_GROUPS, "feature_group_count") \
-    X(BATCH_GROUPS, "batch_group_count") X(FFT_LENGTH, "fft_length") X(PADDING_LOW, "") X(PADDING_HIGH, "") \
-    X(PADDING_INTERIOR, "") X(GROUP_SIZE, "") X(CHANNEL, "channel_id") X(GLOBAL_IDS, "") X(ALIASED_OPERANDS, "") \
-    X(PRECISION, "")
+    X(PARAMETER, "") X(TRIP_COUNT, "") X(SLICE_SIZES, "slice_sizes") X(WINDOW_SIZE, "") X(WINDOW_STRIDE, "") \
+    X(WINDOW_PAD_LOW, "") X(WINDOW_PAD_HIGH, "") X(WINDOW_LHS_DILATE, "") X(WINDOW_RHS_DILATE, "") X(LHS_LABELS, "") \
+    X(RHS_LABELS, "") X(OUT_LABELS, "") X(FFT_LENGTH, "fft_length") X(GROUP_SIZE, "") X(CHANNEL, "channel_id") \
+    X(GLOBAL_IDS, "") X(PRECISION, "")
 /* clang-format on */
 
 typedef enum {
@@ -111,15 +103,14 @@ typedef struct {
     uint32_t shape;
     uint32_t computation;
     fs_hlo_list operands, called, attributes;
-    uint32_t op_name;   /* of its metadata: "jit(step)/jvp(attention)/dot_general" */
-    uint32_t kernel;    /* deduplicated_name: the kernel bears it, with [.-] as _; FS_NONE: the instruction's name */
-    uint32_t scheduled; /* scheduling_name */
-    uint32_t frame;     /* of the program's stack, in frames */
-    uint32_t target;    /* custom_call_target */
-    uint32_t kind;      /* of a fusion: "kLoop"; of a comparison: its direction; of fft: its type; of random bits: their
-                           algorithm; of a constant: its literal, if short */
-    uint32_t config;    /* backend_config: JSON, or another text */
-    uint32_t groups;    /* replica_groups or source_target_pairs, the first FS_HLO_MOST_GROUPS bytes */
+    uint32_t op_name; /* of its metadata: "jit(step)/jvp(attention)/dot_general" */
+    uint32_t kernel;  /* deduplicated_name: the kernel bears it, with [.-] as _; FS_NONE: the instruction's name */
+    uint32_t frame;   /* of the program's stack, in frames */
+    uint32_t target;  /* custom_call_target */
+    uint32_t kind;    /* of a fusion: "kLoop"; of a comparison: its direction; of fft: its type; of random bits: their
+                         algorithm; of a constant: its literal, if short */
+    uint32_t config;  /* backend_config: JSON, or another text */
+    uint32_t groups;  /* replica_groups or source_target_pairs, the first FS_HLO_MOST_GROUPS bytes */
     bool root;
 } fs_hlo_instruction;
 

@@ -7,9 +7,8 @@
 #include "work/hlo/proto.h"
 
 /* what: a key of fs_hlo_attribute_key, or the offset of a field of the instruction. */
-static fs_hlo_proto_taker take_numbers, take_number, take_text, take_window, take_slices, take_padding, take_labels,
-    take_dot, take_gather, take_scatter, take_aliasing, take_algorithm, take_distribution, take_fft, take_random,
-    take_metadata;
+static fs_hlo_proto_taker take_numbers, take_number, take_text, take_window, take_labels, take_dot, take_algorithm,
+    take_distribution, take_fft, take_random, take_metadata;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
@@ -20,7 +19,6 @@ static const struct {
 } ROWS[] = {
     {9, "parameter", take_number, FS_HLO_PARAMETER},
     {11, "", take_text, FIELD(kind)},
-    {13, "get-tuple-element", take_number, FS_HLO_INDEX},
     {14, "broadcast", take_numbers, FS_HLO_DIMENSIONS},
     {14, "reduce", take_numbers, FS_HLO_DIMENSIONS},
     {14, "transpose", take_numbers, FS_HLO_DIMENSIONS},
@@ -29,28 +27,20 @@ static const struct {
     {14, "", take_numbers, FS_HLO_DIMENSIONS},
     {15, "", take_window, 0},
     {16, "", take_labels, 0},
-    {17, "", take_slices, 0},
-    {20, "", take_numbers, FS_HLO_DYNAMIC_SLICE_SIZES},
-    {21, "", take_padding, 0},
     {23, "", take_distribution, 0},
     {28, "", take_text, FIELD(target)},
     {30, "", take_dot, 0},
     {31, "fft", take_fft, 0},
     {32, "", take_numbers, FS_HLO_FFT_LENGTH},
-    {33, "", take_gather, 0},
     {34, "", take_numbers, FS_HLO_SLICE_SIZES},
     {43, "", take_text, FIELD(config)},
-    {48, "", take_scatter, 0},
     {26, "", take_number, FS_HLO_CHANNEL},
     {49, "", fs_hlo_proto_groups, 0},
-    {50, "", take_number, FS_HLO_FEATURE_GROUPS},
     {51, "", take_algorithm, 0},
     {52, "", fs_hlo_proto_pairs, 0},
-    {58, "", take_number, FS_HLO_BATCH_GROUPS},
     {63, "", take_text, FIELD(kind)},
     {70, "rng-bit-generator", take_random, 0},
     {71, "", take_number, FS_HLO_GLOBAL_IDS},
-    {74, "", take_aliasing, 0},
     {87, "", fs_hlo_proto_devices, 0},
     {92, "", fs_hlo_proto_iota, 0},
     {93, "", fs_hlo_proto_mesh, 0},
@@ -102,9 +92,8 @@ static fs_status take_numbers(fs_hlo_reader *reader, fs_wire message, const fs_w
 static fs_status take_number(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), const fs_wire_field *field,
                              fs_hlo_instruction *FS_UNUSED(instruction), size_t what)
 {
-    bool groups = what == FS_HLO_FEATURE_GROUPS || what == FS_HLO_BATCH_GROUPS;
     int64_t value = field->number != 0 && field->type == FS_WIRE_VARINT ? (int64_t)field->value : 0;
-    if ((groups && value <= 1) || (what == FS_HLO_GLOBAL_IDS && value == 0)) return FS_OK; /* the text has none */
+    if (what == FS_HLO_GLOBAL_IDS && value == 0) return FS_OK; /* the text has none */
     return fs_hlo_put_value(reader->module, (fs_hlo_attribute_key)what, value, reader->err);
 }
 
@@ -124,138 +113,62 @@ fs_status fs_hlo_proto_fields(fs_hlo_reader *reader, fs_wire message, int count,
     return fs_wire_end(&message, reader->err);
 }
 
-/* Take messages of up to eight numbers, one for each dimension: those in the fields `number` of a message. */
-enum { MOST_FIELDS = 8 };
-
-static fs_status take_dimensions(fs_hlo_reader *reader, fs_wire message, uint32_t number, int count,
-                                 const int64_t *rest, int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS], int *dimensions)
-{
-    fs_wire_field field;
-    *dimensions = 0;
-    while (fs_wire_next(&message, &field)) {
-        if (field.number != number) continue;
-        if (*dimensions == FS_HLO_MOST_RANK)
-            return fs_hlo_damaged(reader, message.at, "more than %d dimensions", FS_HLO_MOST_RANK);
-        FS_TRY(fs_hlo_proto_fields(reader, fs_wire_in(&message, &field), count, rest, values[(*dimensions)++]));
-    }
-    return fs_wire_end(&message, reader->err);
-}
-
-static fs_status put_column(fs_hlo_reader *reader, int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS], int dimensions,
-                            int column, fs_hlo_attribute_key key)
-{
-    uint32_t first = reader->module->number_count;
-    for (int i = 0; i < dimensions; i++) FS_TRY(fs_hlo_put_number(reader->module, values[i][column], reader->err));
-    return fs_hlo_put_values(reader->module, key, first, reader->err);
-}
-
-/* Windows, slices, padding ------------------------------------------------------------------------------------------*/
+/* Windows -----------------------------------------------------------------------------------------------------------*/
 
 /* The text has only those of a window's numbers that are not usual. */
 static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
-    enum { SIZE, STRIDE, LOW, HIGH, RHS_DILATE, LHS_DILATE, REVERSAL, COLUMNS };
-    static const int64_t REST[] = {0, 0, 0, 0, 0, 0, 0}, USUAL[] = {-1, 1, 0, 0, 1, 1, 0};
-    static const struct {
-        int column;
-        fs_hlo_attribute_key key;
-    } PARTS[] = {{SIZE, FS_HLO_WINDOW_SIZE},
-                 {STRIDE, FS_HLO_WINDOW_STRIDE},
-                 {LOW, FS_HLO_WINDOW_PAD_LOW},
-                 {HIGH, FS_HLO_WINDOW_PAD_HIGH},
-                 {LHS_DILATE, FS_HLO_WINDOW_LHS_DILATE},
-                 {RHS_DILATE, FS_HLO_WINDOW_RHS_DILATE},
-                 {REVERSAL, FS_HLO_WINDOW_REVERSAL}};
-    int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS];
-    int dimensions;
+    enum { SIZE, STRIDE, LOW, HIGH, RHS_DILATE, LHS_DILATE, COLUMNS };
+    static const int64_t REST[COLUMNS] = {0}, USUAL[COLUMNS] = {-1, 1, 0, 0, 1, 1};
+    static const fs_hlo_attribute_key KEYS[COLUMNS] = {FS_HLO_WINDOW_SIZE,       FS_HLO_WINDOW_STRIDE,
+                                                       FS_HLO_WINDOW_PAD_LOW,    FS_HLO_WINDOW_PAD_HIGH,
+                                                       FS_HLO_WINDOW_RHS_DILATE, FS_HLO_WINDOW_LHS_DILATE};
+    int64_t values[FS_HLO_MOST_RANK][COLUMNS];
+    int dimensions = 0;
     bool odd[COLUMNS] = {false};
-    FS_TRY(take_dimensions(reader, fs_wire_in(&message, field), 1, COLUMNS, REST, values, &dimensions));
-    for (int i = 0; i < dimensions; i++)
-        for (int j = 0; j < COLUMNS; j++) odd[j] = odd[j] || values[i][j] != USUAL[j];
+    fs_wire inner = fs_wire_in(&message, field);
+    fs_wire_field one;
+    while (fs_wire_next(&inner, &one)) {
+        if (one.number != 1) continue;
+        if (dimensions == FS_HLO_MOST_RANK)
+            return fs_hlo_damaged(reader, inner.at, "more than %d dimensions", FS_HLO_MOST_RANK);
+        int64_t *row = values[dimensions++];
+        FS_TRY(fs_hlo_proto_fields(reader, fs_wire_in(&inner, &one), COLUMNS, REST, row));
+        for (int j = 0; j < COLUMNS; j++) odd[j] = odd[j] || row[j] != USUAL[j];
+    }
+    FS_TRY(fs_wire_end(&inner, reader->err));
     odd[LOW] = odd[HIGH] = odd[LOW] || odd[HIGH];
-    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++)
-        if (odd[PARTS[i].column]) FS_TRY(put_column(reader, values, dimensions, PARTS[i].column, PARTS[i].key));
-    return FS_OK;
-}
-
-/* Fields of dimensions become three attributes. */
-static fs_status take_three(fs_hlo_reader *reader, fs_wire message, uint32_t number, const int64_t *rest,
-                            const fs_hlo_attribute_key *keys)
-{
-    int64_t values[FS_HLO_MOST_RANK][MOST_FIELDS];
-    int dimensions;
-    FS_TRY(take_dimensions(reader, message, number, 3, rest, values, &dimensions));
-    for (int i = 0; i < 3; i++) FS_TRY(put_column(reader, values, dimensions, i, keys[i]));
-    return FS_OK;
-}
-
-static fs_status take_slices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_SLICE_STARTS, FS_HLO_SLICE_LIMITS, FS_HLO_SLICE_STRIDES};
-    return take_three(reader, message, field->number, (int64_t[]){0, 0, 0}, KEYS);
-}
-
-static fs_status take_padding(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const fs_hlo_attribute_key KEYS[] = {FS_HLO_PADDING_LOW, FS_HLO_PADDING_HIGH, FS_HLO_PADDING_INTERIOR};
-    return take_three(reader, fs_wire_in(&message, field), 1, (int64_t[]){0, 0, 0}, KEYS);
-}
-
-/* Products, convolutions, gathers -----------------------------------------------------------------------------------*/
-
-typedef struct {
-    uint32_t number;
-    fs_hlo_attribute_key key;
-    bool always; /* in the text also where it is empty */
-} list_row;
-
-static fs_status take_lists(fs_hlo_reader *reader, fs_wire message, const list_row *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
+    for (int j = 0; j < COLUMNS; j++) {
         uint32_t first = reader->module->number_count;
-        FS_TRY(fs_hlo_proto_numbers(reader, message, rows[i].number));
-        if (rows[i].always || reader->module->number_count > first)
-            FS_TRY(fs_hlo_put_values(reader->module, rows[i].key, first, reader->err));
+        if (!odd[j]) continue;
+        for (int i = 0; i < dimensions; i++) FS_TRY(fs_hlo_put_number(reader->module, values[i][j], reader->err));
+        FS_TRY(fs_hlo_put_values(reader->module, KEYS[j], first, reader->err));
     }
     return FS_OK;
 }
 
+/* Products and convolutions -----------------------------------------------------------------------------------------*/
+
+/* The text has the contracted dimensions also where there are none. */
 static fs_status take_dot(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
                           fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
-    static const list_row ROW[] = {{3, FS_HLO_LHS_BATCH, false},
-                                   {1, FS_HLO_LHS_CONTRACTING, true},
-                                   {4, FS_HLO_RHS_BATCH, false},
-                                   {2, FS_HLO_RHS_CONTRACTING, true}};
-    return take_lists(reader, fs_wire_in(&message, field), ROW, 4);
-}
-
-static fs_status put_vector_dimension(fs_hlo_reader *reader, fs_wire message)
-{
-    int64_t values[4];
-    FS_TRY(fs_hlo_proto_fields(reader, message, 4, (int64_t[]){0, 0, 0, 0}, values));
-    return fs_hlo_put_value(reader->module, FS_HLO_INDEX_VECTOR_DIM, values[3], reader->err);
-}
-
-static fs_status take_gather(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const list_row ROW[] = {
-        {1, FS_HLO_OFFSET_DIMS, true}, {2, FS_HLO_COLLAPSED_SLICE_DIMS, true}, {3, FS_HLO_START_INDEX_MAP, true}};
-    FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
-    return put_vector_dimension(reader, fs_wire_in(&message, field));
-}
-
-static fs_status take_scatter(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    static const list_row ROW[] = {
-        {1, FS_HLO_UPDATE_WINDOW_DIMS, true}, {2, FS_HLO_INSERTED_WINDOW_DIMS, true}, {3, FS_HLO_SCATTER_DIMS, true}};
-    FS_TRY(take_lists(reader, fs_wire_in(&message, field), ROW, 3));
-    return put_vector_dimension(reader, fs_wire_in(&message, field));
+    static const struct {
+        uint32_t number;
+        fs_hlo_attribute_key key;
+        bool always;
+    } LISTS[] = {{3, FS_HLO_LHS_BATCH, false},
+                 {1, FS_HLO_LHS_CONTRACTING, true},
+                 {4, FS_HLO_RHS_BATCH, false},
+                 {2, FS_HLO_RHS_CONTRACTING, true}};
+    for (size_t i = 0; i < sizeof LISTS / sizeof *LISTS; i++) {
+        uint32_t first = reader->module->number_count;
+        FS_TRY(fs_hlo_proto_numbers(reader, fs_wire_in(&message, field), LISTS[i].number));
+        if (LISTS[i].always || reader->module->number_count > first)
+            FS_TRY(fs_hlo_put_values(reader->module, LISTS[i].key, first, reader->err));
+    }
+    return FS_OK;
 }
 
 /* The labels of the dimensions of an operand: the first and the second have fields, and so have the spatial ones. */
@@ -293,40 +206,6 @@ static fs_status take_labels(fs_hlo_reader *reader, fs_wire message, const fs_wi
     FS_TRY(take_operand_labels(reader, inner, values, LHS_BATCH, LHS_FEATURE, LHS, FS_HLO_LHS_LABELS));
     FS_TRY(take_operand_labels(reader, inner, values, RHS_OUTPUT, RHS_INPUT, RHS, FS_HLO_RHS_LABELS));
     return take_operand_labels(reader, inner, values, OUT_BATCH, OUT_FEATURE, OUT, FS_HLO_OUT_LABELS);
-}
-
-/* Aliases -----------------------------------------------------------------------------------------------------------*/
-
-/* The first number of a list, or -1. */
-static fs_status take_index(fs_hlo_reader *reader, fs_wire message, uint32_t number, int64_t *index)
-{
-    fs_hlo_module *module = reader->module;
-    uint32_t first = module->number_count;
-    FS_TRY(fs_hlo_proto_numbers(reader, message, number));
-    *index = module->number_count > first ? module->numbers[first] : -1;
-    module->number_count = first;
-    return FS_OK;
-}
-
-static fs_status take_aliasing(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                               fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
-{
-    enum { OUTPUT = 1, OPERAND = 2, PART = 3 };
-    uint32_t number = field->number, first = reader->module->number_count;
-    fs_wire_field one;
-    while (fs_wire_next(&message, &one)) {
-        int64_t output, part, operand[2];
-        if (one.number != number) continue;
-        fs_wire inner = fs_wire_in(&message, &one);
-        FS_TRY(take_index(reader, inner, OUTPUT, &output));
-        FS_TRY(take_index(reader, inner, PART, &part));
-        FS_TRY(fs_hlo_proto_fields(reader, inner, 2, (int64_t[]){0, 0}, operand));
-        FS_TRY(fs_hlo_put_number(reader->module, output, reader->err));
-        FS_TRY(fs_hlo_put_number(reader->module, operand[OPERAND - 1], reader->err));
-        FS_TRY(fs_hlo_put_number(reader->module, part, reader->err));
-    }
-    FS_TRY(fs_wire_end(&message, reader->err));
-    return fs_hlo_put_values(reader->module, FS_HLO_ALIASED_OPERANDS, first, reader->err);
 }
 
 /* Enumerations: their names in the text -----------------------------------------------------------------------------*/
@@ -410,7 +289,7 @@ static fs_status put_source(fs_hlo_reader *reader, const fs_wire_field *file, in
 static fs_status take_metadata(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
                                fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    enum { OP_NAME = 2, FILE_NAME = 3, LINE = 4, DEDUPLICATED = 12, FRAME = 15, SCHEDULED = 16 };
+    enum { OP_NAME = 2, FILE_NAME = 3, LINE = 4, DEDUPLICATED = 12, FRAME = 15 };
     fs_wire inner = fs_wire_in(&message, field);
     fs_wire_field one, file = {.number = 0};
     int64_t line = 0;
@@ -418,7 +297,6 @@ static fs_status take_metadata(fs_hlo_reader *reader, fs_wire message, const fs_
         bool number = one.type == FS_WIRE_VARINT;
         if (one.number == OP_NAME) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->op_name));
         if (one.number == DEDUPLICATED) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->kernel));
-        if (one.number == SCHEDULED) FS_TRY(fs_hlo_proto_text(reader, &one, &instruction->scheduled));
         if (one.number == FILE_NAME && one.type == FS_WIRE_BYTES) file = one;
         if (one.number == LINE && number) line = (int32_t)one.value;
         if (one.number == FRAME && number && one.value >= 1 && one.value <= reader->table_frames)
