@@ -15,6 +15,213 @@
 #include "base/memory.h"
 #include "base/search.h"
 
+/* What the instructions of a module's protobuf share: shapes, each kept once for equal bytes, and the frames of the
+ * program that was traced. */
+
+enum { SHAPE_TYPE = 2, SHAPE_SIZES = 3, SHAPE_PARTS = 4, SHAPE_LAYOUT = 5 };
+enum { LAYOUT_ORDER = 1, LAYOUT_SPACE = 8 };
+enum { FRAMES_FILE = 1, FRAMES_FUNCTION = 2, FRAMES_LOCATION = 3, FRAMES_FRAME = 4 };
+
+/* Shapes ------------------------------------------------------------------------------------------------------------*/
+
+/* By xla.PrimitiveType. */
+static const uint8_t TYPES[] = {
+    [1] = FS_HLO_PRED,
+    [2] = FS_HLO_S8,
+    [3] = FS_HLO_S16,
+    [4] = FS_HLO_S32,
+    [5] = FS_HLO_S64,
+    [6] = FS_HLO_U8,
+    [7] = FS_HLO_U16,
+    [8] = FS_HLO_U32,
+    [9] = FS_HLO_U64,
+    [10] = FS_HLO_F16,
+    [11] = FS_HLO_F32,
+    [12] = FS_HLO_F64,
+    [13] = FS_HLO_TUPLE,
+    [14] = FS_HLO_OPAQUE,
+    [15] = FS_HLO_C64,
+    [16] = FS_HLO_BF16,
+    [17] = FS_HLO_TOKEN,
+    [18] = FS_HLO_C128,
+    [19] = FS_HLO_F8E5M2,
+    [20] = FS_HLO_F8E4M3FN,
+    [21] = FS_HLO_S4,
+    [22] = FS_HLO_U4,
+    [23] = FS_HLO_F8E4M3B11FNUZ,
+    [24] = FS_HLO_F8E5M2FNUZ,
+    [25] = FS_HLO_F8E4M3FNUZ,
+    [26] = FS_HLO_S2,
+    [27] = FS_HLO_U2,
+    [28] = FS_HLO_F8E4M3,
+    [29] = FS_HLO_F8E3M4,
+    [30] = FS_HLO_S1,
+    [31] = FS_HLO_U1,
+    [32] = FS_HLO_F4E2M1FN,
+    [33] = FS_HLO_F8E8M0FNU,
+    [34] = FS_HLO_BUFFER,
+};
+
+/* A dynamic size without a limit is -1. */
+static fs_status read_sizes(fs_hlo_reader *reader, fs_wire message, fs_hlo_shape *shape)
+{
+    fs_hlo_module *module = reader->module;
+    shape->sizes.first = module->number_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, SHAPE_SIZES));
+    shape->sizes.count = module->number_count - shape->sizes.first;
+    if (shape->sizes.count > FS_HLO_MOST_RANK)
+        return fs_hlo_damaged(reader, message.at, "a shape has more than %d dimensions", FS_HLO_MOST_RANK);
+    for (uint32_t i = 0; i < shape->sizes.count; i++) {
+        int64_t *size = &module->numbers[shape->sizes.first + i];
+        if (*size == INT64_MIN) *size = -1;
+        else if (*size < 0) return fs_hlo_damaged(reader, message.at, "a shape has a negative size");
+    }
+    return FS_OK;
+}
+
+static fs_status read_layout(fs_hlo_reader *reader, fs_wire message, fs_hlo_shape *shape)
+{
+    fs_hlo_module *module = reader->module;
+    fs_wire rest = message;
+    fs_wire_field field;
+    shape->layout.first = module->number_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, LAYOUT_ORDER));
+    shape->layout.count = module->number_count - shape->layout.first;
+    bool fits = shape->layout.count <= shape->sizes.count;
+    for (uint32_t i = 0; fits && i < shape->layout.count; i++) {
+        int64_t dimension = module->numbers[shape->layout.first + i];
+        fits = dimension >= 0 && dimension < shape->sizes.count;
+    }
+    if (!fits) return fs_hlo_damaged(reader, message.at, "a layout has a dimension that its shape lacks");
+    while (fs_wire_next(&rest, &field))
+        if (field.number == LAYOUT_SPACE && field.type == FS_WIRE_VARINT) shape->space = (int64_t)field.value;
+    return fs_wire_end(&rest, reader->err);
+}
+
+enum { LONGEST_KNOWN = 1024 }; /* bytes of shapes that are looked up */
+
+static fs_status read_shape(fs_hlo_reader *reader, fs_wire message, int depth, uint32_t *id);
+
+/* The parts are listed one after the other, once those nested in them are. */
+static fs_status read_parts(fs_hlo_reader *reader, fs_wire message, int depth, uint32_t count, fs_hlo_shape *shape)
+{
+    fs_hlo_module *module = reader->module;
+    fs_status status = FS_OK;
+    fs_wire_field field;
+    uint32_t *parts = fs_malloc((count + (size_t)1) * sizeof *parts), at = 0;
+    if (parts == NULL) return fs_no_memory(reader->err);
+    while (status == FS_OK && at < count && fs_wire_next(&message, &field))
+        if (field.number == SHAPE_PARTS)
+            status = read_shape(reader, fs_wire_in(&message, &field), depth + 1, &parts[at++]);
+    shape->parts = (fs_hlo_list){module->shape_part_count, at};
+    for (uint32_t i = 0; i < at && status == FS_OK; i++) status = fs_hlo_put_part(module, parts[i], reader->err);
+    fs_free(parts);
+    return status;
+}
+
+static fs_status read_shape(fs_hlo_reader *reader, fs_wire message, int depth, uint32_t *id)
+{
+    fs_hlo_shape shape = {.type = FS_HLO_INVALID};
+    fs_wire rest = message, layout = {.at = NULL};
+    fs_wire_field field;
+    uint32_t known = reader->shapes.count, bytes = 0, parts = 0;
+    if (depth == FS_HLO_MOST_DEPTH)
+        return fs_hlo_damaged(reader, message.at, "tuples are nested deeper than %d", FS_HLO_MOST_DEPTH);
+    size_t size = (size_t)(message.end - message.at);
+    if (size <= LONGEST_KNOWN) {
+        FS_TRY(fs_intern_bytes(&reader->shapes, message.at, size, &bytes, reader->err));
+        if (bytes < known) {
+            *id = reader->shape_ids[bytes];
+            return FS_OK;
+        }
+        FS_TRY(FS_LIST_ROOM(&reader->shape_ids, bytes, &reader->shape_id_capacity, 64, reader->err));
+        reader->shape_ids[bytes] = FS_NONE; /* not asked for meanwhile: what lies in this shape is shorter */
+    }
+    while (fs_wire_next(&rest, &field)) {
+        if (field.number == SHAPE_TYPE && field.type == FS_WIRE_VARINT && field.value < sizeof TYPES)
+            shape.type = (fs_hlo_type)TYPES[field.value];
+        if (field.number == SHAPE_LAYOUT) layout = fs_wire_in(&rest, &field);
+        parts += field.number == SHAPE_PARTS;
+    }
+    FS_TRY(fs_wire_end(&rest, reader->err));
+    FS_TRY(read_sizes(reader, message, &shape));
+    if (layout.at != NULL) FS_TRY(read_layout(reader, layout, &shape));
+    if (parts > 0) FS_TRY(read_parts(reader, message, depth, parts, &shape));
+    if (!fs_hlo_countable(reader->module, &shape))
+        return fs_hlo_damaged(reader, message.at, "a shape has more than 2^62 elements");
+    *id = reader->module->shape_count;
+    if (size <= LONGEST_KNOWN) reader->shape_ids[bytes] = *id;
+    return fs_hlo_put_shape(reader->module, shape, reader->err);
+}
+
+/* Append a shape, or find an equal one; append the frames of a StackFrameIndexProto. */
+static fs_status proto_shape(fs_hlo_reader *reader, fs_wire message, uint32_t *id)
+{
+    return read_shape(reader, message, 0, id);
+}
+
+/* Frames ------------------------------------------------------------------------------------------------------------*/
+
+/* Return the numbers 1, 2 and 3 of a message, 0 where they are missing. */
+static fs_status read_three(fs_hlo_reader *reader, fs_wire message, int64_t values[3])
+{
+    fs_wire_field field;
+    memset(values, 0, 3 * sizeof *values);
+    while (fs_wire_next(&message, &field))
+        if (field.number >= 1 && field.number <= 3 && field.type == FS_WIRE_VARINT)
+            values[field.number - 1] = (int32_t)field.value;
+    return fs_wire_end(&message, reader->err);
+}
+
+/* Read the tables: files, functions and places come before the frames that they describe. */
+static fs_status read_frames(fs_hlo_reader *reader, const fs_wire *rows, const uint32_t *starts)
+{
+    fs_hlo_module *module = reader->module;
+    int64_t values[3], place[3];
+    fs_wire_field field;
+    for (uint32_t at = starts[FRAMES_FRAME]; at < starts[FRAMES_FRAME + 1]; at++) {
+        fs_hlo_frame frame = {.file = FS_NONE, .function = FS_NONE, .parent = FS_NONE};
+        FS_TRY(read_three(reader, rows[at], values));
+        if (values[0] >= 1 && values[0] <= starts[FRAMES_LOCATION + 1] - starts[FRAMES_LOCATION]) {
+            FS_TRY(read_three(reader, rows[starts[FRAMES_LOCATION] + (uint32_t)values[0] - 1], place));
+            for (int kind = FRAMES_FILE; kind <= FRAMES_FUNCTION; kind++) {
+                if (place[kind - 1] < 1 || place[kind - 1] > starts[kind + 1] - starts[kind]) continue;
+                fs_wire text = rows[starts[kind] + (uint32_t)place[kind - 1] - 1];
+                field = (fs_wire_field){0, FS_WIRE_BYTES, 0, text.at, (size_t)(text.end - text.at)};
+                FS_TRY(fs_hlo_proto_text(reader, &field, kind == FRAMES_FILE ? &frame.file : &frame.function));
+            }
+            frame.line = place[2] > 0 ? place[2] : 0;
+        }
+        if (values[1] >= 1 && values[1] <= module->frame_count) frame.parent = (uint32_t)values[1] - 1;
+        FS_TRY(fs_hlo_put_frame(module, frame, reader->err));
+    }
+    reader->table_frames = module->frame_count;
+    return FS_OK;
+}
+
+/* List the rows of the four tables, one table after the other. */
+static fs_status proto_frames(fs_hlo_reader *reader, fs_wire message)
+{
+    uint32_t starts[FRAMES_FRAME + 2] = {0}, next[FRAMES_FRAME + 1];
+    fs_wire rest = message;
+    fs_wire_field field;
+    while (fs_wire_next(&rest, &field))
+        if (field.number >= FRAMES_FILE && field.number <= FRAMES_FRAME) starts[field.number + 1]++;
+    FS_TRY(fs_wire_end(&rest, reader->err));
+    for (int kind = FRAMES_FILE; kind <= FRAMES_FRAME; kind++) {
+        next[kind] = starts[kind];
+        starts[kind + 1] += starts[kind];
+    }
+    fs_wire *rows = fs_malloc((starts[FRAMES_FRAME + 1] + (size_t)1) * sizeof *rows);
+    if (rows == NULL) return fs_no_memory(reader->err);
+    for (rest = message; fs_wire_next(&rest, &field);)
+        if (field.number >= FRAMES_FILE && field.number <= FRAMES_FRAME)
+            rows[next[field.number]++] = fs_wire_in(&rest, &field);
+    fs_status status = read_frames(reader, rows, starts);
+    fs_free(rows);
+    return status;
+}
+
 enum {
     MODULE_NAME = 1,
     MODULE_ENTRY_NAME = 2,
@@ -56,7 +263,8 @@ static int by_id(const void *a, const void *b)
     return (one->id > other->id) - (one->id < other->id);
 }
 
-bool fs_hlo_sort_numbered(fs_hlo_numbered *items, uint32_t count, int64_t *twice)
+/* Sort things by their numbers; *twice receives a number that two have, if the result is false. */
+static bool sort_numbered(fs_hlo_numbered *items, uint32_t count, int64_t *twice)
 {
     if (count > 0) qsort(items, count, sizeof *items, by_id);
     for (uint32_t i = 1; i < count; i++) {
@@ -66,7 +274,8 @@ bool fs_hlo_sort_numbered(fs_hlo_numbered *items, uint32_t count, int64_t *twice
     return true;
 }
 
-uint32_t fs_hlo_place_of(const fs_hlo_numbered *items, uint32_t count, int64_t id)
+/* Return the place of the thing with a number, FS_NONE if there is none. */
+static uint32_t place_of(const fs_hlo_numbered *items, uint32_t count, int64_t id)
 {
     uint32_t at = FS_FIRST_NOT(i, 0, count, items[i].id < id);
     return at < count && items[at].id == id ? items[at].place : FS_NONE;
@@ -112,7 +321,7 @@ static fs_status read_operands(fs_hlo_reader *reader, const instruction_list *li
         if (field.number != INSTRUCTION_OPERANDS) continue;
         fs_wire ids = fs_wire_list(&message, &field);
         while (fs_wire_item(&ids, &field, &number)) {
-            uint32_t place = fs_hlo_place_of(list->places, list->count, number);
+            uint32_t place = place_of(list->places, list->count, number);
             uint32_t operand = place != FS_NONE ? list->ids[place] : FS_NONE;
             if (operand == FS_NONE)
                 return fs_hlo_damaged(reader, message.at,
@@ -137,7 +346,7 @@ static fs_status read_called(fs_hlo_reader *reader, fs_wire message, fs_hlo_inst
         fs_wire ids = fs_wire_list(&message, &field);
         while (fs_wire_item(&ids, &field, &number))
             FS_TRY(
-                fs_hlo_put_called(reader->module, fs_hlo_place_of(reader->computations, count, number), reader->err));
+                fs_hlo_put_called(reader->module, place_of(reader->computations, count, number), reader->err));
         FS_TRY(fs_wire_end(&ids, reader->err));
     }
     instruction->called.count = reader->module->called_count - instruction->called.first;
@@ -155,7 +364,7 @@ static fs_status read_instruction(fs_hlo_reader *reader, const instruction_list 
         if (field.number == INSTRUCTION_NAME) FS_TRY(fs_hlo_proto_text(reader, &field, &instruction.name));
         if (field.number == INSTRUCTION_OPCODE) FS_TRY(fs_hlo_proto_text(reader, &field, &instruction.opcode));
         if (field.number == INSTRUCTION_SHAPE)
-            FS_TRY(fs_hlo_proto_shape(reader, fs_wire_in(&rest, &field), &instruction.shape));
+            FS_TRY(proto_shape(reader, fs_wire_in(&rest, &field), &instruction.shape));
     }
     FS_TRY(fs_wire_end(&rest, reader->err));
     if (instruction.name == FS_NONE || instruction.opcode == FS_NONE || instruction.shape == FS_NONE)
@@ -191,7 +400,7 @@ static fs_status append_instruction(fs_hlo_reader *reader, const instruction_lis
                                     uint32_t computations)
 {
     fs_hlo_module *module = reader->module;
-    bool is_root = fs_hlo_place_of(list->places, list->count, root) == place;
+    bool is_root = place_of(list->places, list->count, root) == place;
     FS_TRY(read_instruction(reader, list, list->messages[place], computations, is_root));
     list->ids[place] = module->instruction_count - 1;
     return FS_OK;
@@ -207,7 +416,7 @@ static fs_status append_instructions(fs_hlo_reader *reader, const instruction_li
         if (field.number != SEQUENCE_ID) continue;
         fs_wire ids = fs_wire_list(&sequence, &field);
         while (fs_wire_item(&ids, &field, &number)) {
-            uint32_t place = fs_hlo_place_of(list->places, list->count, number);
+            uint32_t place = place_of(list->places, list->count, number);
             if (place == FS_NONE || list->ids[place] != FS_NONE)
                 return fs_hlo_damaged(reader, sequence.at,
                                       "%lld is in the schedule of a computation that lacks it, or twice",
@@ -238,12 +447,12 @@ static fs_status fill_computation(fs_hlo_reader *reader, instruction_list *list,
     FS_TRY(fs_wire_end(&rest, reader->err));
     if (computation.name == FS_NONE) return fs_hlo_damaged(reader, message.at, "a computation has no name");
     if (list->count == 0) return fs_hlo_damaged(reader, message.at, "the computation has no instructions");
-    if (!fs_hlo_sort_numbered(list->places, list->count, &twice))
+    if (!sort_numbered(list->places, list->count, &twice))
         return fs_hlo_damaged(reader, message.at, "two instructions have the number %lld", (long long)twice);
     FS_TRY(FS_NEW(&list->ids, list->count, reader->err));
     memset(list->ids, 0xff, list->count * sizeof *list->ids); /* FS_NONE */
     FS_TRY(append_instructions(reader, list, sequence, root, computations));
-    uint32_t place = fs_hlo_place_of(list->places, list->count, root);
+    uint32_t place = place_of(list->places, list->count, root);
     computation.root = place != FS_NONE ? list->ids[place] : module->instruction_count - 1;
     computation.instructions.count = list->count;
     return fs_hlo_put_computation(module, computation, reader->err);
@@ -329,7 +538,7 @@ static fs_status list_computations(fs_hlo_reader *reader, computation_list *list
         if (field.number == MODULE_DEVICES) FS_TRY(read_devices(reader, inner));
         if (field.number == MODULE_ALIASES) FS_TRY(read_donors(reader, inner, 2));
         if (field.number == MODULE_DONORS) FS_TRY(read_donors(reader, inner, 1));
-        if (field.number == MODULE_FRAMES) FS_TRY(fs_hlo_proto_frames(reader, inner));
+        if (field.number == MODULE_FRAMES) FS_TRY(proto_frames(reader, inner));
         if (field.number != MODULE_SCHEDULE) continue;
         list->schedule = inner;
         module->scheduled = true;
@@ -351,7 +560,7 @@ static fs_status take_schedule(fs_hlo_reader *reader, computation_list *list)
             if (field.number == ENTRY_VALUE) sequence = fs_wire_in(&entry, &field);
         }
         FS_TRY(fs_wire_end(&entry, reader->err));
-        uint32_t place = fs_hlo_place_of(reader->computations, list->count, id);
+        uint32_t place = place_of(reader->computations, list->count, id);
         if (place != FS_NONE) list->items[place].sequence = sequence;
     }
     return reader->module->scheduled ? fs_wire_end(&rest, reader->err) : FS_OK;
@@ -360,7 +569,7 @@ static fs_status take_schedule(fs_hlo_reader *reader, computation_list *list)
 static fs_status find_entry(fs_hlo_reader *reader, const computation_list *list, const uint8_t *at)
 {
     fs_hlo_module *module = reader->module;
-    module->entry = fs_hlo_place_of(reader->computations, list->count, list->entry);
+    module->entry = place_of(reader->computations, list->count, list->entry);
     for (uint32_t i = 0; module->entry == FS_NONE && i < list->count; i++)
         if (fs_wire_is(&list->entry_name, fs_hlo_text(module, module->computations[i].name))) module->entry = i;
     if (module->entry == FS_NONE && list->count == 1) module->entry = 0;
@@ -378,7 +587,7 @@ static fs_status read(fs_hlo_reader *reader, computation_list *list, fs_wire mes
     if (list->items == NULL) return fs_hlo_damaged(reader, message.at, "no computation is the entry");
     FS_TRY(FS_NEW(&reader->computations, list->count + (size_t)1, reader->err));
     for (uint32_t i = 0; i < list->count; i++) reader->computations[i] = (fs_hlo_numbered){list->items[i].id, i};
-    if (!fs_hlo_sort_numbered(reader->computations, list->count, &twice))
+    if (!sort_numbered(reader->computations, list->count, &twice))
         return fs_hlo_damaged(reader, message.at, "two computations have the number %lld", (long long)twice);
     FS_TRY(take_schedule(reader, list));
     for (uint32_t i = 0; i < list->count; i++)

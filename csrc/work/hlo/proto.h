@@ -25,30 +25,11 @@ typedef struct {
 fs_status fs_hlo_damaged(const fs_hlo_reader *reader, const uint8_t *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Sort things by their numbers; *twice receives a number that two have, if the result is false. */
-bool fs_hlo_sort_numbered(fs_hlo_numbered *items, uint32_t count, int64_t *twice);
-/* Return the place of the thing with a number, FS_NONE if there is none. */
-uint32_t fs_hlo_place_of(const fs_hlo_numbered *items, uint32_t count, int64_t id);
-
 /* Take a text, FS_NONE if it is empty. */
 fs_status fs_hlo_proto_text(fs_hlo_reader *reader, const fs_wire_field *field, uint32_t *text);
 
 /* Append the numbers of a repeated field of a message. */
 fs_status fs_hlo_proto_numbers(fs_hlo_reader *reader, fs_wire message, uint32_t number);
-
-/* Append a shape, or find an equal one; append the frames of a StackFrameIndexProto. */
-fs_status fs_hlo_proto_shape(fs_hlo_reader *reader, fs_wire message, uint32_t *id);
-fs_status fs_hlo_proto_frames(fs_hlo_reader *reader, fs_wire message);
-
-/* Take the numbers 1 to `count` of a message, where they are missing `rest`. */
-fs_status fs_hlo_proto_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values);
-
-/* Take an attribute from a field of an instruction's message. what: see the rows in hlo/proto_attributes.c. */
-typedef fs_status fs_hlo_proto_taker(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                                     fs_hlo_instruction *instruction, size_t what);
-
-/* Those of replica_groups, of what replaced them (lists, a grid, axes of a mesh), and of source_target_pairs. */
-fs_hlo_proto_taker fs_hlo_proto_groups, fs_hlo_proto_devices, fs_hlo_proto_iota, fs_hlo_proto_mesh, fs_hlo_proto_pairs;
 
 /* Append the attributes of an instruction with this opcode, and what else its fields say of it. */
 fs_status fs_hlo_proto_attributes(fs_hlo_reader *reader, fs_wire message, const char *opcode,
