@@ -2,7 +2,7 @@
  *
  *   backend.c   the table of functions: makes the device current, calls one of the launchers below, restores it
  *   *.cu        kernels, and tables of them
- *   pointwise.c, convert.c, …  launchers: choose a kernel, fill in its arguments, launch
+ *   pointwise.c, …  launchers: choose a kernel, fill in its arguments, launch
  *
  * Launchers expect the device to be current; all work goes to fs_cuda_stream(device).
  */

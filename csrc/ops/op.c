@@ -4,14 +4,124 @@
  * observer that has seen `begin` always sees `end`, also of an op that fails. */
 #include "ops/op.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "ops/observer.h"
-#include "ops/op_call.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
+
+/* The rows of pointwise.def and ops.def, as one array: each pointwise row makes two, one of them in place. The id is
+ * the place in its list, by which backends choose a loop or a kernel. */
+
+#define UNARY_ROWS(op, value, text)                                              \
+    {#op, "Return " text, FS_FORM_UNARY, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1}, \
+        {#op "_", "Set x to " text, FS_FORM_UNARY_IN_PLACE, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1},
+#define BINARY_ROWS(op, value, text)                                               \
+    {#op, "Return " text, FS_FORM_BINARY, FS_BINARY_##op, FS_FLOPS_PER_OUTPUT, 1}, \
+        {#op "_",                                                                  \
+         "Set x to " text ", where a is x and b is other",                         \
+         FS_FORM_BINARY_IN_PLACE,                                                  \
+         FS_BINARY_##op,                                                           \
+         FS_FLOPS_PER_OUTPUT,                                                      \
+         1},
+#define OTHER_ROW(op, form, id, rule, each, text) {#op, text, FS_FORM_##form, id, FS_FLOPS_##rule, each},
+
+const fs_op fs_ops[] = {
+#define FS_UNARY UNARY_ROWS
+#define FS_BINARY BINARY_ROWS
+#include "ops/pointwise.def"
+#undef FS_UNARY
+#undef FS_BINARY
+#define FS_OP OTHER_ROW
+#include "ops/ops.def"
+#undef FS_OP
+};
+const int fs_op_count = (int)(sizeof fs_ops / sizeof *fs_ops);
+
+const fs_op *fs_op_find(const char *name)
+{
+    for (int i = 0; i < fs_op_count; i++) {
+        if (strcmp(fs_ops[i].name, name) == 0) return &fs_ops[i];
+    }
+    return NULL;
+}
+
+/* Every error of a call begins with the call as it was written, "add(float32 (2, 3) on cpu, 4): ", and then says the
+ * problem. The text is cut where it does not fit, never left out. */
+
+fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, const char *problem)
+{
+    char text[700], one[200];
+    size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
+    bool first = true;
+    for (int i = 0; i < 3; i++) {
+        if (call->in[i] == NULL && !call->is_scalar[i]) continue;
+        if (call->is_scalar[i]) {
+            snprintf(one, sizeof one, "%g", call->scalar[i]);
+        } else {
+            fs_tensor_text(call->in[i], one, sizeof one);
+        }
+        used += (size_t)snprintf(text + used, sizeof text - used, first ? "%s" : ", %s", one);
+        first = false;
+    }
+    if (call->out != NULL) {
+        snprintf(text + used, sizeof text - used, first ? "out=%s" : ", out=%s",
+                 fs_tensor_text(call->out, one, sizeof one));
+    }
+    return fs_fail(err, status, "%s): %s", text, problem);
+}
+
+fs_status fs_call_check_floats(const fs_call *call, fs_error *err)
+{
+    const fs_tensor *first = NULL;
+    for (int i = 0; i < 3; i++) {
+        const fs_tensor *in = call->in[i];
+        if (in == NULL) continue;
+        if (!fs_dtype_is_float(in->dtype)) {
+            return fs_call_fail(call, err, FS_TYPE_ERROR,
+                                "the dtype must be " FS_FLOATS_TEXT "; cast with x.to(\"float32\")");
+        }
+        if (first == NULL) first = in;
+        if (in->dtype != first->dtype) {
+            return fs_call_fail(call, err, FS_TYPE_ERROR, "the dtypes differ; cast one with x.to(dtype)");
+        }
+    }
+    return fs_call_check_devices(call, err);
+}
+
+fs_status fs_call_check_devices(const fs_call *call, fs_error *err)
+{
+    const fs_tensor *first = NULL;
+    for (int i = 0; i < 3; i++) {
+        const fs_tensor *in = call->in[i];
+        if (in == NULL) continue;
+        if (first == NULL) first = in;
+        if (!fs_device_equal(in->device, first->device))
+            return fs_call_fail(call, err, FS_VALUE_ERROR, "the devices differ; move one with x.to(device)");
+    }
+    return FS_OK;
+}
+
+/* The stream is a pure function of seed and offset, and a call reserves its share of offsets in one atomic step: two
+ * threads never draw the same numbers, and a device does not matter. Shares are whole Philox blocks of 4 numbers. */
+
+static atomic_ullong random_seed = 0x5eed;
+static atomic_ullong random_offset;
+
+void fs_op_seed(uint64_t seed)
+{
+    atomic_store(&random_seed, seed);
+    atomic_store(&random_offset, 0);
+}
+
+void fs_random_take(int64_t count, uint64_t *seed, uint64_t *offset)
+{
+    *seed = atomic_load(&random_seed);
+    *offset = atomic_fetch_add(&random_offset, ((uint64_t)count + 3) & ~(uint64_t)3); /* whole Philox blocks */
+}
 
 static const struct {
     fs_status (*plan)(fs_plan *plan, fs_error *err);

@@ -2,6 +2,8 @@
 #ifndef FS_OPS_OP_H
 #define FS_OPS_OP_H
 
+#include <stdint.h>
+
 #include "ops/backend.h"
 
 /* The parameters of a family of ops. X(NAME, Python's text signature) */
@@ -75,5 +77,13 @@ typedef struct {
 /* Run the call. `result` receives a reference to the output (for in-place ops: to the first input). Errors name the op,
  * the shapes, dtypes and devices. On failure no reference is held. Thread-safe. */
 fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err);
+
+/* The stream of random numbers that rand, randn, uniform_ and normal_ draw from. The same on every device. */
+
+/* Restart the stream from a seed. Thread-safe, like the function below. */
+void fs_op_seed(uint64_t seed);
+
+/* Reserve `count` draws of the random stream. */
+void fs_random_take(int64_t count, uint64_t *seed, uint64_t *offset);
 
 #endif

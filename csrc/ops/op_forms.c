@@ -7,8 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/op_call.h"
-#include "ops/random.h"
+#include "ops/op.h"
 #include "ops/space.h"
 
 static void like(fs_plan *plan, const fs_tensor *tensor)

@@ -36,4 +36,15 @@ fs_tensor fs_tensor_transposed(const fs_tensor *x);
 /* Return a reference to `tensor`, or a dense copy of it. Release `dense` in both cases. */
 fs_status fs_tensor_densify(const fs_tensor *tensor, fs_tensor *dense, fs_error *err);
 
+/* Checks and error messages that all calls have in common. Private to the op layer. */
+
+/* Fail with "op(float32 (3, 4) on cpu, …): problem". */
+fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, const char *problem);
+
+/* Check that tensor arguments are floats of one dtype on one device. */
+fs_status fs_call_check_floats(const fs_call *call, fs_error *err);
+
+/* Check that tensor arguments are on one device. */
+fs_status fs_call_check_devices(const fs_call *call, fs_error *err);
+
 #endif

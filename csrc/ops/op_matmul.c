@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/op_call.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
 

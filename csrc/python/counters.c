@@ -3,11 +3,10 @@
 #include <string.h>
 
 #include "python/store_object.h"
-#include "sources/counters/counters.h"
+#include "sources/counters/library.h"
 #include "sources/counters/plan.h"
 #include "sources/counters/ranges.h"
 #include "sources/counters/sampling.h"
-#include "sources/cupti/contexts.h"
 #include "sources/cupti/cupti.h"
 
 /* Sampler ---------------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include "python/store_object.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/protobuf/xspace.h"
-#include "sources/sqlite/library.h"
 #include "sources/sqlite/query.h"
 #include "sources/sqlite/rows.h"
 

@@ -8,7 +8,7 @@
 #include "device/peaks.h"
 #include "kernels/cuda_device.h"
 #include "ops/cpu/cpu_device.h"
-#include "ops/random.h"
+#include "ops/op.h"
 #include "python/core.h"
 
 static PyObject *cuda_device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))

@@ -8,7 +8,6 @@
 #include "sources/cupti/watch.h"
 #include "store/event.h"
 #include "work/hlo/join.h"
-#include "work/hlo/thunks.h"
 
 /* Replays ---------------------------------------------------------------------------------------------------------- */
 

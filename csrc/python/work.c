@@ -4,7 +4,7 @@
 #include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
-#include "work/aten/multiply.h"
+#include "work/aten/products.h"
 #include "work/category.h"
 #include "work/libraries/libraries.h"
 #include "work/libraries/traffic.h"

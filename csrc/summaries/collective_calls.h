@@ -4,7 +4,7 @@
 
 #include "store/collective.h"
 #include "store/store.h"
-#include "work/collective_kinds.h"
+#include "work/collective_sizes.h"
 
 typedef struct {
     fs_collective recorded;

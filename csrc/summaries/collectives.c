@@ -15,7 +15,6 @@
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "summaries/intervals.h"
-#include "work/collective_kinds.h"
 #include "work/collective_sizes.h"
 
 /* Callers of collectives ------------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 #include "store/collective.h"
 #include "store/store.h"
-#include "work/collective_kinds.h"
+#include "work/collective_sizes.h"
 #include "work/names.h"
 
 /* Return whether an event is a communication kernel, by its recorded collective or by its name. `collective` (may be

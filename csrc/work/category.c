@@ -7,7 +7,7 @@
 
 #include "work/aten/aten.h"
 #include "work/kernel_class.h"
-#include "work/pattern.h"
+#include "work/names.h"
 
 const fs_category_row fs_categories[FS_CATEGORY_COUNT] = {
 #define FS_CATEGORY_ROW(NAME, name, COLOUR, dark, prose) [FS_CATEGORY_##NAME] = {name, prose, FS_COLOUR_##COLOUR, dark},

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "work/pattern.h"
+#include "work/names.h"
 
 static const fs_pattern patterns[] = {
 #define FS_KERNEL_PATTERN(CLASS, pattern) {pattern, FS_KERNEL_##CLASS, 1},

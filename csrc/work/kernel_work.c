@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "work/aten/multiply.h"
+#include "work/aten/products.h"
 #include "work/aten/sizes.h"
 
 static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t place)

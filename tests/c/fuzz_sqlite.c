@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "sources/sqlite/library.h"
 #include "sources/sqlite/query.h"
 #include "tests/c/fuzz_load.h"
 

@@ -7,6 +7,5 @@
 fs_status fs_cpu_unary(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);
 fs_status fs_cpu_binary(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err);
 fs_status fs_cpu_convert(fs_device device, const fs_conversion *conversion, fs_error *err);
-fs_status fs_cpu_fill(fs_device device, const fs_elementwise *space, fs_error *err);
 
 #endif

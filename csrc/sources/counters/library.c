@@ -11,7 +11,6 @@
 
 #include "base/fork.h"
 #include "base/unused.h"
-#include "sources/counters/counters.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
 

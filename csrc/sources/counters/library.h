@@ -29,4 +29,21 @@ typedef fs_status (*fs_counters_opener)(void *what, fs_error *err);
 fs_status fs_counters_open(fs_counters_hold *hold, fs_counters_opener open, void *what, fs_error *err);
 void fs_counters_release(fs_counters_hold *hold);
 
+/* Hardware counters, through CUPTI. Of one kernel or call by its Range Profiler (ranges.h), of a running program by PM
+ * sampling (sampling.h).
+ *
+ *   library    loads libcupti; what its refusals mean
+ *   chips.def  the metrics of each generation of chips by what they count
+ *   plan       the metrics that one pass over a chip can count, and their values; needs no GPU
+ *   sampling   PM sampling of a device, decoded by a thread of its own, into a store
+ *   ranges     counts of what runs between two calls
+ *
+ * Opening anything initializes CUPTI's profiler, which does nothing if it is, and keeps CUPTI in the process until that
+ * is closed. The profiler is never deinitialized: other clients may use it, and CUPTI does not count them. No clock and
+ * no setting of the GPU is changed; CUPTI itself holds the clocks while it counts. */
+
+/* Load CUPTI's interfaces of counters from `path` (NULL or "": search with the loader), once per process.
+ * FS_RUNTIME_ERROR names what is missing or too old. Needs neither a driver nor a GPU. */
+fs_status fs_counters_load(const char *path, fs_error *err);
+
 #endif

@@ -5,7 +5,42 @@
 
 #include <math.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "sources/counters/library.h"
+
+/* An anchor is one instant on three clocks. Of fifty readings the one whose two host times are closest is kept, so a
+ * reading that was interrupted does not count. Between two anchors time is linear; a rate within 0.1 % of 1 is taken as
+ * 1, because over a short profile the jitter of the anchors is larger than any drift. */
+
+enum { TRIES = 50 };
+
+fs_anchor fs_anchor_take(void)
+{
+    fs_anchor best = {0};
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        uint64_t theirs = 0;
+        int64_t before = fs_clock_now();
+        int64_t unix_time = fs_clock_unix_now();
+        if (fs_counters->timestamp(&theirs) != FS_COUNTERS_SUCCESS) continue;
+        int64_t after = fs_clock_now();
+        if (after - before >= shortest) continue;
+        shortest = after - before;
+        best = (fs_anchor){theirs, before + shortest / 2, unix_time + shortest / 2};
+    }
+    return best;
+}
+
+/* A time of CUPTI's clock by the host's, or by Unix time. CUPTI's may count anything, such as cycles: two instants, one
+ * before and one after it, tell its rate. */
+static int64_t anchor_convert(const fs_anchor *from, const fs_anchor *to, uint64_t time, bool to_unix)
+{
+    double rate = to->cupti > from->cupti ? (double)(to->host - from->host) / (double)(to->cupti - from->cupti) : 1;
+    if (fabs(rate - 1) < 1e-3) rate = 1; /* ns: the anchors' jitter would only disturb it */
+    int64_t elapsed = llround((double)(int64_t)(time - from->cupti) * rate);
+    return (to_unix ? from->unix_time : from->host) + elapsed;
+}
 
 fs_status fs_raw_samples_reserve(fs_raw_samples *samples, size_t more, fs_error *err)
 {
@@ -48,7 +83,7 @@ void fs_raw_samples_join_idle(fs_raw_samples *samples)
 static int64_t convert(const fs_raw_clock *clock, uint64_t time)
 {
     bool to_unix = clock->unix_base != FS_MISSING;
-    int64_t converted = fs_anchor_convert(&clock->from, &clock->to, time, to_unix) + FS_RAW_SAMPLE_DELAY_NS;
+    int64_t converted = anchor_convert(&clock->from, &clock->to, time, to_unix) + FS_RAW_SAMPLE_DELAY_NS;
     return to_unix ? converted - clock->unix_base : converted;
 }
 

@@ -6,9 +6,22 @@
 #ifndef FS_SOURCES_COUNTERS_RAW_SAMPLES_H
 #define FS_SOURCES_COUNTERS_RAW_SAMPLES_H
 
-#include "sources/counters/anchor.h"
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "store/samples.h"
 #include "store/store.h"
+
+/* The clock of CUPTI's samples, tied to the store's and to Unix time. Private to the counters. */
+
+/* The same instant by CUPTI's clock, the store's and Unix time. */
+typedef struct {
+    uint64_t cupti;
+    int64_t host, unix_time; /* ns */
+} fs_anchor;
+
+/* Read all clocks at once, as often as it takes to be rarely interrupted. */
+fs_anchor fs_anchor_take(void);
 
 enum { FS_RAW_SAMPLE_DELAY_NS = 700 };
 

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
-#include "sources/counters/anchor.h"
+#include "sources/counters/raw_samples.h"
 #include "sources/counters/library.h"
 #include "sources/counters/session.h"
 #include "sources/cupti/cupti.h"

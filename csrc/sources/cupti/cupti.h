@@ -11,6 +11,8 @@
 #ifndef FS_SOURCES_CUPTI_CUPTI_H
 #define FS_SOURCES_CUPTI_CUPTI_H
 
+#include <stdint.h>
+
 #include "store/store.h"
 
 typedef struct {
@@ -75,7 +77,7 @@ fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
 /* Begin or end callbacks about launches of graphs, while graphs are watched. Private to watch.c. */
 void fs_cupti_watch_launches(bool on);
 
-/* Note the devices of the contexts that are created from now on while the capture runs (contexts.h); without a
+/* Note the devices of the contexts that are created from now on while the capture runs (devices.c); without a
  * subscription only primary contexts are seen. */
 void fs_cupti_watch_contexts(void);
 
@@ -91,5 +93,31 @@ typedef struct {
 
 /* Return the report of the running capture, or of the last one. */
 fs_cupti_report fs_cupti_last(void);
+
+/* The devices that a program begins to use: CUDA tells of each context that is created, primary or not, while a capture
+ * has a subscription. Nothing here initializes CUDA. */
+
+/* Forget the devices. */
+void fs_contexts_forget(void);
+
+/* A context was created: a callback of CUPTI's resource domain; private to cupti.c. */
+void fs_contexts_called(const void *data);
+
+/* The devices on which contexts were created since fs_contexts_forget, or whose primary contexts are in use, as bits.
+ * If none is, wait at most `wait_ns` for the first. */
+uint64_t fs_contexts_devices(int64_t wait_ns);
+
+/* The devices, by the driver: what it knows of those that worked, and the end of their work. Private to the capture. */
+
+/* Store the facts of each device that has a lane; the driver must be loaded. What it does not tell stays missing.
+ * FS_OUT_OF_MEMORY. */
+fs_status fs_cupti_describe_devices(fs_store *store, fs_error *err);
+
+/* Wait for the work on every device's primary context; other contexts cannot be listed. Returns the first error; a
+ * context with an error has no more work to wait for. */
+int fs_devices_wait(void);
+
+/* FS_RUNTIME_ERROR, with the error that fs_devices_wait returned. */
+fs_status fs_devices_failed(int failed, fs_error *err);
 
 #endif

@@ -1,9 +1,10 @@
 /* Only devices with an active primary context are touched: asking others would create contexts, which takes memory and
  * time that the program did not ask for. A fact that the driver does not know stays missing. */
-#include "sources/cupti/devices.h"
-
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
 #include "store/device_facts.h"
@@ -106,4 +107,35 @@ fs_status fs_driver_wait(fs_error *err)
 {
     int failed = fs_driver != NULL ? fs_devices_wait() : 0;
     return failed == 0 ? FS_OK : fs_devices_failed(failed, err);
+}
+
+/* CUDA's callback comes from any thread and sets one bit. The reader polls, as a program may take seconds to make its
+ * first context, and also asks the driver, which knows contexts that were made before the subscription. */
+
+enum { POLL_NS = 2000000 };
+
+static _Atomic uint64_t created;
+
+void fs_contexts_forget(void)
+{
+    atomic_store(&created, 0);
+}
+
+void fs_contexts_called(const void *data)
+{
+    const fs_cupti_resource *resource = data;
+    uint32_t device = 64;
+    if (fs_cupti->device_id == NULL || resource == NULL) return;
+    if (fs_cupti->device_id(resource->context, &device) != FS_CUPTI_SUCCESS || device >= 64) return;
+    atomic_fetch_or(&created, UINT64_C(1) << device);
+}
+
+uint64_t fs_contexts_devices(int64_t wait_ns)
+{
+    int64_t until = fs_clock_now() + wait_ns;
+    for (;;) {
+        uint64_t devices = atomic_load(&created) | fs_driver_active_devices();
+        if (devices != 0 || fs_clock_now() >= until) return devices;
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
 }

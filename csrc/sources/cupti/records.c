@@ -5,9 +5,153 @@
 #include "sources/cupti/records.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/lock.h"
+#include "base/memory.h"
+
+/* A buffer is in one of three places: in the free list, in the list of those that CUPTI holds, or in the hands of the
+ * thread that takes or returns it. It knows the generation of its pool: one that comes back after its pool was closed
+ * is freed, and counts for no other pool. The lock is held for list operations only; allocation and zeroing, which take
+ * longer, are outside. */
+
+enum { SMALL_BYTES = 64 << 10, HEADER_BYTES = 64 };
+
+/* Header before each buffer's bytes. */
+typedef struct buffer {
+    struct buffer *next; /* in the free list, or in the list of buffers held by CUPTI */
+    uint32_t generation; /* of the pool that allocated it */
+    bool keeps;
+} buffer;
+
+_Static_assert(sizeof(buffer) <= HEADER_BYTES, "the bytes behind the header stay aligned");
+
+static struct {
+    fs_lock lock;
+    buffer *free, *out;
+    size_t buffer_bytes, most_bytes, bytes;
+    uint32_t generation;
+    bool open;
+} pool;
+
+static uint8_t *bytes_of(buffer *head)
+{
+    return (uint8_t *)head + HEADER_BYTES;
+}
+
+/* Allocate a buffer; the caller adds it to the pool. */
+static buffer *make(size_t size, bool keeps)
+{
+    buffer *created = fs_calloc(1, HEADER_BYTES + size);
+    if (created != NULL) *created = (buffer){.generation = pool.generation, .keeps = keeps};
+    return created;
+}
+
+fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error *err)
+{
+    fs_status status = FS_OK;
+    fs_lock_take(&pool.lock);
+    pool.buffer_bytes = buffer_bytes > 0 ? buffer_bytes : FS_CUPTI_BUFFER_BYTES;
+    pool.most_bytes = most_bytes > 0 ? most_bytes : FS_CUPTI_MOST_BYTES;
+    pool.bytes = 0;
+    pool.generation++;
+    pool.open = true;
+    for (int i = 0; i < FS_CUPTI_FIRST_BUFFERS && pool.bytes + pool.buffer_bytes <= pool.most_bytes; i++) {
+        buffer *created = make(pool.buffer_bytes, true);
+        if (created == NULL) {
+            status = fs_no_memory(err);
+            break;
+        }
+        /* Touch the pages now, not while the program is being timed. */
+        memset(bytes_of(created), 0, pool.buffer_bytes);
+        created->next = pool.free;
+        pool.free = created;
+        pool.bytes += pool.buffer_bytes;
+    }
+    fs_lock_give(&pool.lock);
+    if (status != FS_OK) fs_cupti_buffers_close();
+    return status;
+}
+
+uint8_t *fs_cupti_buffer_take(size_t *size)
+{
+    fs_lock_take(&pool.lock);
+    buffer *taken = pool.free;
+    *size = pool.buffer_bytes;
+    if (taken != NULL) pool.free = taken->next;
+    bool may_grow = taken == NULL && pool.bytes + pool.buffer_bytes <= pool.most_bytes;
+    if (may_grow) pool.bytes += pool.buffer_bytes;
+    fs_lock_give(&pool.lock);
+
+    if (may_grow) taken = make(*size, true); /* outside the lock, because it is slow */
+    bool failed = may_grow && taken == NULL;
+    if (taken == NULL) taken = make(*size = SMALL_BYTES, false);
+
+    fs_lock_take(&pool.lock);
+    if (failed) pool.bytes -= pool.buffer_bytes;
+    if (taken != NULL) {
+        taken->next = pool.out;
+        pool.out = taken;
+    }
+    fs_lock_give(&pool.lock);
+    if (taken == NULL) *size = 0;
+    return taken == NULL ? NULL : bytes_of(taken);
+}
+
+/* Return the link to a buffer held by CUPTI, of this pool or an earlier one; NULL if it belongs to another client. */
+static buffer **find_out(const uint8_t *bytes)
+{
+    for (buffer **link = &pool.out; *link != NULL; link = &(*link)->next)
+        if (bytes_of(*link) == bytes) return link;
+    return NULL;
+}
+
+fs_cupti_buffer_use fs_cupti_buffer_use_of(const uint8_t *bytes)
+{
+    fs_lock_take(&pool.lock);
+    buffer **link = find_out(bytes);
+    fs_cupti_buffer_use use = link == NULL ? FS_CUPTI_FOREIGN : (*link)->keeps ? FS_CUPTI_KEEP : FS_CUPTI_DROP;
+    fs_lock_give(&pool.lock);
+    return use;
+}
+
+void fs_cupti_buffer_give(uint8_t *bytes, size_t valid)
+{
+    fs_lock_take(&pool.lock);
+    buffer **link = find_out(bytes), *returned = link == NULL ? NULL : *link;
+    if (returned != NULL) *link = returned->next;
+    fs_lock_give(&pool.lock);
+    if (returned == NULL) return;
+    memset(bytes, 0, valid);
+    fs_lock_take(&pool.lock);
+    bool stays = returned->generation == pool.generation && pool.open && returned->keeps;
+    if (stays) {
+        returned->next = pool.free;
+        pool.free = returned;
+    }
+    fs_lock_give(&pool.lock);
+    if (!stays) fs_free(returned);
+}
+
+int64_t fs_cupti_buffers_close(void)
+{
+    int64_t out = 0;
+    fs_lock_take(&pool.lock);
+    buffer *free_ones = pool.free;
+    for (const buffer *at = pool.out; at != NULL; at = at->next) out += at->generation == pool.generation;
+    pool.free = NULL;
+    pool.open = false;
+    fs_lock_give(&pool.lock);
+    while (free_ones != NULL) {
+        buffer *next = free_ones->next;
+        fs_free(free_ones);
+        free_ones = next;
+    }
+    return out;
+}
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
@@ -69,21 +213,24 @@ static const char *const memories[] = {
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 #define NAMED(list, index) ((size_t)(index) < COUNT(list) && list[index] != NULL ? list[index] : "Unrecognized")
 
-bool fs_cupti_is_noise(const char *name)
+/* Return whether a runtime function is too frequent to record, and whether a driver function is recorded besides those
+ * of the runtime. Both take the name without its version ("cudaGetDevice"). */
+static bool is_noise(const char *name)
 {
     for (size_t i = 0; i < COUNT(noise); i++)
         if (strcmp(name, noise[i]) == 0) return true;
     return false;
 }
 
-bool fs_cupti_is_wanted(const char *name)
+static bool is_wanted(const char *name)
 {
     for (size_t i = 0; i < COUNT(wanted); i++)
         if (strncmp(name, wanted[i], strlen(wanted[i])) == 0) return true;
     return false;
 }
 
-void fs_cupti_function_name(int domain, uint32_t function, char *name, size_t size)
+/* Write an API function's name without its version, at most `size` bytes; "" if CUPTI does not know it. */
+static void function_name(int domain, uint32_t function, char *name, size_t size)
 {
     const char *found = NULL;
     name[0] = '\0';
@@ -109,9 +256,9 @@ static fs_status function_id(fs_cupti_parser *parser, int domain, uint32_t funct
         function < FS_CUPTI_FUNCTIONS ? &parser->functions[domain == FS_CUPTI_RUNTIME_DOMAIN][function] : &unkept;
     if (*known == 0) {
         bool runtime = domain == FS_CUPTI_RUNTIME_DOMAIN;
-        fs_cupti_function_name(domain, function, name, sizeof name);
+        function_name(domain, function, name, sizeof name);
         if (name[0] == '\0') snprintf(name, sizeof name, "%s function %u", runtime ? "cuda" : "cu", function);
-        if (runtime ? fs_cupti_is_noise(name) : !fs_cupti_is_wanted(name)) {
+        if (runtime ? is_noise(name) : !is_wanted(name)) {
             *known = FS_NONE;
         } else {
             FS_TRY(fs_store_name(parser->store, name, known, NULL));
@@ -356,11 +503,58 @@ void fs_cupti_parser_clear(fs_cupti_parser *parser)
     memset(parser, 0, sizeof *parser);
 }
 
-void fs_cupti_parse(fs_cupti_parser *parser, uint8_t *buffer, size_t valid, bool keep)
+void fs_cupti_parse(fs_cupti_parser *parser, uint8_t *bytes, size_t valid, bool keep)
 {
     fs_cupti_record *record = NULL;
     parser->keeps = keep;
-    while (fs_cupti->next_record(buffer, valid, &record) == FS_CUPTI_SUCCESS) {
+    while (fs_cupti->next_record(bytes, valid, &record) == FS_CUPTI_SUCCESS) {
         if (take(parser, record) != FS_OK) parser->dropped++;
     }
+}
+
+/* CUPTI numbers functions without gaps from 1, so the search ends with the first number without a name. It runs once,
+ * and its result never changes. */
+
+static fs_cupti_function_ids functions;
+const fs_cupti_function_ids *const fs_cupti_functions_found = &functions;
+
+bool fs_cupti_ids_have(const fs_cupti_ids *ids, uint32_t function)
+{
+    for (int i = 0; i < ids->count; i++)
+        if (ids->ids[i] == function) return true;
+    return false;
+}
+
+static void add(fs_cupti_ids *ids, uint32_t function)
+{
+    ids->ids[ids->count++] = function;
+}
+
+static bool changes_graphs(const char *name)
+{
+    return strstr(name, "GraphExecUpdate") != NULL ||
+           (strstr(name, "GraphExec") != NULL && strstr(name, "SetParams") != NULL);
+}
+
+static void find(void)
+{
+    char name[128];
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN; domain++) {
+        bool runtime = domain == FS_CUPTI_RUNTIME_DOMAIN;
+        for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
+            function_name(domain, id, name, sizeof name);
+            if (name[0] == '\0') break;
+            if (changes_graphs(name)) add(&functions.changing[domain], id);
+            if (runtime ? is_noise(name) : !is_wanted(name)) add(&functions.unwanted[domain], id);
+            if (runtime) continue;
+            if (strcmp(name, "cuDriverGetVersion") == 0) functions.driver_version = id;
+            if (strcmp(name, "cuGraphLaunch") == 0) add(&functions.launching, id); /* for each kind of default stream */
+        }
+    }
+}
+
+void fs_cupti_find_functions(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find);
 }

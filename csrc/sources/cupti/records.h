@@ -2,6 +2,11 @@
 #ifndef FS_SOURCES_CUPTI_RECORDS_H
 #define FS_SOURCES_CUPTI_RECORDS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
 #include "sources/cupti/library.h"
 #include "store/signature.h"
 #include "store/store.h"
@@ -43,12 +48,54 @@ void fs_cupti_parser_clear(fs_cupti_parser *parser);
  * Records that cannot be stored are counted too. */
 void fs_cupti_parse(fs_cupti_parser *parser, uint8_t *buffer, size_t valid, bool keep);
 
-/* Return whether a runtime function is too frequent to record, and whether a driver function is recorded besides those
- * of the runtime. Both take the name without its version ("cudaGetDevice"). */
-bool fs_cupti_is_noise(const char *runtime_function);
-bool fs_cupti_is_wanted(const char *driver_function);
+/* Callback ids of API functions, found once by name, because their numbers are internal to CUPTI. Private to the CUPTI
+ * source. */
 
-/* Write an API function's name without its version, at most `size` bytes; "" if CUPTI does not know it. */
-void fs_cupti_function_name(int domain, uint32_t function, char *name, size_t size);
+typedef struct {
+    uint32_t ids[FS_CUPTI_FUNCTIONS];
+    int count;
+} fs_cupti_ids;
+
+/* Lists with an index are by domain. */
+typedef struct {
+    fs_cupti_ids unwanted[FS_CUPTI_RUNTIME_DOMAIN + 1]; /* functions that make no event */
+    fs_cupti_ids changing[FS_CUPTI_RUNTIME_DOMAIN + 1]; /* that change an executable graph, their first argument */
+    fs_cupti_ids launching;                             /* of the driver; that launch one, likewise */
+    uint32_t driver_version;                            /* cuDriverGetVersion */
+} fs_cupti_function_ids;
+
+/* All lists are empty before fs_cupti_find_functions, which needs CUPTI to be loaded. */
+extern const fs_cupti_function_ids *const fs_cupti_functions_found;
+void fs_cupti_find_functions(void);
+
+bool fs_cupti_ids_have(const fs_cupti_ids *ids, uint32_t function);
+
+/* The pool of buffers that CUPTI fills. Private to the CUPTI source.
+ *
+ *   free ─ request ─► CUPTI fills it ─ complete ─► parsed at once ─► free
+ *
+ * All buffers together hold at most `most_bytes`. Beyond that bound CUPTI receives small buffers whose records are
+ * counted as dropped: refusing a buffer crashes CUPTI before CUDA 12.9, and this keeps the count exact. CUPTI may call
+ * from any thread. */
+
+enum { FS_CUPTI_BUFFER_BYTES = 4 << 20, FS_CUPTI_MOST_BYTES = 256 << 20, FS_CUPTI_FIRST_BUFFERS = 2 };
+
+/* Set the bound and allocate the first buffers; the pool must be empty. FS_OUT_OF_MEMORY. */
+fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error *err);
+
+/* Return a zeroed buffer to fill; NULL if memory is exhausted. */
+uint8_t *fs_cupti_buffer_take(size_t *size);
+
+/* Use of the records of a returned buffer. If one client starts while another captures, CUPTI may return a buffer to
+ * the wrong client; such a buffer is FOREIGN. */
+typedef enum { FS_CUPTI_KEEP, FS_CUPTI_DROP, FS_CUPTI_FOREIGN } fs_cupti_buffer_use;
+fs_cupti_buffer_use fs_cupti_buffer_use_of(const uint8_t *buffer);
+
+/* Take back a buffer that CUPTI has finished with, `valid` bytes of it filled. A buffer of a closed pool is freed; a
+ * foreign one is ignored. */
+void fs_cupti_buffer_give(uint8_t *buffer, size_t valid);
+
+/* Free the buffers that CUPTI does not hold; returns the number that it holds. */
+int64_t fs_cupti_buffers_close(void);
 
 #endif

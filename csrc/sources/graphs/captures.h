@@ -101,14 +101,45 @@ const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uin
 void fs_captures_sort(fs_captures *captures);
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
 
-/* Return the id of a chain: of an event of a store and of all that encloses it, up to what began before `begin`. */
-fs_status fs_captures_chain(fs_captures *captures, const fs_store *store, uint32_t event, int64_t begin,
-                            uint32_t *chain, fs_error *err);
-
 /* Return whether a call lies within another one, as that of the driver within the runtime's. */
 bool fs_captures_is_inner_call(const fs_store *store, uint32_t event);
 
-/* Return whether the event can own device work: an op or an annotation of the host. */
-bool fs_captures_may_own(const fs_store *store, uint32_t event);
+/* Finds the captured graph that a launch replayed, by the names of its kernels. Private to csrc/sources/graphs. */
+
+typedef struct {
+    bool found;
+    bool ambiguous; /* several graphs match that differ in their ops */
+    bool estimated; /* the names of the kernels do not prove the match */
+    uint32_t graph;
+} fs_match;
+
+typedef struct {
+    fs_captures *captures;
+    fs_intern launches;         /* the works of launches, and their labels' numbers */
+    struct fs_match_kept *kept; /* by id of launches */
+    uint32_t kept_count, kept_capacity;
+} fs_matcher; /* zero except for captures: nothing kept yet */
+
+void fs_matcher_clear(fs_matcher *matcher);
+
+/* The works of a launch. */
+typedef struct {
+    const uint32_t *symbols; /* in order of node, or of start */
+    const uint32_t *lanes;   /* their streams; NULL: they are in the order of their nodes */
+    uint32_t count;
+    bool identified;   /* they have the ids of their nodes: graphs whose nodes are known by id do not match by order */
+    const char *label; /* the annotation around the launch, or NULL */
+} fs_launched;
+
+/* Find the graph. nodes[i] receives the index of a node in captures, or FS_NONE. FS_OUT_OF_MEMORY. */
+fs_status fs_matcher_find(fs_matcher *matcher, const fs_launched *works, uint32_t *nodes, fs_match *match,
+                          fs_error *err);
+
+/* Match works, without the ids of their nodes, to the graph that is known to have been launched: by kind and order, if
+ * it has as many of each kind. Works of a kind on several streams match only if one op launched all of them. Nodes of
+ * which nothing is known match no work. Return the number of works that match; *estimated receives whether their order
+ * counts, but need not be that of the nodes: the graph branches, or the kinds of the works are in another order. */
+uint32_t fs_match_within(const fs_captures *captures, const fs_captured_graph *graph, const fs_launched *works,
+                         uint32_t *nodes, bool *estimated);
 
 #endif

@@ -9,4 +9,17 @@ fs_status fs_join_append_hosts(fs_join *join, fs_error *err);
 /* Append the records of devices and the host's waits for them, after the launchers are known. FS_OUT_OF_MEMORY. */
 fs_status fs_join_append_devices(fs_owners *owners, fs_error *err);
 
+/* Links the ops of the backward pass of a trace to their ops of the forward pass. Private to the trace source. */
+
+/* Set `forward` of the stored ops. As in Kineto (generateForwardBackwardLinks), the op of the forward pass is the last
+ * one with the "Sequence number" on its thread, because it made the autograd node. A trace does not tell which thread a
+ * "Fwd thread id" is: where several threads have the number, it is the thread that made most other nodes of that id. An
+ * op without such a number, such as AccumulateGrad, has no link. FS_OUT_OF_MEMORY. */
+fs_status fs_join_backward(const fs_join *join, fs_error *err);
+
+/* Changes of memory. Private to the trace source. */
+
+/* Append the memory records, after the hosts are in the store. FS_OUT_OF_MEMORY. */
+fs_status fs_join_memory(fs_join *join, fs_error *err);
+
 #endif

@@ -20,8 +20,6 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto/append.h"
-#include "sources/kineto/backward.h"
-#include "sources/kineto/memory.h"
 #include "sources/kineto/nest.h"
 #include "sources/kineto/owners.h"
 #include "store/event.h"

@@ -7,6 +7,82 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Decimal numbers of JSON, computed from their digits and never with a double. */
+
+enum { MOST_EXPONENT = 9999, MOST_DIGITS = 19 /* 19 digits fit 64 bits */ };
+
+static inline bool is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+
+/* A number read digit by digit: digits × 10^exponent, and the first digit that did not fit. */
+typedef struct {
+    uint64_t digits;
+    int count, next, exponent;
+} decimal;
+
+static void take_digit(decimal *number, char c, bool fraction)
+{
+    int digit = c - '0';
+    if (number->count < MOST_DIGITS) {
+        number->digits = number->digits * 10 + (uint64_t)digit;
+        number->count += number->digits != 0;
+        number->exponent -= fraction;
+        return;
+    }
+    if (number->next < 0) number->next = digit;
+    number->exponent += !fraction;
+}
+
+/* Read the exponent after "e"; false if there is none. */
+static bool take_exponent(const char *at, const char *end, int *exponent)
+{
+    int value = 0;
+    bool negative = at < end && *at == '-';
+    if (at < end && (*at == '-' || *at == '+')) at++;
+    if (at == end) return false;
+    for (; at < end && is_digit(*at); at++)
+        if (value < MOST_EXPONENT) value = value * 10 + (*at - '0');
+    *exponent += negative ? -value : value;
+    return at == end;
+}
+
+/* Scale by 10^exponent; `half`: round to nearest, else toward zero. Returns false if the result does not fit. */
+static bool scale_decimal(decimal *number, int scale, bool half)
+{
+    int exponent = number->exponent + scale, last = number->next > 0 ? number->next : 0;
+    for (; exponent < 0 && number->digits != 0; exponent++) {
+        last = (int)(number->digits % 10);
+        number->digits /= 10;
+    }
+    if (exponent < 0) last = 0; /* all digits are below the rounding position */
+    for (; exponent > 0 && number->digits != 0; exponent--)
+        if (__builtin_mul_overflow(number->digits, UINT64_C(10), &number->digits)) return false;
+    if (half && last >= 5) number->digits++;
+    return number->digits <= INT64_MAX;
+}
+
+bool fs_scan_decimal(const char *text, size_t size, int scale, bool half, int64_t *value)
+{
+    const char *at = text, *end = text + size;
+    decimal number = {0, 0, -1, 0};
+    bool negative = at < end && *at == '-', any = false;
+    if (negative) at++;
+    for (; at < end && is_digit(*at); at++, any = true) take_digit(&number, *at, false);
+    if (any && at < end && *at == '.')
+        for (at++; at < end && is_digit(*at); at++) take_digit(&number, *at, true);
+    if (!any) return false;
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        if (!take_exponent(at + 1, end, &number.exponent)) return false;
+    } else if (at != end) {
+        return false;
+    }
+    if (!scale_decimal(&number, scale, half)) return false;
+    *value = negative ? -(int64_t)number.digits : (int64_t)number.digits;
+    return true;
+}
+
 /* Strings ---------------------------------------------------------------------------------------------------------- */
 
 /* Find the first quote or backslash from `at`, or a position past `end`. */
@@ -139,12 +215,8 @@ static inline bool in_word(char c)
     return word_bytes[(unsigned char)c] != 0;
 }
 
-static inline bool is_digit(char c)
-{
-    return (unsigned char)(c - '0') < 10;
-}
-
-fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span)
+/* Read a number or a bare word: any sequence of letters, digits and "+-./_#". */
+static fs_scan_status scan_word(fs_scan *scan, fs_scan_span *span)
 {
     const char *at = scan->at;
     while (in_word(*at)) at++;
@@ -161,7 +233,7 @@ static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool
     fs_scan_span text;
     *known = false;
     if (*scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
-    fs_scan_status status = *scan->at == '"' ? fs_scan_string(scan, &text) : fs_scan_word(scan, &text);
+    fs_scan_status status = *scan->at == '"' ? fs_scan_string(scan, &text) : scan_word(scan, &text);
     if (status == FS_SCAN_GOOD) *known = fs_scan_decimal(text.text, text.size, scale, scale != 0, value);
     return status;
 }
@@ -361,7 +433,7 @@ fs_scan_status fs_scan_skip(fs_scan *scan)
 {
     fs_scan_span span;
     if (*scan->at == '"') return fs_scan_string(scan, &span);
-    if (*scan->at != '[' && *scan->at != '{') return fs_scan_word(scan, &span);
+    if (*scan->at != '[' && *scan->at != '{') return scan_word(scan, &span);
     scan->at++;
     fs_scan_status status = leave(scan, 1);
     if (status != FS_SCAN_GOOD) scan->at--;
@@ -446,7 +518,7 @@ static fs_scan_status take_value(fs_scan_pull *pull, fs_scan_token *token, fs_sc
         *token = first == '{' ? FS_SCAN_OBJECT : FS_SCAN_ARRAY;
         return open_nested(pull, first == '{');
     }
-    fs_scan_status status = first == '"' ? take_string(pull, span) : fs_scan_word(&pull->scan, span);
+    fs_scan_status status = first == '"' ? take_string(pull, span) : scan_word(&pull->scan, span);
     if (status != FS_SCAN_GOOD) return status;
     *token = first == '"' ? FS_SCAN_STRING : is_number(span) ? FS_SCAN_NUMBER : FS_SCAN_WORD;
     pull->wants = WANTS_COMMA_OR_END;

@@ -98,8 +98,6 @@ static inline fs_scan_status fs_scan_member(fs_scan *scan, fs_scan_span *key)
     return FS_SCAN_GOOD;
 }
 
-/* Read a number or a bare word: any sequence of letters, digits and "+-./_#". */
-fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span);
 /* Skip any value. Inside objects and arrays only strings and brackets are checked. */
 fs_scan_status fs_scan_skip(fs_scan *scan);
 /* Skip to the end of the object or array that contains `at`, past its bracket. */

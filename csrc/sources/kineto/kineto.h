@@ -68,4 +68,16 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
 /* Return the members of the trace besides its events, as the text of a JSON object; valid as long as kineto. */
 const char *fs_kineto_head(const fs_kineto *kineto, size_t *size);
 
+/* The members of a trace besides its events. Private to the trace source. */
+
+typedef struct {
+    int64_t base;          /* "baseTimeNanoseconds"; 0: missing */
+    bool own;              /* the trace was written by flopscope */
+    uint32_t accelerators; /* of which the head is evidence: bits, as store/accelerator.h has them */
+} fs_kineto_head_facts;
+
+/* Add the head's "deviceProperties" to the store and extract the members needed for reading. FS_OUT_OF_MEMORY. */
+fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs_kineto_head_facts *facts,
+                              fs_error *err);
+
 #endif

@@ -6,7 +6,434 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto/event.h"
+#include "sources/kineto/arguments.h"
+#include "store/accelerator.h"
+#include "store/event.h"
+#include "store/launch_name.h"
+
+/* Conversion of one event of a trace to a record. */
+
+/* Categories ------------------------------------------------------------------------------------------------------- */
+
+/* Destinations of the records of a category. */
+typedef enum { HOST, DEVICE, MEMORY, WINDOW, IGNORED } category_form;
+
+typedef struct {
+    const char *name;
+    size_t size;
+    category_form form;
+    fs_event_kind kind;
+    fs_accelerator accelerator; /* that alone has such events; CUDA: several have them */
+} category;
+
+#define CATEGORY_OF(name, form, kind, accelerator) \
+    {name, sizeof name - 1, form, FS_EVENT_##kind, FS_ACCELERATOR_##accelerator}
+#define CATEGORY(name, form, kind) CATEGORY_OF(name, form, kind, CUDA)
+
+/* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and earlier, and flopscope's own. */
+static const category categories[] = {
+    CATEGORY("cpu_op", HOST, OP),
+    CATEGORY("Operator", HOST, OP),
+    CATEGORY("operator", HOST, OP),
+    CATEGORY("user_annotation", HOST, RANGE),
+    CATEGORY("cuda_runtime", HOST, RUNTIME),
+    CATEGORY("cuda_driver", HOST, RUNTIME),
+    CATEGORY("Runtime", HOST, RUNTIME),
+    CATEGORY_OF("hip_runtime", HOST, RUNTIME, HIP),
+    CATEGORY_OF("xpu_runtime", HOST, RUNTIME, XPU),
+    CATEGORY_OF("mtia_runtime", HOST, RUNTIME, MTIA),
+    CATEGORY("glow_runtime", HOST, RUNTIME),
+    CATEGORY_OF("privateuse1_runtime", HOST, RUNTIME, PRIVATE),
+    CATEGORY_OF("privateuse1_driver", HOST, RUNTIME, PRIVATE),
+    CATEGORY("overhead", HOST, OVERHEAD),
+    CATEGORY("python_function", HOST, FRAME),
+    CATEGORY("kernel", DEVICE, KERNEL),
+    CATEGORY("Kernel", DEVICE, KERNEL),
+    CATEGORY_OF("mtia_ccp_events", DEVICE, KERNEL, MTIA),
+    CATEGORY("gpu_memcpy", DEVICE, MEMCPY),
+    CATEGORY("Memcpy", DEVICE, MEMCPY),
+    CATEGORY("gpu_memset", DEVICE, MEMSET),
+    CATEGORY("Memset", DEVICE, MEMSET),
+    CATEGORY("gpu_user_annotation", DEVICE, RANGE),
+    CATEGORY("gpu_op", DEVICE, INTERVAL),
+    CATEGORY("cuda_sync", DEVICE, SYNC),
+    CATEGORY("cpu_instant_event", MEMORY, MEMORY),
+    CATEGORY("Trace", WINDOW, RANGE),
+    CATEGORY("ac2g", IGNORED, RANGE),
+    CATEGORY("fwdbwd", IGNORED, RANGE),
+    CATEGORY("async_cpu_to_gpu", IGNORED, RANGE),
+    CATEGORY("async_gpu", IGNORED, RANGE),
+    CATEGORY("forward_backward", IGNORED, RANGE),
+    CATEGORY("mtia_counters", IGNORED, RANGE),
+    CATEGORY("mtia_insight", IGNORED, RANGE),
+    CATEGORY("cuda_profiler_range", IGNORED, RANGE),
+    CATEGORY_OF("hpu_op", DEVICE, KERNEL, HPU),
+    CATEGORY("collective_comm", IGNORED, RANGE),
+};
+enum { CATEGORY_COUNT = sizeof categories / sizeof *categories };
+
+static bool is(const fs_scan_span *span, const char *text)
+{
+    size_t size = strlen(text);
+    return span->size == size && memcmp(span->text, text, size) == 0;
+}
+
+static bool begins(const fs_scan_span *span, const char *text)
+{
+    size_t size = strlen(text);
+    return span->size >= size && memcmp(span->text, text, size) == 0;
+}
+
+static const category *find_category(const fs_scan_span *name)
+{
+    for (const category *row = categories; row < categories + CATEGORY_COUNT; row++)
+        if (row->size == name->size && memcmp(row->name, name->text, row->size) == 0) return row;
+    return NULL;
+}
+
+/* torch's internal markers and queries, which its tables omit (torch/autograd/profiler.py, _filter_name). */
+static const char *const hidden[] = {
+    "profiler::_record_function_enter",
+    "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+    "aten::is_leaf",
+    "aten::output_nr",
+    "aten::_version",
+};
+
+static bool is_hidden(const fs_scan_span *name)
+{
+    if (name->size < 13 || (name->text[0] != 'a' && name->text[0] != 'p')) return false;
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+        if (is(name, hidden[i])) return true;
+    return false;
+}
+
+bool fs_scan_is_communication(const fs_scan_span *name)
+{
+    return begins(name, "nccl:") || begins(name, "gloo:") || begins(name, "ucc:") || begins(name, "mpi:") ||
+           begins(name, "xccl:");
+}
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+/* A process or thread id: a number or a name. */
+typedef struct {
+    int64_t number;
+    bool is_number;
+} identity;
+
+typedef struct {
+    char phase; /* "ph"; 0: missing */
+    const category *category;
+    fs_scan_span category_name, name;
+    identity process, thread;
+    int64_t start, duration, cpu, frame; /* the last two: of a sampled stack */
+    bool has_start, has_duration, has_cpu, has_frame;
+    fs_event_arguments arguments;
+    fs_counter_series series; /* valid if the phase is 'C' and series_read */
+    bool series_read;
+} event_text;
+
+/* Whether a counter is one of the rates that flopscope computes when it writes a trace. */
+static bool is_achieved(const event_text *event)
+{
+    return is(&event->category_name, "flopscope");
+}
+
+static fs_scan_status read_identity(fs_scan *scan, identity *to)
+{
+    fs_scan_span text;
+    if (*scan->at != '"') return fs_scan_integer(scan, &to->number, &to->is_number);
+    fs_scan_status status = fs_scan_string(scan, &text);
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; status == FS_SCAN_GOOD && i < text.size; i++)
+        hash = (hash ^ (unsigned char)text.text[i]) * 1099511628211u;
+    to->number = (int64_t)(hash >> 1);
+    to->is_number = false;
+    return status;
+}
+
+static fs_scan_status read_text(fs_scan *scan, fs_scan_span *span)
+{
+    return *scan->at == '"' ? fs_scan_string(scan, span) : fs_scan_skip(scan);
+}
+
+/* Dispatch on the first letter and the size; only two keys have four letters. */
+static fs_scan_status read_event_member(fs_scan *scan, const fs_scan_span *key, event_text *event)
+{
+    fs_scan_span text = {"", 0, false};
+    fs_scan_status status;
+    switch (key->size) {
+    case 2:
+        if (key->text[0] == 'p' && key->text[1] == 'h') {
+            status = read_text(scan, &text);
+            if (text.size == 1) event->phase = text.text[0];
+            return status;
+        }
+        if (key->text[0] == 't' && key->text[1] == 's')
+            return fs_scan_microseconds(scan, &event->start, &event->has_start);
+        if (key->text[0] == 's' && key->text[1] == 'f') return fs_scan_integer(scan, &event->frame, &event->has_frame);
+        break;
+    case 3:
+        if (is(key, "cat")) {
+            status = read_text(scan, &event->category_name);
+            if (status == FS_SCAN_GOOD) event->category = find_category(&event->category_name);
+            return status;
+        }
+        if (is(key, "pid")) return read_identity(scan, &event->process);
+        if (is(key, "tid")) return read_identity(scan, &event->thread);
+        if (is(key, "dur")) return fs_scan_microseconds(scan, &event->duration, &event->has_duration);
+        break;
+    case 4:
+        if (is(key, "name")) return read_text(scan, &event->name);
+        if (is(key, "args") && event->phase == 'C') {
+            event->series_read = true;
+            return fs_counters_read(scan, &event->series);
+        }
+        if (is(key, "tdur")) return fs_scan_microseconds(scan, &event->cpu, &event->has_cpu);
+        if (is(key, "args")) return fs_arguments_read(scan, &event->arguments);
+        break;
+    default:
+        break;
+    }
+    return fs_scan_skip(scan);
+}
+
+/* Phases without relevant data: flows, metadata. */
+static bool is_ignored(char phase)
+{
+    return phase != 0 && phase != 'X' && phase != 'i' && phase != 'I' && phase != 'C' && phase != 'P';
+}
+
+static fs_scan_status read_event(fs_scan *scan, event_text *event)
+{
+    scan->at++;
+    fs_scan_span key = {NULL, 0, false};
+    fs_scan_status status;
+    while ((status = fs_scan_member(scan, &key)) == FS_SCAN_GOOD && key.text != NULL) {
+        status = read_event_member(scan, &key, event);
+        if (status != FS_SCAN_GOOD) break;
+        if (is_ignored(event->phase)) return fs_scan_leave(scan);
+    }
+    return status;
+}
+
+/* Records ---------------------------------------------------------------------------------------------------------- */
+
+static fs_status find_lane(fs_piece *piece, int64_t device, int64_t thread, const event_text *event, uint32_t *lane,
+                           fs_error *err)
+{
+    fs_record_lane key = {device, thread, event->process.number}, *last = &piece->last_lane_key;
+    if (piece->last_lane == FS_NONE || memcmp(&key, last, sizeof key) != 0) {
+        FS_TRY(fs_intern_bytes(&piece->lanes, &key, sizeof key, &piece->last_lane, err));
+        *last = key;
+    }
+    *lane = piece->last_lane;
+    return FS_OK;
+}
+
+static int64_t number(const event_text *event, int which, int64_t missing)
+{
+    return fs_argument_known(&event->arguments, which) ? event->arguments.numbers[which] : missing;
+}
+
+/* Return a number of bytes, negative for freed memory; an impossible one is unknown, which the store represents by
+ * 0. */
+static int64_t bytes_of(const event_text *event, int which)
+{
+    int64_t bytes = number(event, which, 0);
+    return bytes < -FS_MOST_AMOUNT || bytes > FS_MOST_AMOUNT ? 0 : bytes;
+}
+
+/* The flags of an op that trace_arguments.c writes as "graph replay". */
+static uint8_t graph_flags(int64_t written)
+{
+    if (written == FS_EVENT_CAPTURED) return FS_EVENT_CAPTURED;
+    return written == 0 ? 0 : FS_EVENT_REPLAYED | (written == FS_EVENT_MARK ? FS_EVENT_MARK : 0);
+}
+
+/* Return whether a record is the mark of a step; old versions of torch wrote it as an op. */
+static bool marks_step(const fs_record *record, const fs_scan_span *name)
+{
+    if (record->kind != FS_EVENT_RANGE && record->kind != FS_EVENT_OP) return false;
+    return begins(name, "ProfilerStep#") || is(name, "ProfilerStep*");
+}
+
+static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
+{
+    if (marks_step(record, &event->name)) record->kind = FS_EVENT_STEP;
+    record->graph = graph_flags(number(event, FS_ARG_REPLAYED, 0));
+    record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
+    FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
+    if (record->kind == FS_EVENT_OP) {
+        if (number(event, FS_ARG_LAUNCH, FS_LAUNCH_NONE) != FS_LAUNCH_NONE)
+            return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
+        record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
+        return fs_arguments_call(piece, &event->arguments, &record->signature, err);
+    }
+    if (record->kind == FS_EVENT_RUNTIME) {
+        if (begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
+        return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
+    }
+    if (fs_event_is_annotation(record->kind))
+        return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
+    return FS_OK;
+}
+
+static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
+{
+    int64_t place = event->process.is_number ? event->process.number : 0;
+    int64_t device = number(event, FS_ARG_DEVICE, place), stream = number(event, FS_ARG_STREAM, event->thread.number);
+    if (device < 0) device = 0; /* Kineto writes -1 for waits on all streams of a device */
+    /* flopscope places waits for an unrecorded device on their thread. */
+    if (record->kind == FS_EVENT_SYNC && device >= FS_DEVICE_LIMIT)
+        return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
+    if (device >= FS_DEVICE_LIMIT) {
+        piece->report.too_many++;
+        piece->last->count--;
+        return FS_OK;
+    }
+    record->device = (int8_t)device;
+    if (record->kind == FS_EVENT_SYNC) record->device = -1;
+    if (marks_step(record, &event->name)) record->kind = FS_EVENT_STEP;
+    record->bytes = bytes_of(event, FS_ARG_BYTES);
+    FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
+    if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;
+    const fs_scan_span *mark = &event->arguments.texts[FS_ARG_MARK];
+    record->marked = mark->size > 0 && number(event, FS_ARG_GRAPH_NODE, 0) != 0;
+    piece->marked = piece->marked || record->marked;
+    if (record->marked) FS_TRY(fs_intern_bytes(&piece->names, mark->text, mark->size, &record->mark, err));
+    return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
+}
+
+/* Number of the CPU in c10::DeviceType. */
+enum { CPU_TYPE = 0 };
+
+static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
+{
+    int64_t type = number(event, FS_ARG_DEVICE_TYPE, CPU_TYPE);
+    bool on_cpu = type == CPU_TYPE;
+    piece->accelerators |= fs_accelerators_of_type(type);
+    int64_t device = number(event, FS_ARG_DEVICE_ID, 0);
+    if (device < 0) device = 0;
+    record->bytes = bytes_of(event, FS_ARG_MEMORY_BYTES);
+    record->device = (int8_t)(on_cpu ? -1 : device < FS_DEVICE_LIMIT ? device : FS_DEVICE_LIMIT - 1);
+    record->name = FS_NONE;
+    FS_TRY(fs_arguments_memory(piece, &event->arguments, &record->signature, err));
+    return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
+}
+
+static void extend_window(fs_piece *piece, const event_text *event)
+{
+    if (!event->has_start || !event->has_duration) return;
+    int64_t end = event->start + event->duration;
+    if (piece->window_begin == FS_MISSING || event->start < piece->window_begin) piece->window_begin = event->start;
+    if (piece->window_end == FS_MISSING || end > piece->window_end) piece->window_end = end;
+}
+
+static void count_unknown(fs_piece *piece, const fs_scan_span *name)
+{
+    fs_kineto_report *report = &piece->report;
+    size_t size = name->size < sizeof report->first_unknown ? name->size : sizeof report->first_unknown - 1;
+    if (report->unknown++ > 0) return;
+    if (size > 0) memcpy(report->first_unknown, name->text, size);
+    report->first_unknown[size] = 0;
+}
+
+/* Discard times so far from 0 that sums of them might overflow, and negative durations. */
+static void check_times(event_text *event)
+{
+    const int64_t limit = INT64_MAX / 4;
+    if (event->start <= -limit || event->start >= limit) event->has_start = false;
+    if (event->duration < 0 || event->duration >= limit) event->has_duration = false;
+}
+
+static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
+{
+    typedef fs_status (*keeper)(fs_piece *, const event_text *, fs_record *, fs_error *);
+    static const keeper keepers[] = {[HOST] = keep_host, [DEVICE] = keep_device, [MEMORY] = keep_memory};
+    const category *found = event->category;
+    bool instant = event->phase != 'X';
+    if (found != NULL) {
+        piece->report.understood++;
+        piece->accelerators |= 1U << found->accelerator;
+    }
+    if (found != NULL && found->form == WINDOW) extend_window(piece, event);
+    if (found == NULL && !instant && event->phase != 0) count_unknown(piece, &event->category_name);
+    if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
+    if (instant != (found->form == MEMORY) || (instant && !is(&event->name, "[memory]"))) return FS_OK;
+    if (found->form == HOST && is_hidden(&event->name)) return FS_OK;
+    if (!event->has_start) {
+        piece->report.without_time++;
+        return FS_OK;
+    }
+    fs_record *record = NULL;
+    FS_TRY(fs_piece_add_record(piece, &record, err));
+    int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* a counter: its low bits are unique enough */
+    *record = (fs_record){
+        .start = event->start,
+        .duration = event->has_duration ? event->duration : FS_MISSING,
+        .external = number(event, FS_ARG_EXTERNAL, number(event, FS_ARG_EXTERNAL_OLD, -1)),
+        .signature = FS_NONE,
+        .correlation = (uint32_t)correlation > 0 && correlation > 0 ? (uint32_t)correlation : FS_NONE,
+        .device = -1,
+        .kind = (uint8_t)found->kind,
+    };
+    fs_given_work launched;
+    size_t own = found->kind == FS_EVENT_OP ? fs_launch_name_parse(event->name.text, event->name.size, &launched) : 0;
+    size_t size = own > 0 ? own : event->name.size;
+    if (found->form != MEMORY) FS_TRY(fs_intern_bytes(&piece->names, event->name.text, size, &record->name, err));
+    FS_TRY(keepers[found->form](piece, event, record, err));
+    return own > 0 ? fs_arguments_given(piece, &launched, &record->signature, err) : FS_OK;
+}
+
+static fs_status keep_stack(fs_piece *piece, const event_text *event, fs_error *err)
+{
+    if (!event->has_start || !event->has_duration || !event->has_frame) return FS_OK;
+    int64_t cpu = !event->has_cpu || event->cpu < 0 ? FS_MISSING
+                  : event->cpu < event->duration    ? event->cpu
+                                                    : event->duration;
+    const fs_stack_point point = {event->start,          event->duration,      cpu,
+                                  event->process.number, event->thread.number, event->frame};
+    return fs_stack_points_add(&piece->stacks, &point, err);
+}
+
+/* Field by field, which takes a tenth of the time of clearing the whole struct. */
+static void begin_event(event_text *event)
+{
+    event->phase = 0;
+    event->category = NULL;
+    fs_scan_no_text(&event->category_name);
+    fs_scan_no_text(&event->name);
+    event->process.number = event->thread.number = 0;
+    event->process.is_number = event->thread.is_number = false;
+    event->start = event->duration = 0;
+    event->has_start = event->has_duration = event->series_read = event->has_cpu = event->has_frame = false;
+    fs_arguments_begin(&event->arguments);
+}
+
+/* Read the event at scan->at, after its '{'. FS_SCAN_MORE leaves the piece unchanged except for ids. A *status other
+ * than FS_OK is FS_OUT_OF_MEMORY. */
+static fs_scan_status piece_event(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
+{
+    event_text event;
+    begin_event(&event);
+    fs_scan_status scanned = read_event(scan, &event);
+    *status = FS_OK;
+    if (scanned == FS_SCAN_GOOD && event.phase == 'M') piece->report.metadata++;
+    if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;
+    check_times(&event);
+    if (event.phase == 'P') {
+        *status = keep_stack(piece, &event, err);
+    } else if (event.phase != 'C') {
+        *status = keep(piece, &event, err);
+    } else if (event.series_read && event.has_start && event.process.is_number && !is_achieved(&event)) {
+        int64_t device = event.process.number;
+        *status = fs_counters_keep(&piece->counters, &event.name, device, event.start, &event.series, err);
+    }
+    return scanned;
+}
 
 /* Limits for one event or member and for the windows of all threads together, so that an endless text cannot exhaust
  * memory. An event larger than the second limit is read again by one thread alone. */
@@ -169,7 +596,7 @@ static fs_scan_status read_element(fs_piece *piece, fs_scan *scan, fs_status *st
         piece->stopped = true;
         return FS_SCAN_GOOD;
     }
-    fs_scan_status scanned = fs_piece_event(piece, scan, status, err);
+    fs_scan_status scanned = piece_event(piece, scan, status, err);
     if (scanned == FS_SCAN_GOOD) piece->report.events++;
     return scanned;
 }

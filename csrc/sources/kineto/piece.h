@@ -29,4 +29,9 @@ static inline int64_t fs_piece_at(const fs_piece *piece)
  * event fails with FS_VALUE_ERROR. */
 fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, bool exact, int64_t *start, fs_error *err);
 
+/* Conversion of an event of the text to a record. Private to the trace source. */
+
+/* Whether an annotation is of a backend of torch.distributed, whose annotations end on threads of their own. */
+bool fs_scan_is_communication(const fs_scan_span *name);
+
 #endif

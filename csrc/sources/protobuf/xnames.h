@@ -105,10 +105,6 @@ void fs_xdetails_read(fs_xtext text, fs_xdetails *details);
 fs_status fs_xstat_read(const fs_xnames *names, fs_wire wire, fs_xstat *stat, const fs_xname **name,
                         const fs_xname **referred, fs_error *err);
 
-/* Read the entries of a plane. FS_VALUE_ERROR; FS_OUT_OF_MEMORY. */
-fs_status fs_xnames_read(fs_xnames *names, fs_wire plane, fs_error *err);
-void fs_xnames_clear(fs_xnames *names);
-
 /* A part of the events of a line. */
 typedef struct {
     uint32_t plane, line;

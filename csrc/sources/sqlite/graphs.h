@@ -17,4 +17,9 @@ fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, f
  * estimated. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
 fs_status fs_rows_join_graphs(const fs_rows *rows, fs_store **store, fs_rows_report *report, fs_error *err);
 
+/* Instructions of XLA that kernels run. Private to the reader of databases; fs_rows_ties is declared in rows.h. */
+
+/* Keep the instruction of a row, whose record was just added to the part. FS_OUT_OF_MEMORY. */
+fs_status fs_part_add_tie(fs_part *part, const fs_cell *cells, fs_error *err);
+
 #endif

@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "work/aten/multiply.h"
 #include "work/aten/products.h"
 #include "work/aten/sizes.h"
 

@@ -5,6 +5,8 @@
 #ifndef FS_WORK_ATEN_CONVOLUTION_H
 #define FS_WORK_ATEN_CONVOLUTION_H
 
+#include "work/work.h"
+
 enum { FS_NOT_THERE = -1, FS_ALWAYS = -2 };
 
 #define FS_CONVOLUTION_LIST(X)                                        \
@@ -39,5 +41,13 @@ enum {
 
 /* The gradient computed by a single-gradient op. */
 enum { FS_PART_INPUT, FS_PART_WEIGHT, FS_PART_BIAS };
+
+/* The forward op's tensors in the call of a gradient. Rows: gradients.def. Private to csrc/work/aten. */
+
+typedef struct {
+    const char *op; /* "": any convolution */
+    const fs_torch_tensor *input, *weight /* may be NULL */, *output;
+    int transposed; /* as in the row: a place in the gradient's call */
+} fs_gradient;
 
 #endif

@@ -6,9 +6,181 @@
 #include "work/aten/attention.h"
 #include "work/aten/convolution.h"
 #include "work/aten/linalg.h"
-#include "work/aten/multiply.h"
-#include "work/aten/recurrent.h"
 #include "work/aten/sizes.h"
+
+/* X(NAME, weights in one buffer, hidden state, mode, hidden size, projected size, layers, bidirectional): places; the
+ * cell state follows the hidden state. Rows of gradients follow the forward row of the same library. */
+#define FS_RNN_LIST(X)                                    \
+    X(CUDNN, 3, 4, 6, 7, 8, 9, 13)                        \
+    X(CUDNN_BACKWARD, 3, 4, 10, 11, 12, 13, 17)           \
+    X(MIOPEN, FS_NOT_THERE, 3, 5, 6, FS_NOT_THERE, 7, 11) \
+    X(MIOPEN_BACKWARD, 3, 4, 10, 11, FS_NOT_THERE, 12, 16)
+
+enum {
+#define FS_RNN_ENUM(NAME, ...) FS_RNN_##NAME,
+    FS_RNN_LIST(FS_RNN_ENUM)
+#undef FS_RNN_ENUM
+};
+
+/* X(NAME, state, first bias, FLOPs, FLOPs for each bias, elements written): the places of a tensor with the state's
+ * shape and of the biases; the numbers are per element of the state.
+ *
+ * LSTM: 4 gates of a sum and a function each; f c + i g, its tanh and the product with o. Written: both states, and the
+ * gates for the gradients.
+ * GRU: r and z, of a sum and a function each; n = tanh(a + r b), n + z (h - n). Written: the state, and r, z, n, h, b.
+ * Gradients of the LSTM: tanh c and its product with dh; dh o (1 - tanh^2 c) + dc; four products with it; three
+ * sigmoids of 3 each, a tanh of 3. Written: the gradients of the gates and of the cell state.
+ * Gradients of the GRU: dz 5, dh 1, dn 5, dn r 1, dr 4. Written: the gradients of both sets of gates, and of the
+ * state. */
+#define FS_CELL_LIST(X)                         \
+    X(LSTM, 2, 3, 13, 4, 6)                     \
+    X(GRU, 2, 3, 10, 3, 6)                      \
+    X(LSTM_BACKWARD, 2, FS_NOT_THERE, 23, 0, 5) \
+    X(GRU_BACKWARD, 0, FS_NOT_THERE, 16, 0, 7)
+
+enum {
+#define FS_CELL_ENUM(NAME, ...) FS_CELL_##NAME,
+    FS_CELL_LIST(FS_CELL_ENUM)
+#undef FS_CELL_ENUM
+};
+
+/* An argument that the call does not have is `absent`; one that the trace did not record is NaN, and the callers must
+ * not confuse the two. */
+
+double fs_products_flops_each(unsigned dtype)
+{
+    return fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX ? 8 : 2;
+}
+
+double fs_products_number(const fs_torch_call *call, int place, double absent)
+{
+    if (place < 0 || (unsigned)place >= call->count) return absent;
+    return fs_sizes_number(fs_sizes_text(call, (unsigned)place), NAN);
+}
+
+double fs_products_flag(const fs_torch_call *call, int place)
+{
+    if (place < 0 || (unsigned)place >= call->count) return 0;
+    const char *text = fs_sizes_text(call, (unsigned)place);
+    return *text == 0 ? (double)NAN : fs_sizes_is_true(text) || fs_sizes_number(text, 0) != 0;
+}
+
+/* Return the bytes of all tensors with dimensions at places from `from` up to `to`. */
+static double products_read(const fs_torch_call *call, unsigned from, unsigned to)
+{
+    double bytes = 0;
+    for (unsigned place = from; place < to && place < call->count; place++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
+        if (tensor != NULL && tensor->ndim > 0) bytes += fs_sizes_read(tensor);
+    }
+    return bytes;
+}
+
+/* Recurrent networks: whole layers, and the elementwise part of their cells. */
+
+static const struct {
+    int buffer, hidden, mode, size, projected, layers, bidirectional;
+} places[] = {
+#define PLACES(NAME, ...) [FS_RNN_##NAME] = {__VA_ARGS__},
+    FS_RNN_LIST(PLACES)
+#undef PLACES
+};
+
+static const struct {
+    int state, biases;
+    double flops, flops_each_bias, written;
+} cells[] = {
+#define CELLS(NAME, ...) [FS_CELL_##NAME] = {__VA_ARGS__},
+    FS_CELL_LIST(CELLS)
+#undef CELLS
+};
+
+/* By cuDNN's modes, which MIOpen shares (cudnnRNNMode_t): relu, tanh, LSTM, GRU. */
+static const double gates_of_mode[] = {1, 1, 4, 3};
+
+/* Return the multiply-adds of one step of one batch element: each layer and direction multiplies the input and the last
+ * state by a matrix per gate, and its result by another one if projected. NaN if unknown. */
+static double multiplied(const fs_torch_call *call, int row, double width, double *state)
+{
+    double mode = fs_products_number(call, places[row].mode, NAN);
+    double size = fs_products_number(call, places[row].size, NAN);
+    double projected = fs_products_number(call, places[row].projected, 0);
+    double layers = fs_products_number(call, places[row].layers, NAN);
+    double directions = 1 + fs_products_flag(call, places[row].bidirectional);
+    if (!(mode >= 0 && mode <= 3) || !(layers >= 1)) return NAN;
+    double output = projected > 0 ? projected : size;
+    double above = directions * output; /* input of the layers above the first */
+    double each = gates_of_mode[(int)mode] * size, last = each * output + (projected > 0 ? projected * size : 0);
+    *state = above;
+    return directions * (each * width + (layers - 1) * each * above + layers * last);
+}
+
+/* Return the bytes of all weights, in one buffer or in a list. */
+static double weight_bytes(const fs_torch_call *call, int row, unsigned dtype)
+{
+    int buffer = places[row].buffer;
+    const fs_torch_tensor *held = buffer < 0 ? NULL : fs_sizes_tensor(call, (unsigned)buffer);
+    if (held != NULL && held->ndim > 0) return fs_sizes_read(held);
+    if (call->count < 2 || call->arguments[1].type != FS_TORCH_TENSOR_LIST || call->arguments[1].count == 0) return NAN;
+    double elements = 0;
+    const int64_t *at = call->arguments[1].list;
+    for (uint32_t i = 0; i < call->arguments[1].count; i++) {
+        fs_torch_tensor tensor;
+        fs_torch_next_tensor(&at, &tensor);
+        elements += fs_sizes_elements(&tensor);
+    }
+    return elements * fs_sizes_item(dtype);
+}
+
+/* Gradients take two products for each forward one: for the inputs and for the weights. */
+fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = rule->option;
+    bool backward = row == FS_RNN_CUDNN_BACKWARD || row == FS_RNN_MIOPEN_BACKWARD;
+    unsigned hidden = (unsigned)places[row].hidden;
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
+    if (input == NULL || input->ndim < 2 || input->shape[input->ndim - 1] == 0) return fs_work_unknown;
+    double width = (double)input->shape[input->ndim - 1], steps = fs_sizes_elements(input) / width, state = NAN;
+    double flops = 2 * steps * multiplied(call, row, width, &state);
+    double output = steps * state * fs_sizes_item(input->dtype), states = products_read(call, hidden, hidden + 2);
+    double read = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
+    fs_unit_choice unit = fs_unit_of_product(input->dtype);
+    if (backward) return fs_sizes_work(2 * flops, read + 2 * output, read, unit);
+    return fs_sizes_work(flops, read, output + states, unit);
+}
+
+/* Arguments: input, weights for the input and for the state, two biases, two states; for gradients also the result, its
+ * states and their gradients. */
+fs_work fs_count_rnn_layer(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    enum { GIVEN = 7 };
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *recurrent = fs_sizes_tensor(call, 2);
+    if (input == NULL || weight == NULL || recurrent == NULL) return fs_work_unknown;
+    if (input->ndim == 0 || weight->ndim != 2 || recurrent->ndim != 2 || weight->shape[1] == 0) return fs_work_unknown;
+    double steps = fs_sizes_elements(input) / (double)weight->shape[1];
+    double flops = 2 * steps * (fs_sizes_elements(weight) + fs_sizes_elements(recurrent));
+    double output = steps * (double)recurrent->shape[1] * fs_sizes_item(input->dtype);
+    fs_unit_choice unit = fs_unit_of_product(input->dtype);
+    if (rule->option == 1)
+        return fs_sizes_work(2 * flops, products_read(call, 0, call->count), products_read(call, 0, GIVEN), unit);
+    return fs_sizes_work(flops, products_read(call, 0, GIVEN), output + products_read(call, 5, GIVEN), unit);
+}
+
+fs_work fs_count_cell(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = rule->option, biases = 0;
+    const fs_torch_tensor *state = fs_sizes_tensor(call, (unsigned)cells[row].state);
+    if (state == NULL) return fs_work_unknown;
+    for (int i = 0; cells[row].biases >= 0 && i < 2; i++) {
+        const fs_torch_tensor *bias = fs_sizes_tensor(call, (unsigned)(cells[row].biases + i));
+        biases += bias != NULL && bias->ndim > 0;
+    }
+    double elements = fs_sizes_elements(state);
+    return fs_sizes_work((cells[row].flops + biases * cells[row].flops_each_bias) * elements,
+                         products_read(call, 0, call->count),
+                         cells[row].written * elements * fs_sizes_item(state->dtype), fs_unit_of_plain(state->dtype));
+}
 
 const fs_aten_rule fs_aten_product_rules[] = {
 #define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option, NULL, FS_CATEGORY_OF_FAMILY},
@@ -144,7 +316,7 @@ fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
     sizes of;
     if (!sizes_of(a, b, &of)) return fs_work_unknown;
     double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements per byte */
-    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + products_read(call, 2, call->count);
     double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
     return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_unit_of_product(a->dtype));
 }
@@ -160,7 +332,7 @@ fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
     if (k != size_from_end(b, 2)) return fs_work_unknown;
     if (a->ndim == 3 && b->ndim == 3) batch = groups = (double)a->shape[0];
     else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
-    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + products_read(call, 2, call->count);
     double written = groups * m * n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
     fs_work work = fs_sizes_work(2 * batch * m * n * k, read, written, fs_unit_of_product(a->dtype));
     work.at_most = a->ndim != 3 || b->ndim != 3;
@@ -175,7 +347,7 @@ fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
     if (input == NULL || input->ndim == 0 || scales == NULL || scales->ndim == 0) return fs_work_unknown;
     double outputs = (double)scales->shape[scales->ndim > 1], inputs = size_from_end(input, 1);
     double rows = inputs > 0 ? fs_sizes_elements(input) / inputs : 0;
-    return fs_sizes_work(2 * rows * inputs * outputs, fs_products_read(call, 0, call->count),
+    return fs_sizes_work(2 * rows * inputs * outputs, products_read(call, 0, call->count),
                          rows * outputs * fs_sizes_item(input->dtype), fs_unit_of_product(input->dtype));
 }
 

@@ -24,9 +24,9 @@
     X(convolution_part, CONVOLUTION) /* one gradient; the enclosing op provides its shapes */       \
     X(attention, ATTENTION)          /* row of attention.h */                                       \
     X(attention_backward, ATTENTION)                                                                \
-    X(rnn, RECURRENT)           /* row of recurrent.c: layers of a recurrent network */             \
+    X(rnn, RECURRENT)           /* row of products.c: layers of a recurrent network */              \
     X(rnn_layer, RECURRENT)     /* oneDNN's single layer and direction; 1: its gradients */         \
-    X(cell, POINTWISE)          /* the elementwise part of a cell: row of recurrent.c */            \
+    X(cell, POINTWISE)          /* the elementwise part of a cell: row of products.c */             \
     X(fourier, LINEAR_ALGEBRA)  /* 0: complex to complex, 1: real to complex, 2: complex to real */ \
     X(factor, LINEAR_ALGEBRA)   /* row of linalg.h */                                               \
     X(spectrum, LINEAR_ALGEBRA) /* eigenvalues, singular values: row of linalg.h */
@@ -35,5 +35,17 @@
     fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_PRODUCT_FAMILIES(FS_COUNT_FUNCTION)
 #undef FS_COUNT_FUNCTION
+
+/* Helpers shared by the rules for multiply-adds: the unit that multiplies, and access to arguments. Private to
+ * csrc/work/aten. */
+
+/* Return the FLOPs of a multiply-add; a complex one takes four real ones. */
+double fs_products_flops_each(unsigned dtype);
+
+/* Return the number at a place: `absent` if the call has no such argument, NaN if the trace does not record it. */
+double fs_products_number(const fs_torch_call *call, int place, double absent);
+
+/* Return a flag as 1 or 0: 0 if the call has no such argument, NaN if the trace does not record it. */
+double fs_products_flag(const fs_torch_call *call, int place);
 
 #endif

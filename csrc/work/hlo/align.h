@@ -20,6 +20,7 @@
 #include "base/intern.h"
 #include "base/status.h"
 #include "store/store.h"
+#include "work/hlo/hlo.h"
 
 typedef enum {
     FS_SLOT_KERNEL,   /* a kernel of its own name */
@@ -158,5 +159,11 @@ void fs_ties_prove(const fs_schedules *all, const fs_aligned_work *works, uint32
 
 /* The cost, in quarters, of a step that leaves no doubt. */
 enum { FS_TIE_EXTRA = 1 };
+
+/* The schedule of a module, to which works are tied. Private to csrc/work/hlo. */
+
+/* Add a module. runs, by instruction: fs_hlo_run_of. FS_OUT_OF_MEMORY; FS_VALUE_ERROR if calls of calls make it longer
+ * than any program's. */
+fs_status fs_schedules_add_module(fs_schedules *all, const fs_hlo_module *module, const uint8_t *runs, fs_error *err);
 
 #endif

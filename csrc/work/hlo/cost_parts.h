@@ -1,11 +1,9 @@
 /* The parts of HLO's cost model. Private to csrc/work/hlo.
  *
  *   opcodes.def ── opcodes.c     the row of an opcode, and what it is on the device
- *                  flops.c       FLOPs of an instruction, convolution.c those of windows
- *   library.def ── library.c     FLOPs of custom calls, config.c reads their backend_config
- *                  bodies.c      what a computation computes, needs of its parameters, and writes
- *                  cost.c        the work of an instruction of the schedule
- *                  schedule.c    the instructions that run
+ *   library.def ── flops.c       FLOPs of an instruction, of windows, and of custom calls by their backend_config
+ *                  cost.c        what a computation computes, needs of its parameters, and writes; the work of an
+ *                                instruction of the schedule, and the instructions that run
  *
  * Unknown is NaN, which sums and products keep. */
 #ifndef FS_WORK_HLO_COST_PARTS_H
@@ -151,20 +149,9 @@ void fs_hlo_flops_add(fs_hlo_flops *sum, fs_hlo_flops part, double times);
 /* Return the FLOPs of one execution of an instruction. */
 fs_hlo_flops fs_hlo_flops_of(fs_hlo_costs *costs, uint32_t instruction);
 
-/* convolution.c */
-
-/* Return how often, along a dimension of the window, an element of the operand meets a tap. */
-double fs_hlo_window_pairs(const fs_hlo_module *module, uint32_t instruction, uint32_t dimension, double operand,
-                           double taps, double outputs);
-
-/* Return the multiply-adds of a convolution of input and filter to output, whichever of these shapes is the result. */
-double fs_hlo_convolution(const fs_hlo_module *module, uint32_t instruction, const uint32_t shapes[3]);
-
 /* Return the share of the first operand of a convolution that its windows meet: strides may skip some. 1 if another
  * shape than the first operand's is the convolution's input. */
 double fs_hlo_convolution_met(const fs_hlo_module *module, uint32_t instruction);
-
-/* library.c */
 
 /* Find the input, filter and output of a library's convolution among the shapes of its operands and its result; false
  * if the call is none. */
@@ -173,8 +160,6 @@ bool fs_hlo_library_convolution(const fs_hlo_module *module, uint32_t instructio
 /* How a custom call appears, and whether the last part of its result is a workspace. */
 fs_hlo_run fs_hlo_library_run(const fs_hlo_module *module, uint32_t instruction);
 bool fs_hlo_library_has_workspace(const fs_hlo_module *module, uint32_t instruction);
-
-/* config.c */
 
 /* Read the numbers after a key of a backend_config: 3, "3", [1, 2] or ["1", "2"], at most `capacity`. Returns their
  * count, -1 if the key is missing. */
@@ -187,9 +172,8 @@ bool fs_hlo_config_is(const char *config, const char *key, const char *text);
 /* Return whether the text after a key contains this one. */
 bool fs_hlo_config_has(const char *config, const char *key, const char *text);
 
-/* bodies.c */
+/* cost.c */
 
-fs_status fs_hlo_costs_make(fs_hlo_costs *costs, const fs_hlo_module *module, fs_error *err);
 void fs_hlo_costs_clear(fs_hlo_costs *costs);
 
 /* Return the cost of a computation. */
@@ -197,13 +181,5 @@ const fs_hlo_body *fs_hlo_body_of(fs_hlo_costs *costs, uint32_t computation);
 
 /* Return the computation that an instruction calls at a place, or FS_NONE. */
 uint32_t fs_hlo_called(const fs_hlo_module *module, uint32_t instruction, uint32_t place);
-
-/* Return the bytes that an instruction of the schedule reads and writes. */
-void fs_hlo_bytes_of(fs_hlo_costs *costs, uint32_t instruction, double *read, double *written);
-
-/* cost.c */
-
-/* Return the work of one execution of an instruction of the schedule. */
-fs_hlo_work fs_hlo_work_of(fs_hlo_costs *costs, uint32_t instruction);
 
 #endif

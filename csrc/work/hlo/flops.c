@@ -1,12 +1,433 @@
 /* FLOPs of instructions (conventions: docs/counting.md). Every rule is a function of the row and the instruction; what
  * the shapes do not tell is NaN. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/unused.h"
-#include "work/hlo/cost_parts.h"
-#include "work/aten/multiply.h"
+#include "work/aten/attention.h"
+#include "work/aten/linalg.h"
+#include "work/aten/products.h"
 #include "work/aten/sizes.h"
+#include "work/hlo/cost_parts.h"
+
+/* Numbers and texts of a backend_config, which is JSON. Its keys differ from one another and from its values, so a key
+ * is found as text; a config that is no JSON has none. */
+
+/* Return the text after `"key":`, or NULL. */
+static const char *after(const char *config, const char *key)
+{
+    size_t size = strlen(key);
+    for (const char *at = config; at != NULL && (at = strstr(at, key)) != NULL; at += size) {
+        const char *end = at + size;
+        if (at == config || at[-1] != '"' || *end != '"') continue;
+        end += 1 + strspn(end + 1, " ");
+        if (*end == ':') return end + 1 + strspn(end + 1, " ");
+    }
+    return NULL;
+}
+
+int fs_hlo_config_numbers(const char *config, const char *key, double *numbers, int capacity)
+{
+    const char *text = after(config, key);
+    int count = 0;
+    if (text == NULL) return -1;
+    bool list = *text == '[';
+    text += list;
+    for (;;) {
+        char *end;
+        text += strspn(text, list ? "\", " : "\"");
+        if (*text != '-' && (*text < '0' || *text > '9')) return count;
+        double number = strtod(text, &end);
+        if (end == text) return count;
+        if (count == capacity) return count;
+        numbers[count++] = number;
+        if (!list) return count;
+        text = end;
+    }
+}
+
+double fs_hlo_config_number(const char *config, const char *key, double missing)
+{
+    double number;
+    return fs_hlo_config_numbers(config, key, &number, 1) == 1 ? number : missing;
+}
+
+bool fs_hlo_config_is(const char *config, const char *key, const char *text)
+{
+    const char *value = after(config, key);
+    size_t size = strlen(text);
+    if (value == NULL) return false;
+    value += *value == '"';
+    return strncmp(value, text, size) == 0 && strchr("\",}]", value[size]) != NULL;
+}
+
+bool fs_hlo_config_has(const char *config, const char *key, const char *text)
+{
+    const char *value = after(config, key), *found = value != NULL ? strstr(value, text) : NULL;
+    return found != NULL && found < value + strcspn(value, *value == '[' ? "]" : ",}");
+}
+
+/* Windows over an operand: convolutions and reductions of windows.
+ *
+ * A convolution multiplies each element of the output's space with each tap of the filter, as torch's does: padding
+ * only changes its shapes. A dilated operand has zeros between its elements, and meeting those is no work. So the pairs
+ * along a dimension are those of an output and a tap that fall on an element, or on padding in an element's place. They
+ * are also at most one for each element and tap, because both determine the output. The gradients of a convolution,
+ * which are convolutions with dilations and padding of their own, therefore count as much as it. */
+
+enum { MOST_DILATION = 4096, MOST_TAPS = 4096 };
+
+static int64_t value_at(const fs_hlo_module *module, uint32_t instruction, fs_hlo_attribute_key key, uint32_t place,
+                        int64_t missing)
+{
+    uint32_t count;
+    const int64_t *values = fs_hlo_values(module, instruction, key, &count);
+    return place < count ? values[place] : missing;
+}
+
+static int64_t modulo(int64_t number, int64_t by)
+{
+    int64_t rest = number % by;
+    return rest < 0 ? rest + by : rest;
+}
+
+/* Return the number of outputs and taps that meet at a multiple of the operand's dilation. */
+static double undilated(double outputs, double taps, int64_t stride, int64_t step, int64_t padding, int64_t dilation)
+{
+    int64_t first[MOST_DILATION], period = 0;
+    double pairs = 0;
+    if (dilation <= 1 || outputs == 0) return outputs * taps;
+    if (dilation > MOST_DILATION || !(taps <= MOST_TAPS)) return outputs * taps / (double)dilation;
+    for (int64_t i = 0; i < dilation; i++) first[i] = -1;
+    /* The outputs 0, 1, … begin at the remainders of their multiples of the stride, which repeat. */
+    int64_t rest = 0, by = modulo(stride, dilation);
+    for (period = 0; first[rest] < 0; period++, rest = (rest + by) % dilation) first[rest] = period;
+    int64_t wanted = modulo(padding, dilation);
+    step = modulo(step, dilation);
+    for (int64_t tap = 0; tap < (int64_t)taps; tap++, wanted = modulo(wanted - step, dilation)) {
+        if (first[wanted] < 0 || (double)first[wanted] >= outputs) continue;
+        pairs += floor((outputs - 1 - (double)first[wanted]) / (double)period) + 1;
+    }
+    return pairs;
+}
+
+/* Return how often, along a dimension of the window, an element of the operand meets a tap. */
+static double window_pairs(const fs_hlo_module *module, uint32_t instruction, uint32_t dimension, double operand,
+                           double taps, double outputs)
+{
+    int64_t stride = value_at(module, instruction, FS_HLO_WINDOW_STRIDE, dimension, 1);
+    int64_t low = value_at(module, instruction, FS_HLO_WINDOW_PAD_LOW, dimension, 0);
+    int64_t high = value_at(module, instruction, FS_HLO_WINDOW_PAD_HIGH, dimension, 0);
+    int64_t dilation = value_at(module, instruction, FS_HLO_WINDOW_LHS_DILATE, dimension, 1);
+    int64_t step = value_at(module, instruction, FS_HLO_WINDOW_RHS_DILATE, dimension, 1);
+    /* A cumulative sum: each window is the one before it and an element. */
+    bool scans = taps == operand && outputs == operand && taps > 1 && stride == 1 && dilation == 1 && step == 1 &&
+                 (low == 0 || high == 0);
+    if (scans && fs_hlo_is(module, instruction, "reduce-window")) return operand;
+    double pairs = undilated(outputs, taps, stride, step, low, dilation);
+    return fmin(pairs, operand * taps);
+}
+
+/* Labels of an operand's dimensions; false if it has others. */
+static bool find_labels(const fs_hlo_module *module, uint32_t instruction, fs_hlo_attribute_key key, uint32_t shape,
+                        int64_t *spatial, uint32_t spaces, int64_t *output_feature)
+{
+    uint32_t count, found = 0;
+    const int64_t *labels = fs_hlo_values(module, instruction, key, &count);
+    if (count > fs_hlo_rank(module, shape)) return false; /* vectors of features, "?", come last */
+    for (uint32_t d = 0; d < count; d++) {
+        if (labels[d] == FS_HLO_LABEL_OUTPUT) *output_feature = d; /* of a filter; elsewhere the batch */
+        if (labels[d] < 0 || labels[d] >= spaces) continue;
+        spatial[labels[d]] = d;
+        found++;
+    }
+    return found == spaces;
+}
+
+/* A convolution along its dimensions in space. */
+typedef struct {
+    uint32_t spaces;
+    int64_t input[FS_HLO_MOST_RANK], filter[FS_HLO_MOST_RANK], output[FS_HLO_MOST_RANK]; /* their dimensions */
+    int64_t features; /* the filter's dimension of output features */
+} convolved;
+
+static bool find_dimensions(const fs_hlo_module *module, uint32_t instruction, const uint32_t shapes[3], convolved *of)
+{
+    int64_t batch;
+    uint32_t labels;
+    of->features = -1;
+    fs_hlo_values(module, instruction, FS_HLO_WINDOW_SIZE, &of->spaces);
+    fs_hlo_values(module, instruction, FS_HLO_LHS_LABELS, &labels);
+    if (of->spaces > FS_HLO_MOST_RANK || (of->spaces == 0 && labels > 2)) return false;
+    return find_labels(module, instruction, FS_HLO_LHS_LABELS, shapes[0], of->input, of->spaces, &batch) &&
+           find_labels(module, instruction, FS_HLO_RHS_LABELS, shapes[1], of->filter, of->spaces, &of->features) &&
+           find_labels(module, instruction, FS_HLO_OUT_LABELS, shapes[2], of->output, of->spaces, &batch);
+}
+
+/* Return the multiply-adds of a convolution of input and filter to output, whichever of these shapes is the result. */
+static double hlo_convolution(const fs_hlo_module *module, uint32_t instruction, const uint32_t shapes[3])
+{
+    convolved of;
+    if (!find_dimensions(module, instruction, shapes, &of)) return NAN;
+    /* Each element of the output is a sum over a filter of one output feature. */
+    double outputs = fs_hlo_count(module, shapes[2]), pairs = fs_hlo_count(module, shapes[1]);
+    if (outputs == 0 || pairs == 0) return 0;
+    pairs *= outputs / fs_hlo_size(module, shapes[1], of.features);
+    for (uint32_t d = 0; d < of.spaces; d++) {
+        double taps = fs_hlo_size(module, shapes[1], of.filter[d]),
+               places = fs_hlo_size(module, shapes[2], of.output[d]);
+        double size = fs_hlo_size(module, shapes[0], of.input[d]);
+        pairs *= window_pairs(module, instruction, d, size, taps, places) / (taps * places);
+    }
+    return pairs;
+}
+
+double fs_hlo_convolution_met(const fs_hlo_module *module, uint32_t instruction)
+{
+    uint32_t shapes[3];
+    convolved of;
+    double met = 1;
+    if (!fs_hlo_library_convolution(module, instruction, shapes)) {
+        if (!fs_hlo_is(module, instruction, "convolution")) return 1;
+        for (uint32_t i = 0; i < 2; i++) shapes[i] = fs_hlo_operand_shape(module, instruction, i);
+        shapes[2] = fs_hlo_result(module, instruction);
+    }
+    if (shapes[0] != fs_hlo_operand_shape(module, instruction, 0)) return 1;
+    if (!find_dimensions(module, instruction, shapes, &of)) return 1;
+    for (uint32_t d = 0; d < of.spaces; d++) {
+        double size = fs_hlo_size(module, shapes[0], of.input[d]);
+        double reached = fs_hlo_size(module, shapes[1], of.filter[d]) * fs_hlo_size(module, shapes[2], of.output[d]);
+        if (reached < size) met *= reached / size;
+    }
+    return met;
+}
+
+/* Custom calls, from their shapes and backend_config. */
+
+enum { FS_CONVOLVED_OUTPUT, FS_CONVOLVED_INPUT, FS_CONVOLVED_FILTER };
+
+typedef struct {
+    const fs_hlo_module *module;
+    uint32_t instruction, result; /* the shape of the first result */
+    const char *target, *config;
+    int option;
+} custom;
+
+typedef fs_hlo_flops rule(const custom *call);
+
+static uint32_t operand_shape(const custom *call, uint32_t place)
+{
+    return fs_hlo_operand_shape(call->module, call->instruction, place);
+}
+
+static fs_hlo_flops count_moves(const custom *FS_UNUSED(call))
+{
+    return fs_hlo_flops_none();
+}
+
+static fs_hlo_flops count_unknown(const custom *FS_UNUSED(call))
+{
+    return fs_hlo_flops_unknown();
+}
+
+static fs_hlo_flops count_per_result(const custom *call)
+{
+    return fs_hlo_flops_plain(call->option * fs_hlo_count(call->module, call->result),
+                              fs_hlo_dtype(call->module, call->result));
+}
+
+static fs_hlo_flops product(const custom *call, double multiply_adds)
+{
+    return fs_hlo_product(call->module, call->instruction, multiply_adds, call->config);
+}
+
+/* The readers make attributes of the config's dimensions. */
+static fs_hlo_flops count_product(const custom *call)
+{
+    uint32_t count;
+    fs_hlo_values(call->module, call->instruction, FS_HLO_LHS_CONTRACTING, &count);
+    if (count == 0) return fs_hlo_flops_unknown();
+    return product(call, fs_hlo_count(call->module, call->result) * fs_hlo_contracted(call->module, call->instruction));
+}
+
+/* oneDNN sums over the last axis of the first factor, or the one before it if it is transposed. */
+static fs_hlo_flops count_last_axis(const custom *call)
+{
+    uint32_t left = operand_shape(call, 0);
+    int64_t axis = (int64_t)fs_hlo_rank(call->module, left) - 1 - fs_hlo_config_is(call->config, "transpose_a", "true");
+    return product(call, fs_hlo_count(call->module, call->result) * fs_hlo_size(call->module, left, axis));
+}
+
+/* Set the input, filter and output of a convolution. */
+static void set_shapes(const custom *call, uint32_t shapes[3])
+{
+    static const int PLACES[][3] = {/* 0 and 1: operands; 2: the result */
+                                    [FS_CONVOLVED_OUTPUT] = {0, 1, 2},
+                                    [FS_CONVOLVED_INPUT] = {2, 1, 0},
+                                    [FS_CONVOLVED_FILTER] = {0, 2, 1}};
+    const uint32_t known[] = {operand_shape(call, 0), operand_shape(call, 1), call->result};
+    for (int i = 0; i < 3; i++) shapes[i] = known[PLACES[call->option][i]];
+}
+
+static fs_hlo_flops count_convolution(const custom *call)
+{
+    uint32_t shapes[3];
+    set_shapes(call, shapes);
+    return product(call, hlo_convolution(call->module, call->instruction, shapes));
+}
+
+/* The scores [batch, heads, queries, keys] are in the config, the sizes of heads follow from the shapes. Backward: five
+ * products, as aten's. */
+static fs_hlo_flops count_attention(const custom *call)
+{
+    double scores[4], window = fs_hlo_config_number(call->config, "sliding_window_length", 0);
+    if (fs_hlo_config_numbers(call->config, "dimensions", scores, 4) != 4) return fs_hlo_flops_unknown();
+    double rows = scores[2], columns = scores[3], heads = scores[0] * scores[1], queries = heads * rows;
+    bool causal = fs_hlo_config_has(call->config, "mask_type", "CAUSAL"), backward = strstr(call->target, "Backward");
+    double size = fs_hlo_count(call->module, operand_shape(call, 0)) / queries;
+    /* The result, and backward the gradient of the queries, which has their size; keys and values are alike. */
+    double value_size = backward ? size : fs_hlo_count(call->module, call->result) / queries;
+    double pairs = causal ? fs_attention_reached(rows, columns, 1) : rows * columns;
+    if (causal && window > 0) pairs -= fs_attention_reached(rows, columns, 1 - window);
+    double sizes = backward ? 3 * size + 2 * value_size : size + value_size;
+    fs_hlo_flops flops = product(call, heads * pairs * sizes);
+    flops.at_most = fs_hlo_config_has(call->config, "mask_type", "PADDING");
+    return flops;
+}
+
+/* Normalisation with weight and bias, and its gradients. */
+static fs_hlo_flops count_norm(const custom *call)
+{
+    uint32_t input = operand_shape(call, 0);
+    double each = fs_hlo_config_has(call->config, "kind", "BWD") ? 13 : 7;
+    return fs_hlo_flops_plain(each * fs_hlo_count(call->module, input), fs_hlo_dtype(call->module, input));
+}
+
+static const struct {
+    double mn2, n3, n2k;
+} factors[] = {
+#define COSTS(NAME, matrix, right, mn2, n3, n2k, ...) [FS_FACTOR_##NAME] = {mn2, n3, n2k},
+    FS_FACTOR_LIST(COSTS)
+#undef COSTS
+};
+
+static fs_hlo_flops count_factor(const custom *call)
+{
+    uint32_t matrix = operand_shape(call, 0), right = operand_shape(call, 1), rank = fs_hlo_rank(call->module, matrix);
+    if (rank < 2) return fs_hlo_flops_unknown();
+    double rows = fs_hlo_size(call->module, matrix, (int64_t)rank - 1);
+    double columns = fs_hlo_size(call->module, matrix, (int64_t)rank - 2), m = fmax(rows, columns),
+           n = fmin(rows, columns);
+    double batch = n > 0 ? fs_hlo_count(call->module, matrix) / (m * n) : 0;
+    fs_torch_dtype dtype = fs_hlo_dtype(call->module, matrix);
+    double flops = batch * (factors[call->option].mn2 * m * n * n + factors[call->option].n3 * n * n * n);
+    if (factors[call->option].n2k > 0) flops += factors[call->option].n2k * n * fs_hlo_count(call->module, right);
+    return fs_hlo_flops_plain(fs_products_flops_each(dtype) / 2 * flops, dtype);
+}
+
+typedef enum { IS, BEGINS, HAS } match;
+
+typedef struct {
+    match match;
+    const char *text;
+    rule *count;
+    int option;
+    fs_hlo_run run;
+    bool workspace;
+} library;
+
+static const library rows[] = {
+#define FS_HLO_LIBRARY(match, text, rule, option, RUN, workspace) \
+    {match, text, count_##rule, option, FS_HLO_##RUN, workspace},
+#include "work/hlo/library.def"
+#undef FS_HLO_LIBRARY
+};
+
+static bool is_bytes(const fs_hlo_shape *shape)
+{
+    return (shape->type == FS_HLO_S8 || shape->type == FS_HLO_U8) && shape->sizes.count == 1;
+}
+
+static const char *target_of(const fs_hlo_module *module, uint32_t instruction)
+{
+    const char *target = fs_hlo_text(module, module->instructions[instruction].target);
+    return target != NULL ? target : "";
+}
+
+static const library *find(const char *target)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *found = strstr(target, rows[i].text);
+        if (found == NULL || (rows[i].match != HAS && found != target)) continue;
+        if (rows[i].match != IS || target[strlen(rows[i].text)] == 0) return &rows[i];
+    }
+    return NULL;
+}
+
+/* Return the row of a call; NULL: its target is unknown. One without operands that returns bytes is scratch memory, as
+ * XLA gives to fusions that cuDNN runs, whatever its name. */
+static const library *row_of(const fs_hlo_module *module, uint32_t instruction)
+{
+    static const library scratch = {IS, "", count_moves, 0, FS_HLO_NOTHING, false};
+    const library *row = find(target_of(module, instruction));
+    uint32_t shape = module->instructions[instruction].shape;
+    bool bytes = shape != FS_NONE && is_bytes(&module->shapes[shape]);
+    return row == NULL && bytes && module->instructions[instruction].operands.count == 0 ? &scratch : row;
+}
+
+fs_hlo_run fs_hlo_library_run(const fs_hlo_module *module, uint32_t instruction)
+{
+    const library *row = row_of(module, instruction);
+    return row != NULL ? row->run : FS_HLO_RUNS;
+}
+
+bool fs_hlo_library_has_workspace(const fs_hlo_module *module, uint32_t instruction)
+{
+    uint32_t result = fs_hlo_result(module, instruction);
+    if (result == FS_NONE || module->shapes[result].type != FS_HLO_TUPLE) return false;
+    fs_hlo_list parts = module->shapes[result].parts;
+    if (parts.count < 2) return false;
+    const fs_hlo_shape *last = &module->shapes[module->shape_parts[parts.first + parts.count - 1]];
+    const library *row = is_bytes(last) ? row_of(module, instruction) : NULL;
+    return row != NULL && row->workspace;
+}
+
+/* Describe a call; NULL: its target is unknown. */
+static const library *describe(const fs_hlo_module *module, uint32_t instruction, custom *call)
+{
+    const char *config = fs_hlo_text(module, module->instructions[instruction].config);
+    const library *row = row_of(module, instruction);
+    uint32_t result = fs_hlo_result(module, instruction);
+    if (result != FS_NONE && module->shapes[result].type == FS_HLO_TUPLE) {
+        fs_hlo_list parts = module->shapes[result].parts;
+        result = parts.count > 0 ? module->shape_parts[parts.first] : FS_NONE;
+    }
+    *call = (custom){module,
+                     instruction,
+                     result,
+                     target_of(module, instruction),
+                     config != NULL ? config : "",
+                     row != NULL ? row->option : 0};
+    return row;
+}
+
+bool fs_hlo_library_convolution(const fs_hlo_module *module, uint32_t instruction, uint32_t shapes[3])
+{
+    custom call;
+    if (module->instructions[instruction].target == FS_NONE) return false;
+    const library *row = describe(module, instruction, &call);
+    if (row == NULL || row->count != count_convolution) return false;
+    set_shapes(&call, shapes);
+    return true;
+}
+
+fs_hlo_flops fs_hlo_count_library(fs_hlo_costs *costs, const fs_hlo_opcode *FS_UNUSED(row), uint32_t instruction)
+{
+    custom call;
+    const library *found = describe(costs->module, instruction, &call);
+    return found != NULL ? found->count(&call) : fs_hlo_flops_unknown();
+}
 
 fs_hlo_flops fs_hlo_flops_none(void)
 {
@@ -228,7 +649,7 @@ fs_hlo_flops fs_hlo_count_convolution(fs_hlo_costs *costs, const fs_hlo_opcode *
     const fs_hlo_module *module = costs->module;
     const uint32_t shapes[] = {fs_hlo_operand_shape(module, instruction, 0),
                                fs_hlo_operand_shape(module, instruction, 1), fs_hlo_result(module, instruction)};
-    return fs_hlo_product(module, instruction, fs_hlo_convolution(module, instruction, shapes), NULL);
+    return fs_hlo_product(module, instruction, hlo_convolution(module, instruction, shapes), NULL);
 }
 
 /* Each element of the first operand meets the reduction once; more operands are reduced together. */
@@ -248,8 +669,8 @@ fs_hlo_flops fs_hlo_count_windows(fs_hlo_costs *costs, const fs_hlo_opcode *FS_U
         output = module->shape_parts[module->shapes[output].parts.first];
     if (count != fs_hlo_rank(module, operand)) return fs_hlo_flops_unknown();
     for (uint32_t d = 0; d < count; d++) {
-        pairs *= fs_hlo_window_pairs(module, instruction, d, fs_hlo_size(module, operand, d), (double)sizes[d],
-                                     fs_hlo_size(module, output, d));
+        pairs *= window_pairs(module, instruction, d, fs_hlo_size(module, operand, d), (double)sizes[d],
+                              fs_hlo_size(module, output, d));
     }
     return times(body_at(costs, instruction, 0), pairs);
 }

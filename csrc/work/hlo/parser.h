@@ -11,7 +11,7 @@ typedef struct {
     fs_hlo_module *module;
     fs_error *err;
     fs_intern keys;      /* names of attributes */
-    uint8_t rows[96];    /* of these names (hlo/attributes.c) */
+    uint8_t rows[96];    /* of these names (hlo/text.c) */
     fs_intern shapes;    /* texts of shapes */
     uint32_t *shape_ids; /* of these texts, in the module */
     uint32_t *named;     /* by text: the last instruction of that name, plus 1 */
@@ -95,14 +95,5 @@ fs_status fs_hlo_skip_value(fs_hlo_parser *parser, bool to_blank);
 fs_status fs_hlo_skip_brackets(fs_hlo_parser *parser);
 /* Take a shape, whose layout follows without a blank. */
 fs_status fs_hlo_take_shape(fs_hlo_parser *parser, uint32_t *shape);
-/* Set up the names of attributes. */
-fs_status fs_hlo_name_attributes(fs_hlo_parser *parser);
-
-/* Take the attributes that follow an instruction's operands, each after a comma. */
-fs_status fs_hlo_take_attributes(fs_hlo_parser *parser, fs_hlo_instruction *instruction);
-/* Skip those that follow a computation. */
-fs_status fs_hlo_skip_attributes(fs_hlo_parser *parser);
-/* Take the tables of files, functions, places and frames that stand at the head of a module. */
-fs_status fs_hlo_take_tables(fs_hlo_parser *parser);
 
 #endif

@@ -345,8 +345,7 @@ static fs_status read_called(fs_hlo_reader *reader, fs_wire message, fs_hlo_inst
         if (field.number != INSTRUCTION_CALLED) continue;
         fs_wire ids = fs_wire_list(&message, &field);
         while (fs_wire_item(&ids, &field, &number))
-            FS_TRY(
-                fs_hlo_put_called(reader->module, place_of(reader->computations, count, number), reader->err));
+            FS_TRY(fs_hlo_put_called(reader->module, place_of(reader->computations, count, number), reader->err));
         FS_TRY(fs_wire_end(&ids, reader->err));
     }
     instruction->called.count = reader->module->called_count - instruction->called.first;

@@ -11,10 +11,11 @@
 /* Takes an attribute from a field of an instruction's message. what: a key of fs_hlo_attribute_key, or the offset of a
  * field of the instruction. */
 typedef fs_status taker(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                                     fs_hlo_instruction *instruction, size_t what);
+                        fs_hlo_instruction *instruction, size_t what);
 
 static taker take_numbers, take_number, take_text, take_window, take_labels, take_dot, take_algorithm,
-    take_distribution, take_fft, take_random, take_metadata, take_groups, take_devices, take_iota, take_mesh, take_pairs;
+    take_distribution, take_fft, take_random, take_metadata, take_groups, take_devices, take_iota, take_mesh,
+    take_pairs;
 
 #define FIELD(name) offsetof(fs_hlo_instruction, name)
 static const struct {
@@ -373,14 +374,14 @@ static fs_status take_lists(fs_hlo_reader *reader, fs_wire message, uint32_t num
 }
 
 static fs_status take_groups(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                              fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
+                             fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     return take_lists(reader, message, field->number, instruction);
 }
 
 /* [2,4]<=[8], or with another order of the devices [2,4]<=[4,2]T(1,0) */
 static fs_status take_iota(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                            fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
+                           fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     enum { NUMBERS = 2, DIMENSIONS = 3, ORDER = 4 };
     fs_hlo_module *module = reader->module;
@@ -402,7 +403,7 @@ static fs_status take_iota(fs_hlo_reader *reader, fs_wire message, const fs_wire
 
 /* The list of devices stands beside the older groups. */
 static fs_status take_devices(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                               fs_hlo_instruction *instruction, size_t what)
+                              fs_hlo_instruction *instruction, size_t what)
 {
     enum { GROUPS = 1, IOTA = 2 };
     fs_wire inner = fs_wire_in(&message, field), rest = inner;
@@ -455,7 +456,7 @@ static fs_status put_grouped(fs_hlo_reader *reader, groups_text *text, fs_wire m
 
 /* mesh['x'=2,'y'=4] {'x','y':(2)2} */
 static fs_status take_mesh(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                            fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
+                           fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     enum { MESH = 1, GROUPED = 2, EVERY_AXIS = INT32_MAX };
     fs_wire inner = fs_wire_in(&message, field), rest = inner, mesh = {inner.begin, inner.begin, inner.begin, NULL};
@@ -480,7 +481,7 @@ static fs_status take_mesh(fs_hlo_reader *reader, fs_wire message, const fs_wire
 
 /* {{0,1},{1,0}}: of each pair, a message, a 0 is left out. */
 static fs_status take_pairs(fs_hlo_reader *reader, fs_wire message, const fs_wire_field *field,
-                             fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
+                            fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
     uint32_t number = field->number;
     fs_wire_field one;

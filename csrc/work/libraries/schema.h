@@ -14,8 +14,8 @@
  *   …?        after any of these: may be None
  *   |         arguments after it exist in some versions only
  *   ...       any further arguments
- *   < a:b     what is read of arguments that are marked "/" (expression.h)
- *   > N a:b   results: like argument N; or of a size and a dtype (expression.h)
+ *   < a:b     what is read of arguments that are marked "/"
+ *   > N a:b   results: like argument N; or of a size and a dtype
  *   = a       a size: what FLOPs count for (`formula`)
  *   ? a=b     sizes that must be equal, if both are known; a|1=a|2: a must be known
  *
@@ -83,5 +83,26 @@ fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call
 
 /* Return the place of the argument with a name; -1: none. */
 int fs_schema_place(const fs_schema *schema, const char *name);
+
+/* Sizes that follow from the arguments of a library's op, as its row writes them. Private to csrc/work.
+ *
+ *   src            the elements of argument src, of a list the sum; of a number, its value; of a flag, 0 or 1
+ *   src.0 src.-1   a dimension of it; src.dim: the dimension that the number at argument dim selects
+ *   16 0.5         a constant
+ *   a*b/c+(d-e)    computed from left to right, but for parentheses
+ *   a|b            b if a is unknown
+ *
+ * What is read, or a result, is such a size, ':' and its dtype: an argument that has or names it ("src", "dtype"), or a
+ * dtype of torch
+ * ("float32"), with '|' likewise. */
+
+/* Return the size that a text begins with, up to a space, a ':', a '=' or its end. NaN: unknown. */
+double fs_expression_size(const char *text, const fs_schema *schema, const fs_torch_call *call);
+
+/* Return the bytes of the result that a text begins with, up to a space or its end. NaN: unknown. */
+double fs_expression_bytes(const char *text, const fs_schema *schema, const fs_torch_call *call);
+
+/* Return whether the text consists of sound names and operators for the schema: a test checks all rows. */
+bool fs_expression_is_sound(const char *text, const fs_schema *schema);
 
 #endif

@@ -1,4 +1,4 @@
-/* The whole row is used here, arguments and expressions, on top of schema.c and expression.c. A call fits, or it has no
+/* The whole row is used here, arguments and expressions, on top of schema.c. A call fits, or it has no
  * work; conditions on sizes that are unknown hold. Bytes are added up by role in one loop; NaN for one argument makes
  * the sum NaN. */
 #include "work/libraries/traffic.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "work/aten/sizes.h"
-#include "work/libraries/expression.h"
+#include "work/libraries/schema.h"
 
 bool fs_schema_is_sound(const fs_schema *schema)
 {
