@@ -47,6 +47,8 @@ bare_parts: dict[str, Part]
 bounds: dict[str, Bound]
 work_sources: dict[str, str]
 """By where the numbers of a row come from, what that means."""
+collective_kinds: dict[str, str]
+"""By kind, whether its calls end "together" on all ranks, are "rooted", or "one_sided": not the same on all ranks."""
 series: tuple[tuple[str, str], ...]
 idle_parts: tuple[str, ...]
 float_dtypes: tuple[str, ...]

@@ -7,6 +7,7 @@
 #include "store/event.h"
 #include "store/torch_signature.h"
 #include "work/category.h"
+#include "work/collective_sizes.h"
 
 static PyStructSequence_Field dtype_fields[] = {
     {"bytes", "bytes of an element"},
@@ -91,6 +92,15 @@ static PyObject *work_sources_object(void)
     PyObject *all = PyDict_New();
     for (int i = FS_SOURCE_NONE + 1; all != NULL && i < FS_SOURCE_COUNT; i++)
         if (!fs_put_column(all, fs_source_names[i], PyUnicode_FromString(fs_source_meanings[i]))) Py_CLEAR(all);
+    return all;
+}
+
+static PyObject *collective_kinds_object(void)
+{
+    PyObject *all = PyDict_New();
+    for (int i = 0; all != NULL && i < FS_COLLECTIVE_KIND_COUNT; i++)
+        if (!fs_put_column(all, fs_collective_kind_names[i], PyUnicode_FromString(fs_collective_kind_ends[i])))
+            Py_CLEAR(all);
     return all;
 }
 
@@ -185,6 +195,7 @@ static const struct {
     {"fallback_units", fallback_units_object},
     {"bounds", bounds_object},
     {"work_sources", work_sources_object},
+    {"collective_kinds", collective_kinds_object},
     {"parts", parts_object},
     {"bare_parts", bare_parts_object},
     {"categories", categories_object},

@@ -12,7 +12,18 @@
  * first pattern of collectives.def that occurs decides, which is why longer names stand before their parts. */
 
 const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) #name,
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose) #name,
+#define FS_COLLECTIVE_PATTERN(NAME, pattern)
+#include "work/collectives.def"
+#undef FS_COLLECTIVE_PATTERN
+#undef FS_COLLECTIVE_KIND
+};
+
+#define TOGETHER "together"
+#define ROOTED "rooted"
+#define ONE_SIDED "one_sided"
+const char *const fs_collective_kind_ends[FS_COLLECTIVE_KIND_COUNT] = {
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose) ends,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
 #include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
@@ -23,7 +34,7 @@ static const struct {
     fs_collective_kind kind;
     const char *pattern;
 } patterns[] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose)
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose)
 #define FS_COLLECTIVE_PATTERN(NAME, pattern) {FS_COLLECTIVE_##NAME, pattern},
 #include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
@@ -48,7 +59,7 @@ double fs_collective_bus_factor(fs_collective_kind kind, int ranks)
 {
     double n = ranks > 0 ? (double)ranks : (double)NAN;
     const double factors[FS_COLLECTIVE_KIND_COUNT] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) factor,
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose) factor,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
 #include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
@@ -141,19 +152,18 @@ void fs_collective_read_caller(const char *name, const fs_torch_call *call, fs_c
 
 /* Conclusions ------------------------------------------------------------------------------------------------------ */
 
-/* Relation between the sizes that a rank sends and receives. */
-typedef enum {
-    UNSIZED,  /* no size, or only the root knows it */
-    ALONE,    /* a rank only sends or only receives */
-    ALIKE,    /* both have the same size */
-    GATHERS,  /* it receives the group's size times what it sends */
-    SCATTERS, /* it sends the group's size times what it receives */
-} sizing;
-
-static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
-    [FS_COLLECTIVE_ALLREDUCE] = ALIKE, [FS_COLLECTIVE_BROADCAST] = ALIKE,        [FS_COLLECTIVE_REDUCE] = ALIKE,
-    [FS_COLLECTIVE_ALLTOALL] = ALIKE,  [FS_COLLECTIVE_ALLGATHER] = GATHERS,      [FS_COLLECTIVE_SEND] = ALONE,
-    [FS_COLLECTIVE_RECV] = ALONE,      [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS, [FS_COLLECTIVE_SENDRECV] = ALONE,
+static const enum {
+    UNSIZED,
+    ALONE,
+    ALIKE,
+    GATHERS,
+    SCATTERS
+} sizings[FS_COLLECTIVE_KIND_COUNT] = {
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose) sizes,
+#define FS_COLLECTIVE_PATTERN(NAME, pattern)
+#include "work/collectives.def"
+#undef FS_COLLECTIVE_PATTERN
+#undef FS_COLLECTIVE_KIND
 };
 
 /* Derive the total size from the part and the number of ranks, or the number of ranks from both sizes. */

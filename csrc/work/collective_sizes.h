@@ -7,7 +7,7 @@
 /* Kinds of collectives, listed in collectives.def. */
 
 typedef enum {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) FS_COLLECTIVE_##NAME,
+#define FS_COLLECTIVE_KIND(NAME, name, ends, sizes, factor, prose) FS_COLLECTIVE_##NAME,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
 #include "work/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
@@ -16,6 +16,9 @@ typedef enum {
 } fs_collective_kind;
 
 extern const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT];
+
+/* How calls of a kind end: "together", "rooted" or "one_sided". */
+extern const char *const fs_collective_kind_ends[FS_COLLECTIVE_KIND_COUNT];
 
 /* Return the kind of a collective or kernel from its name. */
 fs_collective_kind fs_collective_kind_of(const char *name);

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flopscope import _core
 from flopscope.ranks.medians import Floats
 
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-KINDS = (
-    *("allreduce", "reducescatter", "allgather", "alltoall", "barrier", "broadcast", "reduce", "gather", "scatter"),
-    *("send", "recv", "sendrecv", "other"),
-)
-ONE_SIDED = KINDS.index("send")  # from this kind on: not the same call on all ranks
-TOGETHER = KINDS.index("broadcast")  # before this kind: end on all ranks at once
+_ORDER = ("together", "rooted", "one_sided")
+_ENDS = sorted(_core.collective_kinds.values(), key=_ORDER.index)
+KINDS = tuple(sorted(_core.collective_kinds, key=lambda kind: _ORDER.index(_core.collective_kinds[kind])))
+ONE_SIDED = _ENDS.index("one_sided")  # from this kind on: not the same call on all ranks
+TOGETHER = _ENDS.index("rooted")  # before this kind: end on all ranks at once
 UNEVEN = KINDS.index("alltoall")  # whose message may differ between ranks
 NO_NUMBER = -1
 ONE_OF = "one of "  # begins the name of a group that stands for several, of which a rank is in one (hlo/collective.h)
