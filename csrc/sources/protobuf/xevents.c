@@ -44,7 +44,7 @@ typedef struct {
     fs_xspace *space;
     const fs_xplane *plane;
     const fs_xline *line;
-    uint32_t part, plane_index;
+    uint32_t part;
     fs_cell cells[FS_CELL_COUNT];
     char text[NAME_BYTES];
 } chunk;
@@ -352,13 +352,8 @@ static void read_chunks(void *context, int64_t begin, int64_t end)
     for (int64_t i = begin; i < end; i++) {
         const fs_xchunk *from = &all->chunks[i];
         const fs_xplane *plane = &all->space->planes[from->plane];
-        chunk one = {all->space,
-                     plane,
-                     &plane->lines[from->line],
-                     all->first + (uint32_t)i,
-                     from->plane,
-                     {{FS_IS_MISSING, 0, 0, NULL, 0}},
-                     ""};
+        chunk one = {
+            .space = all->space, .plane = plane, .line = &plane->lines[from->line], .part = all->first + (uint32_t)i};
         set(&one, FS_CELL_SPACE, from->plane);
         set(&one, FS_CELL_PROCESS, all->space->process);
         if (plane->role == FS_XPLANE_DEVICE) {

@@ -481,7 +481,6 @@ typedef struct {
     fs_wire_field entry_name;
     fs_wire schedule;
     int64_t entry;
-    bool has_schedule;
 } computation_list;
 
 static fs_status list_computation(fs_hlo_reader *reader, computation_list *list, fs_wire message)
