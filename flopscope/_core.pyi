@@ -33,7 +33,6 @@ __all__ = [
 
 ops: list[str]
 numeric_columns: list[tuple[str, str, str, str]]
-summed_columns: tuple[tuple[str, ...], tuple[str, ...]]
 counter_metrics: list[tuple[str, str, str, str]]
 counter_rows: list[tuple[str, str, str, str]]
 counter_groups: tuple[str, ...]
@@ -473,15 +472,6 @@ class Numbers:
     def chosen(self, rows: Iterable[int], /) -> Numbers:
         """Return the numbers of these rows, as a column."""
 
-def sum_rows(
-    integers: npt.NDArray[np.int64],
-    numbers: npt.NDArray[np.float64],
-    groups: npt.NDArray[np.int64],
-    parents: npt.NDArray[np.int64] | None,
-    on_device: bool,
-    device_time: float,
-    /,
-) -> dict[str, npt.NDArray[Any]]: ...
 def category_of(name: str, on_device: bool = False, /) -> str: ...
 def probe(device: str | None, what: str, dtype: str, amount: int, choice: int = 0, /) -> tuple[float, float]: ...
 

@@ -30,14 +30,13 @@ PyObject *fs_arrays_of(const void *records, uint32_t count, size_t record_size, 
     return result;
 }
 
-bool fs_take_numbers(PyObject *object, Py_buffer *view, bool integers, int dimensions, const char *name)
+bool fs_take_numbers(PyObject *object, Py_buffer *view, bool integers, const char *name)
 {
     if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return false;
     const char *format = view->format != NULL ? view->format : "B";
     bool fits = integers ? strcmp(format, "l") == 0 || strcmp(format, "q") == 0 : strcmp(format, "d") == 0;
-    if (fits && view->itemsize == 8 && view->ndim == dimensions) return true;
-    PyErr_Format(PyExc_TypeError, "%s must be a %s-dimensional array of %s", name, dimensions == 1 ? "one" : "two",
-                 integers ? "int64" : "float64");
+    if (fits && view->itemsize == 8 && view->ndim == 1) return true;
+    PyErr_Format(PyExc_TypeError, "%s must be a one-dimensional array of %s", name, integers ? "int64" : "float64");
     PyBuffer_Release(view);
     return false;
 }

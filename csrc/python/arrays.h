@@ -22,7 +22,7 @@ PyObject *fs_arrays_of(const void *records, uint32_t count, size_t record_size, 
 #define FS_ARRAYS(records, count, fields) \
     fs_arrays_of(records, count, sizeof *(records), fields, sizeof(fields) / sizeof *(fields))
 
-/* Take a buffer of int64 or float64 of one or two dimensions. On failure, an exception is set that names the array. */
-bool fs_take_numbers(PyObject *object, Py_buffer *view, bool integers, int dimensions, const char *name);
+/* Take a one-dimensional buffer of int64 or float64. On failure, an exception is set that names the array. */
+bool fs_take_numbers(PyObject *object, Py_buffer *view, bool integers, const char *name);
 
 #endif

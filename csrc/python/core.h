@@ -151,7 +151,6 @@ int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_hlo(PyObject *module);
 int fs_add_measure(PyObject *module);
-int fs_add_group_sums(PyObject *module);
 int fs_add_numbers(PyObject *module);
 int fs_add_nvtx(PyObject *module);
 int fs_add_roofline(PyObject *module);

@@ -43,7 +43,7 @@ PyObject *fs_store_object_add_samples(PyObject *object, PyObject *args)
     const char *metric;
     int device, taken = 0;
     if (!PyArg_ParseTuple(args, "isOOO:add_samples", &device, &metric, &arrays[0], &arrays[1], &arrays[2])) return NULL;
-    while (taken < 3 && fs_take_numbers(arrays[taken], &views[taken], taken < 2, 1, names[taken])) taken++;
+    while (taken < 3 && fs_take_numbers(arrays[taken], &views[taken], taken < 2, names[taken])) taken++;
     /* Acquiring a buffer may run Python code that uses the store. */
     bool may = taken == 3 && fs_store_object_is_stopped(self, "samples") && fs_store_object_may_change(self);
     PyObject *result = may ? append(self, device, metric, views) : NULL;

@@ -1,6 +1,6 @@
 """Ops and kernels by their names: sums of the rows of a table by category or another group; short names of kernels.
 
-The core assigns the categories (csrc/work/category.h) and sums the rows (csrc/table/group_sums.h).
+The core assigns the categories (csrc/work/category.h).
 """
 
 from __future__ import annotations
@@ -75,6 +75,20 @@ def rows_of_groups(
     return rows
 
 
+_INTEGERS = ("count", "self_cpu_memory_usage", "cpu_memory_usage", "self_device_memory_usage", "device_memory_usage")
+_TIMES = ("self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total")
+_WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved", "roofline_time", "headroom")
+_SHARES = ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
+_RATES = (("tflops_per_s", "flops", 1e6), ("gbytes_per_s", "bytes_total_moved", 1e3))
+"""Each rate with its work and the units of its work per µs: 1e12 FLOP/s are 1e6 FLOP/µs."""
+_NESTED = (
+    ("cpu_time_total", "self_cpu_time_total"), ("device_time_total", "self_device_time_total"),
+    ("cpu_memory_usage", "self_cpu_memory_usage"), ("device_memory_usage", "self_device_memory_usage"),
+)  # fmt: skip
+_ROUNDING = 0.001
+"""µs: times are whole ns."""
+
+
 def sums_of_groups(
     columns: Mapping[str, Any],
     groups: Sequence[int],
@@ -82,21 +96,91 @@ def sums_of_groups(
     on_device: bool = False,
     device_time: float = math.nan,
 ) -> dict[str, list[Any]]:
-    """Return the columns of the sums of each group, as csrc/table/group_sums.h lists them; a column may be absent.
+    """Return the columns of the sums of each group; a column may be absent.
+
+    A sum is that of the group's rows, without unknown values; a mean or a rate is of the rows that have it. ``first``
+    is the first row whose work counts, or -1. Total times and memory, and the columns ``rows``, ``flops_total`` and
+    ``pct_roofline_total`` include the groups within.
 
     groups: of each row; -1 for none. parents: of each group, the one around it, before it, or -1; None: there is one
-    group. device_time: that of the whole profile; what the groups leave of it is one more sum.
+    group, whose totals are the sums of those columns. on_device: rates refer to busy time. device_time: that of the
+    whole profile; what the groups leave of it is one more sum.
     """
     import numpy as np
 
-    unknown = np.zeros(len(groups), np.int64), np.full(len(groups), np.nan)
-    integers, numbers = (
-        np.array([columns.get(name, absent) for name in names], dtype=absent.dtype)
-        for names, absent in zip(_core.summed_columns, unknown, strict=True)
-    )
-    around = None if parents is None else np.array(parents, dtype=np.int64)
-    sums = _core.sum_rows(integers, numbers, np.array(groups, dtype=np.int64), around, on_device, device_time)
-    return {name: values.tolist() for name, values in sums.items()}
+    absent = {name: np.zeros(len(groups), np.int64) for name in (*_INTEGERS, "is_user_annotation")}
+    unknown = np.full(len(groups), np.nan)
+
+    def column(name: str) -> Any:
+        default = absent.get(name, unknown)
+        return np.asarray(columns.get(name, default), dtype=default.dtype)
+
+    group = np.asarray(groups, dtype=np.int64)
+    count = 1 if parents is None else len(parents)
+    inside, ranges, flops = group >= 0, column("is_user_annotation") != 0, column("flops")
+    # What a program states for a range is the work of the ops in it: it counts only if no op of any group has work.
+    ops = inside & ~ranges
+    working = ops if (~np.isnan(flops[ops]) | ~np.isnan(column("bytes_total_moved")[ops])).any() else inside
+
+    def added(values: Any, rows: Any) -> Any:
+        """Return the sums of the known values of these rows; of integers as long double, which is exact for int64."""
+        rows = rows & ~np.isnan(values)
+        if values.dtype != np.int64:
+            return np.bincount(group[rows], values[rows], count + 1).astype(float)
+        sums = np.zeros(count + 1, np.longdouble)
+        np.add.at(sums, group[rows], values[rows])
+        return sums
+
+    def known(sums: Any, values: Any, rows: Any) -> Any:
+        return np.where(added(~np.isnan(values), rows & ~np.isnan(values)) > 0, sums, np.nan)
+
+    first = np.full(count + 1, -1)
+    rows = np.flatnonzero(working)[::-1]
+    first[group[rows]] = rows  # of the rows of a group, the assignment of the first comes last
+    sums: dict[str, Any] = {"first": first, "rows": added(inside, inside)}
+    sums |= {name: added(column(name), inside) for name in (*_INTEGERS, *_TIMES)}
+    sums["device_busy_time"] = added(column("device_busy_time"), working)
+    sums |= {name: known(added(column(name), working), column(name), working) for name in _WORK}
+    elapsed = column("device_busy_time")
+    if not on_device:  # of a range with stated work, its whole duration
+        elapsed = np.where(ranges, column("cpu_time_total"), column("self_cpu_time_total"))
+    limit = column("roofline_time") + column("headroom")
+    pairs = {}  # the sum of what is averaged, and its weights
+    for name, work, unit in _RATES:
+        rated = working & ~np.isnan(column(name)) & (elapsed > 0)
+        pairs[name] = added(column(work), rated) / unit, added(elapsed, rated)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for name in _SHARES:
+            shared = column(name) * limit
+            pairs[name] = added(shared, working), added(limit, working & ~np.isnan(shared))
+        sums |= {name: np.where(weights > 0, value / weights, np.nan) for name, (value, weights) in pairs.items()}
+        moved = sums["bytes_total_moved"]
+        sums["arithmetic_intensity"] = np.where(moved != 0, sums["flops"] / moved, np.nan)
+    if parents is not None:
+        sums |= {name: sums[own].copy() for name, own in _NESTED}
+    flops_total, with_flops = added(flops, working), added(~np.isnan(flops), working & ~np.isnan(flops))
+    shared, weights = pairs["pct_roofline"]
+    totals = [sums["rows"], *(sums[name] for name, _ in _NESTED), flops_total, with_flops, shared, weights]
+    for inner, outer in reversed([*enumerate(parents or ())]):  # each has the totals of all within it by then
+        if outer >= 0:
+            for total in totals:
+                total[outer] += total[inner]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sums["flops_total"] = np.where(with_flops > 0, flops_total, np.nan)
+        sums["pct_roofline_total"] = np.where(weights > 0, shared / weights, np.nan)
+    left = device_time - sums["self_device_time_total"][:count].sum()
+    for name in ("self_device_time_total", "device_time_total", "device_busy_time"):
+        sums[name][count] = left
+    shown = count + bool(left > _ROUNDING * max(sums["count"][:count].sum(), 1))
+    whole = {"first", "rows", *_INTEGERS}
+    return {name: _python_of(values[:shown], name in whole) for name, values in sums.items()}
+
+
+def _python_of(values: Any, whole: bool) -> list[Any]:
+    """Return a sum's values as integers within the range of int64, or as floats."""
+    if not whole:
+        return list(values.astype(float).tolist())
+    return [max(min(int(value), 2**63 - 1), -(2**63)) for value in values]
 
 
 # Names of kernels: C++ signatures, and Numba's tags -------------------------------------------------------------------

@@ -3,7 +3,6 @@
 #include "store/extend.h"
 #include "store/launch_name.h"
 #include "store/samples.h"
-#include "table/group_sums.h"
 #include "tests/c/events.h"
 
 /* Add a range with declared work; NaN: not declared. */
@@ -150,29 +149,4 @@ TEST(every_failed_allocation_of_samples_is_reported_and_leaks_nothing)
 {
     kernel("a", FS_NONE, 0, 300);
     CHECK(fail_each_allocation(count_everything) > 20);
-}
-
-/* Sums of groups: their values are tested from Python. */
-static fs_status sum_groups(fs_error *err)
-{
-    static int64_t integers[FS_SUMMED_INTEGER_COUNT][2] = {{INT64_MAX, INT64_MAX}, {INT64_MAX, INT64_MAX}};
-    static double numbers[FS_SUMMED_NUMBER_COUNT][2];
-    static const int64_t groups[] = {0, 0}, parents[] = {-1};
-    fs_group_sum sums[2];
-    bool has_left;
-    fs_group_request request = {.row_count = 2,
-                                .group_count = 1,
-                                .integers = integers[0],
-                                .numbers = numbers[0],
-                                .groups = groups,
-                                .parents = parents,
-                                .device_time = NAN};
-    FS_TRY(fs_group_sums(&request, sums, &has_left, err));
-    CHECK(sums[0].count == INT64_MAX, "not saturated");
-    return FS_OK;
-}
-
-TEST(sums_of_groups_saturate_and_report_failed_allocations)
-{
-    CHECK(fail_each_allocation(sum_groups) > 0);
 }
