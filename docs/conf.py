@@ -15,7 +15,7 @@ author = "the flopscope developers"
 project_copyright = author
 version = release = flopscope.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "op_list", "command_list", "plain_docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "reference"]
 exclude_patterns = ["_ext"]
 nitpicky = False
 
