@@ -53,25 +53,6 @@ def test_a_product_has_the_ideal_time_of_its_flops(duration: int, part: str | No
     assert row["mbu"] == pytest.approx(100 * (3 * 4096**2 * 2 / BANDWIDTH * 1e9) / row["total"], rel=1e-3)
 
 
-def test_the_peaks_are_those_of_the_datasheet() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 90)
-    trace = program.load()
-    found = trace._peaks(trace._core, "datasheet")[0]["cuda:0"]
-    assert found.bandwidth == BANDWIDTH
-    assert {unit: found.flops[unit] for unit in PEAKS} == pytest.approx(PEAKS)
-
-
-def test_a_memory_bound_op_has_the_ideal_time_of_its_bytes() -> None:
-    program = Program()
-    size = 1 << 26
-    program.run("aten::add", 0, 10, 400, [size], [size])
-    (row,) = rows_of(program.load())
-    least = 3 * 4 * size / BANDWIDTH * 1e9
-    assert row["ideal"] == pytest.approx(least, abs=2) and row["memory"] == pytest.approx(400_000 - least, abs=2)
-    assert row["mbu"] == pytest.approx(100 * least / 410_000, rel=1e-3)
-
-
 def test_without_peaks_nothing_is_ideal_and_the_shares_are_missing() -> None:
     program = Program()
     program.run("aten::mm", 0, 30, 300, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
@@ -124,26 +105,6 @@ def test_kernels_below_an_op_add_up_to_its_time(steps: bool) -> None:
 
 
 # Idle time, by hand ---------------------------------------------------------------------------------------------------
-
-
-def test_some_idle_times_after_a_wait_are_attributed_to_it_as_well() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 20)
-    program.call("cudaStreamSynchronize", 5, 26)
-    for i in range(12):
-        program.run("made::next", 40 + 10 * i, 45 + 10 * i, 5)
-    parts = whole(program)
-    assert parts == {"edges": 10, "host": 3 * 5, "sync": 15 + 8 * 5, "unmodelled": 20 + 12 * 5}
-
-
-def test_the_launch_of_a_step_with_other_launches_to_compare_takes_time_to_arrive() -> None:
-    program = Program()
-    program.step(0, 0, 200)
-    program.run("made::up", 1, 10, 20)
-    program.run("made::up", 50, 57, 20)
-    program.run("made::up", 100, 140, 20)
-    program.run("made::up", 180, 187, 20)
-    assert whole(program) == {"host": 8 + 27 + 30 + 27, "other": 2 + 33, "unmodelled": 80}  # 5 to arrive, the median
 
 
 # Steps and devices ----------------------------------------------------------------------------------------------------

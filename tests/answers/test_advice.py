@@ -21,7 +21,6 @@ from helpers.faulty_programs import (
 )
 from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 
-import flopscope as fs
 from flopscope.answers.advice import Advice
 from flopscope.answers.analysis import analysis_of
 from flopscope.answers.facts import Small
@@ -53,16 +52,6 @@ def test_the_gain_of_a_change_is_estimated(name: str) -> None:
     assert 0.5 * gained <= named[0].saving_us <= 2 * gained
     left = savings(check(recorded(f"{name}_after"))).get(named[0].rule, 0.0)
     assert left <= 0.25 * named[0].saving_us
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> None:
-    check(recorded(name))
-    frame = recorded(name).accounting()
-    steps = frame[~frame["step"].isna()]
-    assert len(steps) > 0 and frame.iloc[-1]["total"] == pytest.approx(steps["total"].sum())
-    parts = steps.drop(columns=["device", "step", "total", "mfu", "mbu"])
-    assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
 
 
 def test_copies_of_one_dimension_keep_their_order() -> None:
@@ -258,16 +247,6 @@ def test_without_device_work_the_notes_ask_for_it() -> None:
     assert any("ProfilerActivity.CUDA" in note for note in advice.notes) and len(advice) == 0
 
 
-def test_a_program_of_the_cpu_gets_no_advice_about_devices() -> None:
-    program = Program(devices=0)
-    program.step(0, 0, 1000)
-    program.op("aten::mm", 1, 500, [64, 64], [64, 64])
-    program.op("aten::relu", 700, 10, [64, 64])
-    advice = check(program.load())
-    assert not set(savings(advice)) & {"launch", "sync", "copy", "memory", "tf32", "small", "communication"}
-    assert not any("CUDA" in note for note in advice.notes)
-
-
 def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
     program = Program(devices=0)
     program.step(0, 0, 1000)
@@ -277,12 +256,6 @@ def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
     assert any("cpu has no limits" in note and "does not name its CPU" in note for note in trace.advice().notes)
     assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
     assert not any("unmodelled" in note for note in late().load().advice().notes)
-
-
-def test_a_trace_that_was_cut_off_gets_advice() -> None:
-    text = late(data=True).text()
-    with pytest.warns(UserWarning):
-        check(fs.load_trace(text[: 2 * len(text) // 3]))
 
 
 # The table ------------------------------------------------------------------------------------------------------------

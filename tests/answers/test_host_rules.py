@@ -365,7 +365,7 @@ def held_out(name: str) -> Any:
 def test_no_rule_saves_more_than_the_parts_that_it_comes_from(name: str) -> None:
     trace = recorded(name) if name in TRACES else held_out(name)
     analysis = analysis_of(trace, "advice")
-    for row in trace.advice():
+    for row in check(trace):
         json.dumps(row.facts, allow_nan=False)
         if row.rule in SOURCES:
             part = sum(analysis.gap_unobserved(gap) for gap in analysis.gaps if gap.cause in SOURCES[row.rule])

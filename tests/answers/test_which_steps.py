@@ -110,23 +110,15 @@ def test_a_last_mark_with_work_is_a_step(fill: Any) -> None:
     assert steps_of(with_last(fill).load()) == names(*range(7))
 
 
-def test_a_first_mark_without_work_is_no_step() -> None:
+def test_a_first_mark_without_work_is_no_step_but_one_between_others_and_marks_alone_are() -> None:
     program = loop([LENGTH] * 3)
     program.step(100, -50, 50)
     assert steps_of(program.load()) == names(0, 1, 2)
-
-
-def test_marks_alone_stay_steps() -> None:
-    program = Program()
-    for number in range(3):
-        program.step(number, 100 * number, 100)
-    program.run("made::op", 400, 420, 10)
-    assert list(program.load().step_breakdown()["step"]) == names(0, 1, 2)
-
-
-def test_a_step_without_work_between_others_stays() -> None:
     program = loop([LENGTH] * 3)
     program.events = [event for event in program.events if event["name"].startswith("Prof") or event["ts"] // 1000 != 1]
+    assert list(program.load().step_breakdown()["step"]) == names(0, 1, 2)
+    program.events = [event for event in program.events if event["name"].startswith("Prof")]
+    program.run("made::op", 4000, 4020, 10)
     assert list(program.load().step_breakdown()["step"]) == names(0, 1, 2)
 
 
