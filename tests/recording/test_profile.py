@@ -69,16 +69,10 @@ def test_host_times_add_up(x: fs.Tensor) -> None:
     assert matmul.time_min <= matmul.time_median <= matmul.time_p95 <= matmul.time_max
     assert matmul.time_min + matmul.time_max == pytest.approx(matmul.cpu_time_total)
     assert math.isnan(sin.time_std) and matmul.time_std >= 0
+    assert sin.tflops_per_s == pytest.approx(sin.flops / sin.self_cpu_time_total / 1e6)
+    assert sin.gbytes_per_s == pytest.approx(sin.bytes_total_moved / sin.self_cpu_time_total / 1e3)
+    assert math.isnan(sin.pct_roofline) and math.isnan(sin.pct_peak_flops) and sin.bound == "unknown"
     assert [row.key for row in table if row.top_level] == ["outer"]
-
-
-def test_rates_are_work_per_time(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        fs.matmul(x, x)
-    (row,) = table_of(prof)
-    assert row.tflops_per_s == pytest.approx(row.flops / row.self_cpu_time_total / 1e6)
-    assert row.gbytes_per_s == pytest.approx(row.bytes_total_moved / row.self_cpu_time_total / 1e3)
-    assert math.isnan(row.pct_roofline) and math.isnan(row.pct_peak_flops) and row.bound == "unknown"
 
 
 def test_a_profile_without_events_has_empty_results() -> None:
@@ -124,29 +118,29 @@ def test_a_hundred_thousand_ops_take_bounded_memory(x: fs.Tensor) -> None:
 # Starting and stopping ------------------------------------------------------------------------------------------------
 
 
-def test_starting_and_stopping_twice() -> None:
+def test_a_restarted_profile_discards_earlier_events(x: fs.Tensor) -> None:
     prof = fs.profile()
     with pytest.raises(RuntimeError, match="never started"):
         prof.stop()
-    prof.start()
-    with pytest.raises(RuntimeError, match="this profile is in progress already"):
-        prof.start()
-    prof.stop()
-    with pytest.raises(RuntimeError, match="not running"):
-        prof.stop()
-
-
-def test_a_restarted_profile_discards_earlier_events(x: fs.Tensor) -> None:
-    prof = fs.profile()
     with prof:
         fs.sin(x)
+        with pytest.raises(RuntimeError, match="this profile is in progress already"):
+            prof.start()
     with prof:
         fs.cos(x)
+        prof.stop()
+        fs.sin(x)
+    with pytest.raises(RuntimeError, match="not running"):
+        prof.stop()
     assert counts(prof) == {"flopscope::cos": 1}
+    assert prof.coverage() == {"bytes": 1.0, "flops": 1.0, "unmodelled": []}
 
 
 def test_only_one_profile_runs_at_a_time(x: fs.Tensor) -> None:
-    second = fs.profile()
+    second, deleted = fs.profile(), fs._core.Profiler(True)
+    deleted.start()
+    del deleted
+    gc.collect()
     with fs.profile() as first:
         with pytest.raises(RuntimeError, match="in progress"):
             second.start()
@@ -157,14 +151,6 @@ def test_only_one_profile_runs_at_a_time(x: fs.Tensor) -> None:
     with second:
         fs.cos(x)
     assert counts(second) == {"flopscope::cos": 1}, "a profile that could not start can start later"
-
-
-def test_a_profile_can_stop_inside_its_block(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        fs.sin(x)
-        prof.stop()
-        fs.sin(x)
-    assert counts(prof) == {"flopscope::sin": 1}
 
 
 def test_a_running_profile_has_no_table() -> None:
@@ -192,17 +178,6 @@ def test_invalid_arguments_are_rejected(x: fs.Tensor) -> None:
     for index in (99, -1, "x", None, 1 << 70):
         with pytest.raises((ValueError, TypeError, OverflowError)):
             recorder.end_range(index)
-    assert counts(prof) == {"flopscope::sin": 1}
-
-
-def test_a_new_profile_can_start_after_a_running_one_is_deleted(x: fs.Tensor) -> None:
-    core = fs._core.Profiler(True)
-    core.start()
-    fs.sin(x)
-    del core
-    gc.collect()
-    with fs.profile() as prof:
-        fs.sin(x)
     assert counts(prof) == {"flopscope::sin": 1}
 
 
@@ -331,25 +306,6 @@ def test_ops_of_all_threads_are_recorded_with_their_own_ranges(x: fs.Tensor) -> 
     assert rows["main"].self_cpu_time_total == rows["main"].cpu_time_total
 
 
-def test_stopping_ends_open_ranges_of_other_threads(x: fs.Tensor) -> None:
-    inside, stopped = threading.Event(), threading.Event()
-
-    def work() -> None:
-        with fs.record_function("other"):
-            fs.sin(x)
-            inside.set()
-            stopped.wait(60)
-            fs.sin(x)
-
-    thread = threading.Thread(target=work)
-    with fs.profile() as prof:
-        thread.start()
-        inside.wait(60)
-    stopped.set()
-    thread.join()
-    assert counts(prof) == {"other": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
-
-
 def test_profiles_can_start_and_stop_while_threads_run_ops(x: fs.Tensor) -> None:
     done = threading.Event()
 
@@ -378,13 +334,6 @@ def test_profiles_can_start_and_stop_while_threads_run_ops(x: fs.Tensor) -> None
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def test_native_ops_have_full_coverage(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        fs.sin(x)
-        fs.sum(fs.zeros((0,)))
-    assert prof.coverage() == {"bytes": 1.0, "flops": 1.0, "unmodelled": []}
-
-
 def test_the_table_can_be_computed_repeatedly(x: fs.Tensor) -> None:
     with fs.profile(record_shapes=True) as prof, fs.record_function("part"):
         fs.sin(x)
@@ -394,11 +343,3 @@ def test_the_table_can_be_computed_repeatedly(x: fs.Tensor) -> None:
     assert "flopscope::sin" in text or "part" in text
     frame = table_of(prof).to_pandas()
     assert list(frame["key"]) == ["part", "flopscope::sin"] and frame["flops"].isna().tolist() == [True, False]
-
-
-@pytest.mark.usefixtures("nothing_measured")
-def test_the_datasheet_has_no_peaks_of_a_cpu(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        fs.sin(x)
-    table = prof.key_averages(peaks="datasheet")
-    assert table.peaks == {} and math.isnan(table[0].pct_roofline), "the datasheet has no CPU"
