@@ -26,11 +26,6 @@ def test_compilation_is_left_out_of_the_recording() -> None:
     assert row.evidence[0]["op"] == "_compile.compile_inner (dynamo_timed)"
 
 
-@pytest.mark.parametrize(("later", "named"), [((1,), False), ((1, 3), True)])
-def test_compiling_again_is_told_of_two_later_steps(later: tuple[int, ...], named: bool) -> None:
-    assert ("compiled in 2 later steps too" in only(compiling(*later), "warmup").what) == named
-
-
 def test_code_that_is_loaded_for_a_launch_is_warming_up() -> None:
     program = late()
     program.add("overhead", "Runtime Triggered Module Loading", 600, 700)
@@ -85,13 +80,6 @@ def test_the_workers_of_a_loader_are_seen() -> None:
         assert not re.search(r"num_workers of at least|pin_memory", row.what)
 
 
-@pytest.mark.parametrize(("kernel", "devices", "named"), [(PAGEABLE, 1, True), (PINNED, 1, False), ("", 0, False)])
-def test_pinned_memory_is_advised_where_pageable_memory_is_copied(kernel: str, devices: int, named: bool) -> None:
-    row = only(loads(SINGLE, 900, 1000, devices=devices, kernel=kernel), "data")
-    assert ("pin_memory=True" in row.what) == named
-    assert ("the device waits" in row.what) == bool(devices) and ("the program waits" in row.what) == (not devices)
-
-
 def test_workers_that_start_are_not_slow() -> None:
     row = only(loads(MULTI, 1000, 300, 300, 300), "data")  # a first step 2.4 times as long as the others is one of them
     assert "The first batch, for which the workers start, takes" in row.what
@@ -99,17 +87,6 @@ def test_workers_that_start_are_not_slow() -> None:
     assert only(loads(SINGLE, 1000, 300, 300, 300), "data").facts["starting"] == 0
     row = only(loads(MULTI, 5000, 300, 300, 300), "data")  # a longer one is left out of the means
     assert row.facts["waited"] == pytest.approx(300, rel=0.1) and row.facts["starting"] == 0
-
-
-def test_the_kind_of_memory_and_the_direction_of_copies_are_in_their_names() -> None:
-    pageable = only(uploads(PAGEABLE, 7), "copy")
-    assert "pageable copies to the device" in pageable.what and "pinned memory" in pageable.what
-    pinned = only(uploads(PINNED, 7), "copy")
-    assert "pageable" not in pinned.what and "pinned" not in pinned.what
-    back = only(uploads("Memcpy DtoH (Device -> Pinned)", 7), "copy")
-    assert "copies to the host" in back.what and "read the result" in back.what
-    assert not told(uploads("Memcpy DtoD (Device -> Device)", 7), "copy")
-    assert not told(uploads("Memset (Device)", 7), "copy")
 
 
 def test_the_end_of_the_data_and_a_single_batch_are_no_waits() -> None:
@@ -128,28 +105,6 @@ def test_the_start_of_workers_counts_as_far_as_it_is_in_the_profile() -> None:
     program.events = [event for event in program.events if not event["name"].startswith("ProfilerStep")]
     row = only(program, "data")
     assert row.facts["starting"] == 0 and row.facts["waited"] == pytest.approx(900, rel=0.1)
-
-
-def test_copies_that_are_in_the_background_already_are_not_told() -> None:
-    def program(kernel: str, stream: int) -> Program:
-        made = Program()
-        made.step(0, 0, 20)
-        made.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
-        made.run("made::work", 4, 1010, 3000)
-        return made
-
-    assert told(program(PINNED, 7), "copy") and not told(program(PINNED, 9), "copy")
-    assert told(program(PAGEABLE, 9), "copy")
-    alone = program(PAGEABLE, 7)
-    alone.events = [event for event in alone.events if event["name"] not in ("made::work", "kernel")]
-    assert not told(alone, "copy")
-
-
-@pytest.mark.parametrize(("back", "words"), [(50, "copies to the device"), (400, "copies between host and device")])
-def test_a_direction_is_named_from_a_tenth_of_the_time(back: float, words: str) -> None:
-    program = uploads(PAGEABLE, 7)
-    program.run("aten::copy_", 7, 4010, back, [SIZE], [SIZE], kernel="Memcpy DtoH (Device -> Pageable)")
-    assert words in only(program, "copy").what
 
 
 # Memory and waits -----------------------------------------------------------------------------------------------------
@@ -171,14 +126,6 @@ def allocates(*at: float, call: str = "cudaFree") -> Program:
     for place in at:
         program.call(call, 100 * place + 5, 60)
     return program
-
-
-def test_allocations_without_steps_are_told_where_they_recur() -> None:
-    row = only(allocates(*range(0, 60, 4)), "memory")
-    assert "15 calls in the profile of cudaFree" in row.what
-    assert not told(allocates(*range(0, 60, 8)), "memory"), "eight are few"
-    assert not told(allocates(*range(15)), "memory"), "in the first quarter only"
-    assert not told(allocates(*range(0, 60, 4), call="cudaMalloc"), "memory"), "the pool may just grow"
 
 
 def test_launches_do_not_explain_what_the_driver_allocates_in() -> None:
@@ -206,32 +153,6 @@ def test_a_wait_is_named_with_its_own_calls_and_saves_no_more_than_it_costs() ->
     assert row.evidence[0]["op"] == "aten::item" and row.evidence[0]["calls"] == 1
     assert row.saving_us <= row.facts["idle"] + row.facts["earlier"]
     assert ("earlier as well" in row.what) == (row.facts["earlier"] > 0)
-
-
-@pytest.mark.parametrize(("call", "named"), [("cudaDeviceSynchronize", False), ("cudaStreamSynchronize", True)])
-def test_the_profilers_own_waits_are_not_the_programs(call: str, named: bool) -> None:
-    program = Program()
-    program.run("made::first", 0, 10, 500)
-    program.call(call, 20, 495)
-    program.run("made::second", 790, 800, 500)
-    assert bool(told(program, "sync")) == named
-
-
-@pytest.mark.parametrize(
-    ("op", "words"),
-    [
-        ("aten::nonzero", "depends on the data"),
-        ("aten::item", "accumulate losses"),
-        ("aten::is_nonzero", "torch.where"),
-        ("aten::_coalesce", "Coalesce"),
-    ],
-)
-def test_the_remedy_fits_the_call(op: str, words: str) -> None:
-    program = late(wait=True)
-    program.events = [{**event, "name": op} if event["name"] == "aten::item" else event for event in program.events]
-    assert words in only(program, "sync").what
-    program.events = [event for event in program.events if event["name"] != op]
-    assert "Leave out the synchronize()" in only(program, "sync").what
 
 
 # Optimizers -----------------------------------------------------------------------------------------------------------
@@ -263,17 +184,6 @@ def test_the_passes_of_an_optimizer_are_those_of_the_ops_that_ran() -> None:
     assert only(adam(False), "optimizer").facts["fused"] == 7
 
 
-@pytest.mark.parametrize(("name", "devices"), [("NAdam", 1), ("Adagrad", 1), ("SGD", 0), ("Mine", 1)])
-def test_fused_steps_are_advised_where_torch_has_them_and_they_are_faster(name: str, devices: int) -> None:
-    ops = ("add_",) if name == "SGD" else ("addcmul_", "sqrt", "add_", "addcdiv_")
-    assert not told(sgd(*ops, name=name, devices=devices), "optimizer")
-
-
-def test_an_optimizer_on_the_cpu_runs_ops_and_no_kernels() -> None:
-    row = only(sgd("mul_", "add_", "add_", devices=0), "optimizer")
-    assert "3 ops a step" in row.what and "kernel" not in row.what
-
-
 # Other ranks ----------------------------------------------------------------------------------------------------------
 
 
@@ -303,45 +213,116 @@ def test_the_time_that_the_bytes_do_not_need_is_a_wait_for_other_ranks() -> None
     assert sum(one.saving_us for one in told(program, "communication")) <= 150 + 200 + 514
 
 
-def test_rates_of_much_larger_messages_prove_nothing() -> None:
-    assert not told(messages((2 * MIB, 300), (2 * MIB, 310), (256 * MIB, 1400)), "straggler")
-    assert told(messages((70 * MIB, 3000), (70 * MIB, 3100), (256 * MIB, 1400)), "straggler")
+# Whether a rule speaks, and its words --------------------------------------------------------------------------------
 
 
-def test_collectives_of_unknown_size_and_few_collectives_are_not_judged() -> None:
-    calls = (MIB, 900), (MIB, 100), (MIB, 110)
-    assert told(messages(*calls), "straggler") and told(messages(*calls), "communication")
-    for program in (messages(*calls, recorded=False), messages(*calls[:2])):
-        assert not told(program, "straggler") and not told(program, "communication")
+def beside(kernel: str, stream: int, *, alone: bool = False) -> Program:
+    """Return a program that copies, and that computes on the stream 7 unless the copy is alone."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
+    if not alone:
+        program.run("made::work", 4, 1010, 3000)
+    return program
 
 
-def test_waits_are_whole_collectives() -> None:
-    what = only(messages((MIB, 900), (MIB, 100), (MIB, 110)), "straggler").what
-    assert "1 of 3 collectives a step" in what
+def there_and_back(time: float) -> Program:
+    program = uploads(PAGEABLE, 7)
+    program.run("aten::copy_", 7, 4010, time, [SIZE], [SIZE], kernel="Memcpy DtoH (Device -> Pageable)")
+    return program
 
 
-def test_transfers_are_told_where_most_do_not_wait_and_links_are_as_fast() -> None:
-    waits = messages((8 * MIB, 900), (8 * MIB, 100), (8 * MIB, 910))
-    assert told(waits, "straggler") and not told(waits, "communication")
-    slow = messages(*((8 * MIB, 30_000),) * 3)  # 0.3 GB/s
-    assert not told(slow, "communication") and told(messages(*((8 * MIB, 300),) * 3), "communication")
+def synchronized(call: str) -> Program:
+    """Return a program without steps that waits for its first work."""
+    program = Program()
+    program.run("made::first", 0, 10, 500)
+    program.call(call, 20, 495)
+    program.run("made::second", 790, 800, 500)
+    return program
 
 
-@pytest.mark.parametrize(("kind", "named"), [("allreduce", True), ("all_to_allv", False), ("allgather", False)])
-def test_gradients_are_only_in_collectives_that_sum(kind: str, named: bool) -> None:
+def waiting_in(op: str) -> Program:
+    """Return a program that waits within an op, or within none."""
+    program = late(wait=True)
+    program.events = [{**e, "name": op} if e["name"] == "aten::item" else e for e in program.events]
+    program.events = [event for event in program.events if event["name"]]
+    return program
+
+
+def gradients(kind: str) -> Program:
     program = messages(*((32 * MIB, 400),) * 3)
     program.op("DistributedDataParallel.forward", 1, 1)
     for event in program.events:
         if "Collective name" in event["args"]:
             event["args"]["Collective name"] = kind
-    what = only(program, "communication").what
-    assert ("gradients" in what) == named and ("async_op=True" in what) != named
+    return program
 
 
-def test_small_messages_are_told_by_their_size() -> None:
-    assert "gather small messages" in only(collectives(100, 110, 120), "communication").what
-    large = only(messages(*((32 * MIB, 400),) * 3), "communication").what
-    assert "gather small" not in large and "async_op=True" in large and "backward" not in large
+FEW = (MIB, 900), (MIB, 100), (MIB, 110)
+EVERY_4 = range(0, 60, 4)
+WAITS = (8 * MIB, 900), (8 * MIB, 100), (8 * MIB, 910)
+ADAGRAD = ("addcmul_", "sqrt", "add_", "addcdiv_")
+SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what it says: all of these and none after a -
+    ("warmup", compiling(1), "-compiled in 2 later steps too"),
+    ("warmup", compiling(1, 3), "compiled in 2 later steps too"),
+    ("data", loads(SINGLE, 900, 1000, kernel=PAGEABLE), "pin_memory=True|the device waits|-the program waits"),
+    ("data", loads(SINGLE, 900, 1000, kernel=PINNED), "the device waits|-pin_memory=True|-the program waits"),
+    ("data", loads(SINGLE, 900, 1000, devices=0), "the program waits|-pin_memory=True|-the device waits"),
+    ("copy", uploads(PAGEABLE, 7), "pageable copies to the device|pinned memory"),
+    ("copy", uploads(PINNED, 7), "-pageable|-pinned"),
+    ("copy", uploads("Memcpy DtoH (Device -> Pinned)", 7), "copies to the host|read the result"),
+    ("copy", there_and_back(50), "copies to the device"),
+    ("copy", there_and_back(400), "copies between host and device"),  # a direction counts from a tenth of the time
+    ("copy", beside(PINNED, 7), ""),
+    ("copy", beside(PAGEABLE, 9), ""),
+    ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
+    ("sync", synchronized("cudaStreamSynchronize"), ""),
+    ("sync", waiting_in("aten::nonzero"), "depends on the data"),
+    ("sync", waiting_in("aten::item"), "accumulate losses"),
+    ("sync", waiting_in("aten::is_nonzero"), "torch.where"),
+    ("sync", waiting_in("aten::_coalesce"), "Coalesce"),
+    ("sync", waiting_in(""), "Leave out the synchronize()"),
+    ("optimizer", sgd("mul_", "add_", "add_", devices=0), "3 ops a step|-kernel"),
+    ("straggler", messages((70 * MIB, 3000), (70 * MIB, 3100), (256 * MIB, 1400)), ""),
+    ("straggler", messages(*FEW), "1 of 3 collectives a step"),
+    ("straggler", messages(*WAITS), ""),
+    ("communication", messages(*FEW), ""),
+    ("communication", messages(*((8 * MIB, 300),) * 3), ""),
+    ("communication", gradients("allreduce"), "gradients|-async_op=True"),
+    ("communication", gradients("all_to_allv"), "async_op=True|-gradients"),
+    ("communication", gradients("allgather"), "async_op=True|-gradients"),
+    ("communication", collectives(100, 110, 120), "gather small messages"),
+    ("communication", messages(*((32 * MIB, 400),) * 3), "async_op=True|-gather small|-backward"),
+]
+SILENT: list[tuple[str, Program]] = [
+    ("copy", uploads("Memcpy DtoD (Device -> Device)", 7)),
+    ("copy", uploads("Memset (Device)", 7)),
+    ("copy", beside(PINNED, 9)),  # in the background already
+    ("copy", beside(PAGEABLE, 7, alone=True)),
+    ("memory", allocates(*range(0, 60, 8))),  # eight are few
+    ("memory", allocates(*range(15))),  # in the first quarter only
+    ("memory", allocates(*EVERY_4, call="cudaMalloc")),  # the pool may just grow
+    ("sync", synchronized("cudaDeviceSynchronize")),  # the profiler's own
+    *(("optimizer", sgd(*ADAGRAD, name=name)) for name in ("NAdam", "Adagrad", "Mine")),
+    ("optimizer", sgd("add_", devices=0)),
+    ("straggler", messages((2 * MIB, 300), (2 * MIB, 310), (256 * MIB, 1400))),  # much larger ones prove nothing
+    *((rule, messages(*FEW[:2])) for rule in ("straggler", "communication")),
+    *((rule, messages(*FEW, recorded=False)) for rule in ("straggler", "communication")),  # of unknown size
+    ("communication", messages(*WAITS)),
+    ("communication", messages(*((8 * MIB, 30_000),) * 3)),  # 0.3 GB/s
+]
+
+
+@pytest.mark.parametrize(("rule", "program", "words"), SPEAKS)
+def test_a_rule_says_what_its_premises_prove(rule: str, program: Program, words: str) -> None:
+    what = only(program, rule).what
+    for word in filter(None, words.split("|")):
+        assert (word.removeprefix("-") in what) != word.startswith("-")
+
+
+@pytest.mark.parametrize(("rule", "program"), SILENT)
+def test_a_rule_is_silent_without_its_premises(rule: str, program: Program) -> None:
+    assert not told(program, rule)
 
 
 # All traces -----------------------------------------------------------------------------------------------------------

@@ -40,6 +40,12 @@ def edited(folder: Path, edit: Any) -> None:
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
 
 
+def without_collectives(_: int, trace: dict[str, Any]) -> None:
+    """Leave the communication out of a trace, for ``edited``."""
+    events = trace["traceEvents"]
+    trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+
 def groups_of(
     tp: int, dp: int, pp: int, calls: int, seed: int, drift_ppm: float = 0.0
 ) -> tuple[int, Any, Any, list[Group]]:

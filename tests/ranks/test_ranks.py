@@ -62,15 +62,6 @@ def test_ranks_that_share_no_collective_are_not_aligned(tmp_path: Path) -> None:
     assert np.isnan(clocks.uncertainty[4]) and np.isfinite(clocks.uncertainty[:4]).all()
 
 
-def test_clocks_may_be_hours_apart() -> None:
-    count, offset, _, groups = groups_of(4, 4, 1, 200, 2)
-    hours = 3.6e9 * np.arange(count)
-    for group in groups:
-        group.start += hours[group.members]
-    clocks = align(groups, count)
-    np.testing.assert_allclose(clocks.offset, offset + hours, atol=2)
-
-
 def _with_rows(group: Group, rows: Any) -> Group:
     names = ("kind", "message_bytes", "number", "factor", "start", "duration", "exposed")
     return replace(group, **{name: getattr(group, name)[rows] for name in names})
@@ -327,14 +318,25 @@ def test_urls_are_opened_by_fsspec(tmp_path: Path) -> None:
         fs.load_ranks(f"file://{tmp_path}/none*.json.gz")
 
 
-@pytest.mark.parametrize("wrong", [[], "/nowhere/at/all/*.json"])
-def test_nothing_to_read_is_an_error(wrong: Any) -> None:
-    with pytest.raises((ValueError, OSError)):
-        fs.load_ranks(wrong)
-    with pytest.raises(ValueError, match="workers must be at least 1, not 0"):
-        fs.load_ranks([__file__], workers=0)
-    with pytest.raises(ValueError, match="no file could be read"):
-        fs.load_ranks([__file__], workers=1)
+@pytest.mark.parametrize(
+    ("paths", "options", "error", "message"),
+    [
+        ([], {}, ValueError, ""),
+        ("/nowhere/at/all/*.json", {}, ValueError, "no file matches this pattern"),
+        ([__file__], {"workers": 0}, ValueError, "workers must be at least 1, not 0"),
+        ([__file__], {"workers": 1}, ValueError, "no file could be read"),
+        ([__file__], {"client": 3}, TypeError, r"client must be a dask\.distributed\.Client or an address, not int"),
+        ([__file__], {"client": "tcp://127.0.0.1:9"}, OSError, "the scheduler 'tcp://127.0.0.1:9' cannot be reached"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(
+    paths: Any, options: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "client" in options:
+        pytest.importorskip("distributed")
+        monkeypatch.setattr("flopscope.ranks.engine.SECONDS_TO_CONNECT", 0.5)
+    with pytest.raises(error, match=message):
+        fs.load_ranks(paths, **options)
 
 
 # Sources of digests ---------------------------------------------------------------------------------------------------
@@ -439,19 +441,6 @@ def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_
     program.write_text(f"import flopscope as fs\nprint(fs.load_ranks({str(slow[0])!r}, workers=2).findings[0].ranks)\n")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("(5,)\n", "")
-
-
-def test_a_scheduler_that_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setattr("flopscope.ranks.engine.SECONDS_TO_CONNECT", 0.5)
-    with pytest.raises(OSError, match=r"the scheduler 'tcp://127.0.0.1:9' cannot be reached"):
-        fs.load_ranks([__file__], client="tcp://127.0.0.1:9")
-
-
-def test_a_client_is_a_client_or_an_address() -> None:
-    pytest.importorskip("distributed")
-    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client or an address, not int"):
-        fs.load_ranks([__file__], client=3)
 
 
 def test_a_cluster_reads_the_same(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:

@@ -17,7 +17,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import SMALL, edited, random_fault, simulated
+from helpers.ranks_cases import SMALL, edited, random_fault, simulated, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
 from flopscope.answers.sentences.ranks import (
@@ -141,24 +141,10 @@ def test_ranks_that_did_not_mark_or_record_steps_hide_no_straggler(tmp_path: Pat
     assert (found.ranks, found.cause) == ((2,), "gpu")
 
 
-def test_ranks_without_work_are_not_called_healthy(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=2, tp=1)
-    edited(tmp_path, lambda _, trace: trace["traceEvents"].clear())
-    ranks = fs.load_ranks(tmp_path, workers=1)
-    assert ranks.findings == [] and str(ranks).startswith(
-        "The ranks cannot be compared: no work of a device is recorded."
-    )
-
-
 def test_without_communication_it_is_said_that_waits_are_unknown(tmp_path: Path) -> None:
     simulated(tmp_path, dp=3, tp=1)
     assert fs.load_ranks(tmp_path, workers=1).verdict == "No rank, link or step stands out."
-
-    def alone(_: int, trace: dict[str, Any]) -> None:
-        events = trace["traceEvents"]
-        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
-
-    edited(tmp_path, alone)
+    edited(tmp_path, without_collectives)
     assert "no communication is recorded" in fs.load_ranks(tmp_path, workers=1).verdict
 
 

@@ -18,7 +18,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import edited, simulated, small_rank
+from helpers.ranks_cases import edited, simulated, small_rank, without_collectives
 from helpers.report_pages import PageRead
 from ranks_simulator import Simulated
 
@@ -243,9 +243,9 @@ def test_the_types_of_parquet_files_do_not_depend_on_the_rows(ranks: fs.Ranks, t
     parquet = pytest.importorskip("pyarrow.parquet")
     simulated(tmp_path / "one", dp=1, tp=1)
 
-    def bare(_: int, trace: dict[str, Any]) -> None:
-        events = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
-        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+    def bare(rank: int, trace: dict[str, Any]) -> None:
+        without_collectives(rank, trace)
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
         trace["deviceProperties"] = []
 
     edited(tmp_path / "one", bare)
@@ -270,25 +270,9 @@ def test_one_rank_is_not_compared(tmp_path: Path) -> None:
 
 def test_a_slow_gpu_is_named_without_collectives(tmp_path: Path) -> None:
     simulated(tmp_path, dp=5, tp=1, slow_gpu={1: 1.2})
-
-    def alone(_: int, trace: dict[str, Any]) -> None:
-        events = trace["traceEvents"]
-        trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
-
-    edited(tmp_path, alone)
+    edited(tmp_path, without_collectives)
     (found,) = fs.load_ranks(tmp_path, workers=1).findings
     assert (found.kind, found.ranks) == ("gpu", (1,)) and "take 1.2" in found.what and np.isnan(found.cost_us)
-
-
-def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
-    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
-    text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
-    found = ranks.findings[0]
-    assert "Run 7" in text and sentence(found.what) in text and sentence(found.action) in text
-    old = text
-    with pytest.raises(OSError):
-        ranks.write_report(tmp_path / "absent" / "ranks.html")
-    assert (tmp_path / "ranks.html").read_text(encoding="utf-8") == old
 
 
 @pytest.mark.parametrize(
@@ -318,17 +302,15 @@ def test_report_finds_what_ranks_finds(fault: dict[str, Any], culprit: int, tmp_
             np.testing.assert_allclose(few.column(reference), full.column(b[name][column]), err_msg=column)
 
 
-def test_the_page_does_not_open_on_a_rank_that_only_passes_a_delay_on(ranks: fs.Ranks, tmp_path: Path) -> None:
-    assert ranks.ranks.set_index("rank")["awaited"].idxmax() == 4  # it waits for rank 5 in its group of two
-    ranks.write_report(tmp_path / "ranks.html")
-    assert PageRead(tmp_path / "ranks.html").data["sections"]["ranks"]["opened"]["place"] == 5
-
-
-def test_the_excess_is_beside_the_others(ranks: fs.Ranks, slow: tuple[Path, Simulated], tmp_path: Path) -> None:
+def test_the_page_has_the_findings_and_opens_on_the_first(ranks: fs.Ranks, tmp_path: Path) -> None:
     """What the page says that a rank has more of adds up to its own work beyond the others'."""
-    ranks.write_report(tmp_path / "ranks.html")
+    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
     page = PageRead(tmp_path / "ranks.html")
+    found = ranks.findings[0]
+    assert all(text in page.html for text in ("Run 7", sentence(found.what), sentence(found.action)))
     data = page.data["sections"]["ranks"]
+    assert data["opened"]["place"] == 5
+    assert ranks.ranks.set_index("rank")["awaited"].idxmax() == 4  # it waits for rank 5 in its group of two
     more = {name: page.column(data["parts"][name])[5] - page.column(data["others"][name])[5] for name in data["parts"]}
     steps = ranks.steps()
     excess = steps.loc[steps["rank"] == 5, "excess"].mean()
@@ -346,24 +328,6 @@ def test_a_file_with_a_hostile_name_is_text(tmp_path: Path) -> None:
         "Rank 2 (host <script>alert(1)<!--&amp;, GPU"
     )
     assert len(page.scripts) == 2 and not any("alert(1)" in script for script in page.scripts)
-
-
-def test_one_rank_has_a_page(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=1, tp=1)
-    main(["ranks", str(tmp_path), "--workers", "1", "-o", str(tmp_path / "ranks.html")])
-    page = PageRead(tmp_path / "ranks.html")
-    assert "One rank: there is no other to compare it with." in page.text
-    assert page.column(page.data["sections"]["ranks"]["rank"]).tolist() == [0]
-
-
-def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
-    pytest.importorskip("pyarrow")
-    ranks.to_parquet(tmp_path / "out")
-    for name, frame in ranks.tables().items():
-        read = pandas.read_parquet(tmp_path / "out" / f"{name}.parquet")
-        assert list(read.columns) == list(frame.columns) and len(read) == len(frame)
-    json.dumps(ranks.to_dict(), allow_nan=False)
 
 
 def documented_columns() -> dict[str, dict[str, str]]:

@@ -71,18 +71,6 @@ def test_a_module_that_cannot_be_read_leaves_the_others(monkeypatch: pytest.Monk
     assert counts["tied_ns"] == counts["kernel_ns"]
 
 
-def test_another_version_of_jax_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    _use_jax(monkeypatch, [HLO])
-    monkeypatch.setattr(
-        sys.modules["jax"], "devices", lambda: [SimpleNamespace(client=SimpleNamespace(platform="cuda"))]
-    )
-    core = read(recorded()).core
-    before = core.event_count
-    with pytest.warns(UserWarning, match="kernels of JAX belong to no instruction: AttributeError"):
-        assert tie_to_jax(core) == {}
-    assert core.event_count == before
-
-
 @pytest.mark.parametrize("initialized", [True, False])
 def test_jax_is_not_initialized(monkeypatch: pytest.MonkeyPatch, initialized: bool) -> None:
     _use_jax(monkeypatch, [], initialized=initialized)

@@ -76,13 +76,6 @@ def test_arguments_without_effect_are_accepted(x: fs.Tensor) -> None:
     assert counts(prof) == {row.key: row.count for row in prof.key_averages(False, 0, True, peaks="none")}
 
 
-def test_rows_of_python_functions_are_refused(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        fs.sin(x)
-    with pytest.raises(ValueError, match="include_python_functions=True: Python functions have no rows"):
-        prof.key_averages(include_python_functions=True)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -103,13 +96,19 @@ def test_invalid_arguments_are_rejected(arguments: dict[str, Any], error: type[E
         fs.profile(**arguments)
 
 
-def test_grouping_and_exporting_stacks_require_with_stack(x: fs.Tensor) -> None:
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda prof: prof.key_averages(include_python_functions=True), "=True: Python functions have no rows"),
+        (lambda prof: prof.key_averages(group_by_stack_n=3), r"group_by_stack_n=3.*with_stack=True"),
+        (lambda prof: prof.export_stacks("stacks.txt"), "with_stack=True"),
+    ],
+)
+def test_results_that_were_not_recorded_are_refused(ask: Any, message: str, x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
-    with pytest.raises(ValueError, match=r"group_by_stack_n=3.*with_stack=True"):
-        prof.key_averages(group_by_stack_n=3)
-    with pytest.raises(ValueError, match="with_stack=True"):
-        prof.export_stacks("stacks.txt")
+    with pytest.raises(ValueError, match=message):
+        ask(prof)
 
 
 def test_stacks_are_recorded_with_stack(tmp_path: Path) -> None:
@@ -149,16 +148,11 @@ def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
     assert fs.profile().get_trace_id() is None
     with fs.profile() as one, pytest.raises(TypeError, match="callback must be a function, not 'x'"):
         one.set_custom_trace_id_callback("x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="custom_trace_id_callback must return a string, not 3"):
+        fs.profile(custom_trace_id_callback=lambda: 3).start()  # type: ignore[arg-type, return-value]
     with fs.profile() as other:
         pass
     assert one.get_trace_id() != other.get_trace_id() and re.fullmatch("[0-9A-F]{32}", other.get_trace_id() or "")
-
-
-def test_a_trace_id_is_a_string() -> None:
-    with pytest.raises(TypeError, match="custom_trace_id_callback must return a string, not 3"):
-        fs.profile(custom_trace_id_callback=lambda: 3).start()  # type: ignore[arg-type, return-value]
-    with fs.profile():
-        pass  # the failed profile is not in progress
 
 
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -233,41 +227,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     capture._why_no_events.cache_clear()
 
 
-def test_cupti_is_the_first_choice(machine: Machine) -> None:
-    prof = machine.profile()
-    assert prof.timing_source == "cupti"
-    (options,) = machine.recorders
-    captured = {"cupti": True, "may_share": False}
-    assert options == {
-        "profile_memory": False,
-        "ops": True,
-        "event_times": False,
-        "nvtx": True,
-        **captured,
-        "api_calls": True,
-    }
-    for native in (True, False):  # CUPTI does not require a flopscope built with CUDA
-        machine.native = native
-        assert machine.profile(timer="cupti").timing_source == "cupti"
-
-
-def test_events_can_be_selected(machine: Machine) -> None:
-    prof = machine.profile(timer="event")
-    assert prof.timing_source == "event" and len(prof) == 2
-    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": True, "nvtx": True}]
-    assert machine.profile(timer="event", activities=[CUDA]).timing_source == "event"
-    assert machine.recorders[0]["ops"], "the ops carry the device times"
-
-
-def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: Machine) -> None:
-    machine.cupti = False
-    with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:
-        prof = machine.profile()
-    assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__
-    with pytest.raises(RuntimeError, match=r'timer="cupti" is unavailable: CUPTI could not be loaded'):
-        machine.profile(timer="cupti")
-
-
 def test_an_early_capture_does_not_initialize_cuda(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     def initializes() -> Any:
         raise AssertionError("CUDA is left to the program")
@@ -286,8 +245,45 @@ def test_an_early_capture_does_not_initialize_cuda(machine: Machine, monkeypatch
     assert timing == "cpu" and "cupti" not in machine.recorders[-1]
 
 
-def test_a_gpu_without_a_timer_causes_a_warning(machine: Machine) -> None:
-    machine.cupti = machine.native = False
+PLAIN = {"profile_memory": False, "ops": True, "event_times": False, "nvtx": True}
+CUPTI = {**PLAIN, "cupti": True, "may_share": False, "api_calls": True}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "timing", "options"),
+    [
+        ({}, "cupti", CUPTI),
+        (
+            {"record_api_calls": False, "activities": [CUDA], "profile_memory": True},
+            "cupti",
+            {**CUPTI, "api_calls": False, "ops": False, "profile_memory": True},
+        ),
+        ({"timer": "event"}, "event", {**PLAIN, "event_times": True}),
+        ({"timer": "event", "activities": [CUDA]}, "event", {**PLAIN, "event_times": True}),  # ops carry the times
+        ({"activities": [CPU]}, "cpu", PLAIN),  # CUDA is not loaded
+    ],
+)
+def test_arguments_choose_the_timer(
+    machine: Machine, arguments: dict[str, Any], timing: str, options: dict[str, Any]
+) -> None:
+    prof = machine.profile(**arguments)
+    assert prof.timing_source == timing and machine.recorders == [options]
+    assert prof.activities == set(arguments.get("activities", (CPU, CUDA)))
+
+
+def test_cupti_needs_no_flopscope_built_with_cuda(machine: Machine) -> None:
+    machine.native = False
+    assert machine.profile(timer="cupti").timing_source == "cupti"
+
+
+def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: Machine) -> None:
+    machine.cupti = False
+    with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:
+        prof = machine.profile()
+    assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__ and len(prof) == 2
+    with pytest.raises(RuntimeError, match=r'timer="cupti" is unavailable: CUPTI could not be loaded'):
+        machine.profile(timer="cupti")
+    machine.native = False
     with pytest.warns(UserWarning, match="CUPTI.*none are recorded"):
         prof = machine.profile()
     assert prof.timing_source == "cpu" and len(prof) == 2
@@ -306,12 +302,6 @@ def test_without_a_gpu_the_cpu_is_profiled(machine: Machine, cupti: bool) -> Non
         assert len(machine.profile(activities=[CUDA])) == 0, "without the CPU, ops are not recorded"
     with pytest.raises(RuntimeError, match='timer="cupti" is unavailable'):
         machine.profile(timer="cupti")
-
-
-def test_profiling_only_the_cpu_does_not_load_cuda(machine: Machine) -> None:
-    prof = machine.profile(activities=[CPU])
-    assert prof.timing_source == "cpu" and prof.activities == {CPU}
-    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": False, "nvtx": True}]
 
 
 def test_a_profile_on_the_real_machine_records_ops(x: fs.Tensor) -> None:

@@ -64,15 +64,11 @@ def test_a_quarter_warns_and_half_stops(monkeypatch: pytest.MonkeyPatch) -> None
         seen.append(len(said))
     assert seen == [0, 1, 1, 2, 2] and said[1] == "S"
     assert "about 2.00 GB" in said[0] and "a quarter of the 8.00 GB" in said[0]
-
-
-def test_both_shares_at_once_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
-    said: list[str] = []
+    said.clear()
     limit = MemoryLimit(lambda: (5 * GB, "it"), lambda text: said.append("W"), lambda text: said.append("S"))
     limit.look()
     limit.look()
-    assert said == ["S"]
+    assert said == ["S"], "both shares at once"
 
 
 def grown(size: Callable[[float], float], seconds: float) -> list[float]:
@@ -138,15 +134,19 @@ def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pyte
     assert spun > 1e4 and beginning < 0.3 * spun
 
 
-LIMITED = """
-import flopscope.cli.memory_limit as limit
-limit.available_memory = lambda: {available}
-"""
+def run_with(tmp_path: Path, available: int, code: str, settings: str = "") -> tuple[str, int, int]:
+    """Record a program with that much memory: its messages, its recorded events, and the ops that it counted."""
+    limited = f"import flopscope.cli.memory_limit as limit\nlimit.available_memory = lambda: {available}\n"
+    (tmp_path / "sitecustomize.py").write_text(limited + settings, encoding="utf-8")
+    paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    options = ("--no-report", "--no-summary", "--trace", "t.json.gz")
+    result = run(tmp_path, *options, script(tmp_path, code), PYTHONPATH=paths)
+    assert result.returncode == 0, result.stderr
+    return own(result.stderr), len(fs.load_trace(str(tmp_path / "t.json.gz"))), int(result.stdout)
 
 
 def test_a_recording_ends_before_it_takes_the_programs_memory(tmp_path: Path) -> None:
     """The program counts its own ops; those until the limit are in the trace, and it goes on to its end."""
-    (tmp_path / "sitecustomize.py").write_text(LIMITED.format(available=400 << 20), encoding="utf-8")
     code = """
         import time
         import flopscope as fs
@@ -157,28 +157,15 @@ def test_a_recording_ends_before_it_takes_the_programs_memory(tmp_path: Path) ->
             count += 1
         print(count)
         """
-    path = script(tmp_path, code)
-    result = run(
-        tmp_path,
-        "--no-report",
-        "--no-summary",
-        "--trace",
-        "t.json.gz",
-        path,
-        PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-    )
-    assert result.returncode == 0, result.stderr
-    assert re.search(r"more than a quarter of the 400\.00 MB.*; at half of it, the recording ends", own(result.stderr))
-    assert re.search(r"more than half of the 400\.00 MB.*: this recording ends here", own(result.stderr))
-    recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
+    messages, recorded, counted = run_with(tmp_path, 400 << 20, code)
+    assert re.search(r"more than a quarter of the 400\.00 MB.*; at half of it, the recording ends", messages)
+    assert re.search(r"more than half of the 400\.00 MB.*: this recording ends here", messages)
     bytes_of_event = 56
-    assert recorded * bytes_of_event > 24 << 20 and recorded < int(result.stdout)
+    assert recorded * bytes_of_event > 24 << 20 and recorded < counted
 
 
 def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    limited = LIMITED.format(available=1 << 30) + "limit.LEAST_TIME = 1.0\n"
-    (tmp_path / "sitecustomize.py").write_text(limited, encoding="utf-8")
     code = """
         import threading, time
         import torch
@@ -189,23 +176,9 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
             count += 1
         print(count)
         """
-    path = script(tmp_path, code)
-    result = run(
-        tmp_path,
-        "--no-report",
-        "--no-summary",
-        "--trace",
-        "t.json.gz",
-        path,
-        PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
-    )
-    assert result.returncode == 0, result.stderr
-    assert re.search(
-        r"grows by .*/s; a recording that grows at this rate would take about .* more than half", own(result.stderr)
-    )
-    assert "--seconds 0: all of it" in own(result.stderr)
-    recorded = len(fs.load_trace(str(tmp_path / "t.json.gz")))
-    assert 20_000 < recorded < int(result.stdout)
+    messages, recorded, counted = run_with(tmp_path, 1 << 30, code, "limit.LEAST_TIME = 1.0\n")
+    assert re.search(r"grows by .*/s; a recording that grows at this rate would take about .* more than half", messages)
+    assert "--seconds 0: all of it" in messages and 20_000 < recorded < counted
 
 
 def test_torchs_results_are_released_before_the_program_ends(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-import threading
 import time
 from typing import Any
 
@@ -176,26 +175,6 @@ def test_work_in_a_copied_context_belongs_to_the_open_range(x: fs.Tensor) -> Non
     rows = rows_of(prof)
     assert rows["outer"].flops_total == 6 * SIN and rows["inner"].flops_total == 2 * SIN
     assert rows["inner"].self_cpu_time_total > 0, "no other task ran at the same time"
-
-
-def test_tasks_of_several_threads(x: fs.Tensor) -> None:
-    async def work(name: str, times: int) -> None:
-        with fs.record_function(name):
-            for _ in range(times):
-                fs.sin(x)
-                await asyncio.sleep(0.001)
-
-    async def main(thread: int) -> None:
-        await asyncio.gather(*[work(f"{thread}.{i}", i + 1) for i in range(3)])
-
-    with fs.profile() as prof:
-        threads = [threading.Thread(target=asyncio.run, args=(main(i),)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    rows = rows_of(prof)
-    assert all(rows[f"{t}.{i}"].flops_total == (i + 1) * SIN for t in range(4) for i in range(3))
 
 
 def test_a_cancelled_task_ends_its_range(x: fs.Tensor) -> None:

@@ -12,7 +12,7 @@ import pytest
 from helpers.captures import Nsys
 from helpers.graph_programs import KERNELS, Capture, Replay, step
 from helpers.hand_traces import Program
-from helpers.report_pages import PageRead
+from helpers.report_pages import PageRead, written
 from helpers.windows import window
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,20 +37,15 @@ def sampled(devices: int = 1, points: list[float] = POINTS) -> Program:
     return program
 
 
-def page_of(trace: Any, tmp_path: Path) -> PageRead:
-    trace.write_report(tmp_path / "report.html")
-    return PageRead(tmp_path / "report.html")
-
-
 def overview_of(trace: Any, tmp_path: Path) -> dict[str, Any]:
-    return dict(page_of(trace, tmp_path).data["sections"]["overview"])
+    return dict(written(trace, tmp_path).data["sections"]["overview"])
 
 
 # Tracks ---------------------------------------------------------------------------------------------------------------
 
 
 def test_tracks_have_the_rates_and_times_of_the_trace(tmp_path: Path) -> None:
-    page = page_of(sampled(2).load(), tmp_path)
+    page = written(sampled(2).load(), tmp_path)
     found = page.data["sections"]["timeline"]["counters"]
     assert [track["device"] for track in found["tracks"]] == [0, 1] and found["left_out"] == 0
     for track in found["tracks"]:
@@ -69,7 +64,7 @@ def test_the_axis_of_shares_ends_at_100_percent_and_unknown_counters_keep_their_
     times = np.array([2_000_000, 2_000_010, 2_000_020], np.int64)
     for name, values in (("tensor_active", [10.0, 20.0]), ("power.W", [1e300, -5.0])):
         trace._core.add_samples(0, name, times[:-1], times[1:], np.array(values))
-    page = page_of(trace, tmp_path)
+    page = written(trace, tmp_path)
     tracks = {page.strings[one["label"]]: one for one in page.data["sections"]["timeline"]["counters"]["tracks"]}
     assert list(tracks) == ["DRAM read", "tensor active", "power.W"]
     assert tracks["tensor active"]["top"] == 100 and page.strings[tracks["tensor active"]["unit"]] == "%"
@@ -81,13 +76,13 @@ def test_tracks_past_the_limit_are_counted(tmp_path: Path) -> None:
     for name in range(counters.MOST_TRACKS + 3):
         for i in range(2):
             program.events.append({"ph": "C", "name": f"c{name}", "pid": 0, "ts": BEGIN + i, "args": {"value": name}})
-    found = page_of(program.load(), tmp_path).data["sections"]["timeline"]["counters"]
+    found = written(program.load(), tmp_path).data["sections"]["timeline"]["counters"]
     assert len(found["tracks"]) == counters.MOST_TRACKS and found["left_out"] == 4
 
 
 def test_pages_without_counters_have_no_tracks(tmp_path: Path) -> None:
     trace = sampled(points=[]).load()
-    page = page_of(trace, tmp_path)
+    page = written(trace, tmp_path)
     assert page.data["sections"]["timeline"]["counters"]["tracks"] == []
     overview = page.data["sections"]["overview"]
     assert overview["counted"] == {"hfu": None, "devices": [], "energy": []}
@@ -141,7 +136,7 @@ def test_buckets_keep_the_mean_the_least_and_the_largest(steps: list[tuple[int, 
 
 def test_a_long_track_is_merged_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters.bucketed, "__defaults__", (2,))
-    page = page_of(sampled().load(), tmp_path)
+    page = written(sampled().load(), tmp_path)
     (track,) = page.data["sections"]["timeline"]["counters"]["tracks"]
     assert track["samples"] == 5 and track["top"] == 7.25
     assert page.column(track["mean"]).tolist() == [2.5, np.float32((1.5 + 7.25 + 2) / 3)]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import DATA
 from helpers.hand_traces import Program
-from helpers.report_pages import PageRead
+from helpers.report_pages import PageRead, written
 
 import flopscope as fs
 
@@ -33,11 +33,6 @@ def changes_of(text: bytes) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: int(one["time"]))
 
 
-def page_of(trace: Any, tmp_path: Path) -> PageRead:
-    trace.write_report(tmp_path / "report.html")
-    return PageRead(tmp_path / "report.html")
-
-
 def loaded(text: bytes) -> fs.Trace:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -53,7 +48,7 @@ def tracks_of(page: PageRead, device: int) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
 def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
-    page, listed = page_of(loaded(text), tmp_path), changes_of(text)
+    page, listed = written(loaded(text), tmp_path), changes_of(text)
     devices = {device["name"]: device for device in page.data["sections"]["memory"]["devices"]}
     for name, kind in (("GPU 0", 1), ("CPU", 0)):
         own = [one for one in listed if one["Device Type"] == kind]
@@ -74,7 +69,7 @@ def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
 def test_who_holds_the_peak_is_who_allocated_what_is_not_freed(path: Path, tmp_path: Path) -> None:
     text = gzip.decompress(path.read_bytes())
     trace = loaded(text)
-    page, listed = page_of(trace, tmp_path), [one for one in changes_of(text) if one["Device Type"] == 1]
+    page, listed = written(trace, tmp_path), [one for one in changes_of(text) if one["Device Type"] == 1]
     device = next(one for one in page.data["sections"]["memory"]["devices"] if one["name"] == "GPU 0")
     alive: dict[int, int] = {}
     most, at_peak = -1, 0
@@ -118,7 +113,7 @@ def test_without_totals_the_curve_is_the_sum_of_the_changes(tmp_path: Path) -> N
             }
         )
     text = json.dumps({**program.head, "traceEvents": program.events}).encode()
-    page = page_of(loaded(text), tmp_path)
+    page = written(loaded(text), tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
     tracks = tracks_of(page, 0)
     assert page.column(tracks["allocated"]["mean"]).tolist() == [0, 512, 768, 256, 1280] and [*tracks] == ["allocated"]
@@ -130,7 +125,7 @@ def test_without_totals_the_curve_is_the_sum_of_the_changes(tmp_path: Path) -> N
 def test_a_profile_without_memory_has_no_section(tmp_path: Path) -> None:
     with fs.profile() as prof:
         fs.sin(fs.ones((4,)))
-    assert "memory" not in page_of(prof, tmp_path).data["sections"]
+    assert "memory" not in written(prof, tmp_path).data["sections"]
 
 
 def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
@@ -143,7 +138,7 @@ def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
         z = fs.sin(y)
         now, kept = fs.memory_allocated("cpu"), fs.memory_reserved("cpu")
         del y
-    page = page_of(prof, tmp_path)
+    page = written(prof, tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
     tracks = tracks_of(page, -1)
     allocated, reserved = (page.column(tracks[name]["mean"]) for name in ("allocated", "reserved"))

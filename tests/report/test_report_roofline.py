@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from helpers.hand_traces import BF16, Program
-from helpers.report_pages import PageRead
+from helpers.report_pages import PageRead, written
 
 import flopscope as fs
 from flopscope.show.page import roofline
 from flopscope.support.units import long_time_text
-
-
-def loaded(program: Program) -> fs.Trace:
-    return fs.load_trace(json.dumps({**program.head, "traceEvents": program.events}).encode())
-
-
-def page_of(trace: Any, tmp_path: Path) -> PageRead:
-    trace.write_report(tmp_path / "report.html")
-    return PageRead(tmp_path / "report.html")
 
 
 def program(devices: int = 1) -> Program:
@@ -66,7 +56,7 @@ def marks(page: PageRead, device: dict[str, Any]) -> dict[str, str]:
 
 
 def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
-    page = page_of(loaded(program()), tmp_path)
+    page = written(program().load(), tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert marks(page, device) == {"aten::mm": "300 µs", "aten::add": "180 µs", "aten::copy_": "120 µs"}
     assert any("4,474 GB/s, memory-bound" in title for _, title in titles(device) if title.startswith("aten::copy_"))
@@ -84,7 +74,7 @@ def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
-    page = page_of(loaded(program(2)), tmp_path)
+    page = written(program(2).load(), tmp_path)
     first, second = page.data["sections"]["roofline"]["devices"]
     assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
     assert (
@@ -100,7 +90,7 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
 
 def test_ops_with_the_least_time_are_counted_past_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roofline, "MOST_MARKS", 1)
-    page = page_of(loaded(program()), tmp_path)
+    page = written(program().load(), tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert marks(page, device) == {"aten::mm": "300 µs"}
     less = device["left_out"][2]
@@ -114,7 +104,7 @@ def test_a_cpu_profile_has_marks_of_its_own_time(tmp_path: Path) -> None:
     x = fs.ones((256, 256))
     with fs.profile(record_shapes=True) as prof:
         fs.matmul(x, x)
-    page = page_of(prof, tmp_path)
+    page = written(prof, tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
     row = next(row for row in prof.key_averages(peaks="none") if row.key == "flopscope::matmul")
     assert device["name"] == "cpu" and [*marks(page, device)] == ["flopscope::matmul"]
@@ -124,4 +114,4 @@ def test_a_cpu_profile_has_marks_of_its_own_time(tmp_path: Path) -> None:
 def test_without_ops_there_is_no_roofline(tmp_path: Path) -> None:
     made = Program()
     made.add("kernel", "k", 0, 10, 7, 0, device=0, stream=7)
-    assert "roofline" not in page_of(loaded(made), tmp_path).data["sections"]
+    assert "roofline" not in written(made.load(), tmp_path).data["sections"]

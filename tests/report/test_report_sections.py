@@ -14,7 +14,7 @@ import pandas
 import pytest
 from helpers import DATA
 from helpers.hand_traces import H200, NCCL, Program, in_a_row
-from helpers.report_pages import PageRead, handlers
+from helpers.report_pages import PageRead, handlers, written
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -179,8 +179,7 @@ def collectives(sized: bool = True) -> Program:
 
 def test_communication_equals_the_calls(tmp_path: Path) -> None:
     trace = collectives().load()
-    trace.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
+    page = written(trace, tmp_path)
     data, frame = page.data["sections"]["communication"], trace.collectives()
     assert data["count"] == len(frame) == 30
     assert data["time"] == pytest.approx(frame["duration"].sum())
@@ -198,9 +197,9 @@ def test_communication_equals_the_calls(tmp_path: Path) -> None:
 
 def test_unknown_sizes_are_null_and_come_last(tmp_path: Path) -> None:
     trace = collectives(sized=False).load()
-    trace.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
+    page = written(trace, tmp_path)
     data = page.data["sections"]["communication"]
+    assert "communication" not in written(load("pointwise_before"), tmp_path).data["sections"]
     assert [row["message_bytes"] for row in data["sizes"]] == [None] * len(data["sizes"])
     assert {row["bus_median"] for row in data["sizes"]} == {None}
     calls = {"kind": ["b", "a", "b"], "size": [math.nan, 2.0, 1.0]}
@@ -211,16 +210,10 @@ def test_unknown_sizes_are_null_and_come_last(tmp_path: Path) -> None:
 def test_sizes_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(communication, "MOST_SIZES", 2)
     trace = collectives().load()
-    trace.write_report(tmp_path / "page.html")
-    data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
+    data = written(trace, tmp_path).data["sections"]["communication"]
     times = trace.collectives().groupby(["collective", "message_bytes"])["duration"].sum().sort_values(ascending=False)
     assert data["sizes_left_out"] == len(times) - 2
     assert sorted(row["time"] for row in data["sizes"]) == pytest.approx(sorted(times[:2]))
-
-
-def test_a_profile_without_communication_has_no_section(tmp_path: Path) -> None:
-    load("pointwise_before").write_report(tmp_path / "page.html")
-    assert "communication" not in PageRead(tmp_path / "page.html").data["sections"]
 
 
 # Ranks ----------------------------------------------------------------------------------------------------------------
@@ -353,21 +346,3 @@ def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], t
     assert page.data["title"] == "1 rank" and "One rank: there is no other to compare it with." in page.text
     data = page.data["sections"]["ranks"]
     assert all(np.isnan(page.column(one)).all() for one in data["others"].values()) and data["why"] == ""
-
-
-def test_a_failed_write_leaves_the_old_page(comparison: fs.Comparison, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no folder"):
-        comparison.write_report(tmp_path / "none" / "page.html")
-    path = tmp_path / "page.html"
-    path.write_text("old")
-    path.chmod(0o444)
-    if not path.stat().st_mode & 0o222 and not _is_root():
-        with pytest.raises(OSError):
-            comparison.write_report(path)
-        assert path.read_text() == "old"
-
-
-def _is_root() -> bool:
-    import os
-
-    return os.geteuid() == 0

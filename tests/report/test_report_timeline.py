@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from helpers import DATA
 from helpers.hand_traces import Program
-from helpers.report_pages import PageRead
+from helpers.report_pages import PageRead, written
 
 import flopscope as fs
 from flopscope import _core
@@ -93,8 +93,7 @@ class Drawn:
 
 
 def drawn(trace: Any, tmp_path: Path) -> Drawn:
-    trace.write_report(tmp_path / "report.html")
-    return Drawn(PageRead(tmp_path / "report.html"))
+    return Drawn(written(trace, tmp_path))
 
 
 def drawn_parts(parts: list[Part], tmp_path: Path, limit: int) -> Drawn:
@@ -233,13 +232,9 @@ def many(calls: int) -> Program:
     return program
 
 
-def loaded(program: Program) -> fs.Trace:
-    return fs.load_trace(json.dumps({**program.head, "traceEvents": program.events}).encode())
-
-
 @pytest.mark.parametrize("limit", [2000, 300, 40])
 def test_past_a_limit_neighbours_are_merged_and_no_time_is_lost(tmp_path: Path, limit: int) -> None:
-    trace = loaded(many(1000))
+    trace = many(1000).load()
     whole = drawn_parts([Part(store_of(trace, "test"))], tmp_path, 10**6)
     timeline = drawn_parts([Part(store_of(trace, "test"))], tmp_path, limit)
     facts = timeline.data["facts"]
@@ -259,7 +254,7 @@ def test_times_that_exceed_32_bits_are_exact(tmp_path: Path) -> None:
     program.op("aten::first", 0, 1)
     program.op("aten::long", 9_000_000, 7_000_000)  # 9 s later, 7 s long
     program.op("aten::last", 20_000_000, 1)
-    timeline = drawn(loaded(program), tmp_path)
+    timeline = drawn(program.load(), tmp_path)
     hosts = sorted(timeline.blocks("host"), key=lambda i: timeline.start[i])
     first = timeline.start[hosts[0]]
     assert [timeline.start[i] - first for i in hosts] == [0, 9_000_000_000, 20_000_000_000]
@@ -273,7 +268,7 @@ def test_steps_and_launches_are_described(tmp_path: Path) -> None:
     program.call("cudaLaunchKernel", 12, 5, correlation=1)
     grid = {"grid": [4, 2, 1], "block": [128, 1, 1], "registers_per_thread": 22, "shared_memory": 1024}
     program.add("kernel", "k", 40, 10, 7, 0, correlation=1, device=0, stream=7, **grid)
-    timeline = drawn(loaded(program), tmp_path)
+    timeline = drawn(program.load(), tmp_path)
     steps = timeline.data["steps"]
     assert timeline.page.texts(steps["name"]) == ["ProfilerStep#3"]
     assert (timeline.page.column(steps["end"]) - timeline.page.column(steps["begin"])).tolist() == [100_000]
@@ -288,7 +283,7 @@ def test_copies_have_their_bytes(tmp_path: Path) -> None:
     program = Program()
     program.op("aten::copy_", 0, 20)
     program.add("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 40, 10, 7, 0, device=0, stream=7, bytes=4096)
-    timeline = drawn(loaded(program), tmp_path)
+    timeline = drawn(program.load(), tmp_path)
     (copy,) = timeline.blocks("work")
     found = timeline.data["bytes"]
     places, values = timeline.page.column(found["places"]), timeline.page.column(found["values"])
@@ -296,7 +291,7 @@ def test_copies_have_their_bytes(tmp_path: Path) -> None:
 
 
 def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
-    traces = [loaded(many(5)), loaded(many(3))]
+    traces = [many(5).load(), many(3).load()]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
     parts = [
         Part(store_of(trace, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, trace in enumerate(traces)
@@ -316,7 +311,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
 
 
 def test_128_ranks_stay_below_the_limit(tmp_path: Path) -> None:
-    core = store_of(loaded(many(100)), "test")
+    core = store_of(many(100).load(), "test")
     timeline = drawn_parts([Part(core, f"Rank {i}", i) for i in range(128)], tmp_path, 12_800)
     assert len(timeline.start) <= 12_800 and timeline.count.sum() == timeline.data["facts"]["events"]
     assert len({lane["part"] for lane in timeline.lanes}) == 128
@@ -330,7 +325,7 @@ def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
     for thread in range(2, 10):
         for i in range(thread):
             program.op("aten::relu", 20 * i, 10, [64, 64], tid=thread)
-    timeline = drawn(loaded(program), tmp_path)
+    timeline = drawn(program.load(), tmp_path)
     shown = {(lane["device"], None if lane["device"] >= 0 else lane["id"]) for lane in timeline.lanes}
     assert shown == {(0, None), (-1, "1"), (-1, "9")}
     facts = timeline.data["facts"]
@@ -343,14 +338,14 @@ def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
 
 
 def test_events_without_times_are_counted(tmp_path: Path) -> None:
-    trace = loaded(many(2))
+    trace = many(2).load()
     core = _core.Store()
     core.extend(store_of(trace, "test"))
     assert timeline_of([Part(_core.Store())], Columns()) is None
     program = Program()
     for depth in range(70):
         program.op(f"aten::op{depth}", depth, 200 - 2 * depth)
-    timeline = drawn(loaded(program), tmp_path)
+    timeline = drawn(program.load(), tmp_path)
     assert timeline.data["facts"]["deep"] == 6 and len(timeline.blocks("host")) == 64
 
 

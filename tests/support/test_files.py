@@ -50,6 +50,7 @@ EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
     "parquet": lambda prof, path: pytest.importorskip("pyarrow") and table(prof).to_parquet(path),
     "stacks": lambda prof, path: prof.export_stacks(path),
     "trace": lambda prof, path: prof.export_chrome_trace(path),
+    "page": lambda prof, path: prof.write_report(path, peaks="none"),
     "comparison": lambda prof, path: fs.compare(table(prof), table(prof)).to_csv(path),
     "command": lambda prof, path: cli.main(["devices", "--json", str(path)]),
     "stored run": lambda prof, path: stored.write(path, {"name": "n" * 5000, "benchmarks": []}),
