@@ -217,18 +217,15 @@ def test_keys_zoom_and_move(page: Page) -> None:
     show_timeline(page)
     focus(page)
     whole = view(page)
-    for key in ("w", "+"):
-        before = view(page)
-        page.keys(key)
-        after = view(page)
-        assert math.isclose(after[1] - after[0], (before[1] - before[0]) / 1.4)
+    page.keys("w")
+    assert math.isclose(view(page)[1] - view(page)[0], (whole[1] - whole[0]) / 1.4)
     before = view(page)
     page.keys("d")
     moved = view(page)
     assert moved[0] > before[0] and math.isclose(moved[1] - moved[0], before[1] - before[0])
     page.keys("a")
     assert math.isclose(view(page)[0], before[0], abs_tol=1)
-    page.keys("s", "-")
+    page.keys("s")
     assert math.isclose(view(page)[1] - view(page)[0], whole[1] - whole[0], rel_tol=1e-6)
     page.keys("w", "w", "0")
     assert view(page) == whole
@@ -252,7 +249,7 @@ def test_ctrl_and_wheel_zoom_at_the_pointer(page: Page) -> None:
     )
 
 
-def test_drag_moves_and_shift_drag_sums(page: Page) -> None:
+def test_drag_moves(page: Page) -> None:
     show_timeline(page)
     focus(page)
     page.keys("w", "w")
@@ -264,17 +261,6 @@ def test_drag_moves_and_shift_drag_sums(page: Page) -> None:
     chain.pointer_action.move_to_location(round(at["x"]) - 50, round(at["y"])).pointer_up()
     chain.perform()
     assert view(page)[0] > before[0] and page.run(f"return {VIEW}.selected") == -1
-    at = place(page, add)
-    moves = ActionChains(page.browser)  # type: ignore[no-untyped-call]
-    moves.key_down(Keys.SHIFT).perform()
-    chain = ActionChains(page.browser).w3c_actions  # type: ignore[no-untyped-call]
-    chain.pointer_action.move_to_location(round(at["left"]) - 4, round(at["y"])).pointer_down()
-    chain.pointer_action.move_to_location(round(at["right"]) + 4, round(at["y"])).pointer_up()
-    chain.perform()
-    moves = ActionChains(page.browser)  # type: ignore[no-untyped-call]
-    moves.key_up(Keys.SHIFT).perform()
-    text = page.text(".timeline-details")
-    assert "elementwise_add" in text and "180\u202fµs" in text and "GPU 0, stream 7" in text
 
 
 def test_the_view_is_in_the_address(page: Page) -> None:
@@ -285,29 +271,6 @@ def test_the_view_is_in_the_address(page: Page) -> None:
     page.until("location.hash === '#timeline'")
     page.run("location.hash = '#timeline?from=200000&to=300000'")
     page.until(f"{VIEW}.view.from === 200000 && {VIEW}.view.to === 300000")
-
-
-def test_the_sums_of_a_range_are_exact(page: Page) -> None:
-    sums = page.run(f"return {VIEW}.timeline.sums(arguments[0], arguments[1])", *view(page))
-    by_role: dict[str, float] = {}
-    for one in sums["lanes"]:
-        by_role[one["lane"]["role"]] = by_role.get(one["lane"]["role"], 0) + one["busy"]
-    assert by_role["work"] == (300 + 180 + 130) * 1000
-    trace = page.run(
-        f"const t = {VIEW}.timeline; return t.lanes.filter((one) => one.role === 'idle').map((one) => one.busy)"
-    )
-    assert by_role["idle"] == sum(trace)
-    assert [round(one["time"]) for one in sums["labels"]] == [300_000, 180_000, 130_000]
-
-
-def test_a_double_click_zooms_to_the_event(page: Page) -> None:
-    show_timeline(page)
-    relu = block(page, "elementwise_relu")
-    at = place(page, relu)
-    options = "{clientX: arguments[0], clientY: arguments[1], bubbles: true}"
-    page.run(f"{VIEW}.canvas.dispatchEvent(new MouseEvent('dblclick', {options}))", at["x"], at["y"])
-    begin, end = view(page)
-    assert math.isclose((end - begin) * 0.6, 130_000, rel_tol=1e-6)
 
 
 def test_events_are_stepped_through_by_keys(page: Page) -> None:

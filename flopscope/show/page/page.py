@@ -11,7 +11,6 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from flopscope import _core
 from flopscope.show.looks import BOUNDS, sheet
 from flopscope.show.page.encode import Columns, cut, json_text, sentence
 from flopscope.show.page.rows import REASONS
@@ -102,9 +101,6 @@ class Page:
             "title": cut(self.title),
             "bounds": {name: bound.meaning for name, bound in BOUNDS.items()},
             "reasons": REASONS,
-            "categories": [
-                {"name": name, "series": series, "dark": dark} for name, series, dark, _ in _core.categories
-            ],
             "device_type": self.device_type,
             "rows": self.rows,
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},

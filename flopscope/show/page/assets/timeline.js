@@ -11,11 +11,9 @@ flopscope.TimelineView = class {
         this.whole = { from: timeline.begin - margin, to: timeline.end + margin };
         this.view = { ...this.whole };
         this.selected = -1;
-        this.hover = -1;
-        this.range = null; // a chosen part of the time
         this.query = "";
         this.matching = null; // labels that match the search, or the chosen row
-        this.mode = this.knownBounds() ? "bound" : "name";
+        this.byBound = this.knownBounds(); // the colours of blocks; else they are by name
         this.frames = 0;
         this.build();
         this.paintColors();
@@ -70,24 +68,6 @@ flopscope.TimelineView = class {
             },
         });
         this.found = el("span", { class: "note", role: "status" });
-        this.modes = el(
-            "select",
-            {
-                class: "timeline-mode",
-                "aria-label": "Colours by",
-                on: {
-                    change: () => {
-                        this.mode = this.modes.value;
-                        this.paintColors();
-                        this.sayLegend();
-                        this.draw();
-                    },
-                },
-            },
-            flopscope.timelineColors.MODES.map(([value, text]) =>
-                el("option", { value, text: `Colours by ${text}`, selected: value === this.mode }),
-            ),
-        );
         this.toolbar = el(
             "div",
             { class: "timeline-tools" },
@@ -96,12 +76,10 @@ flopscope.TimelineView = class {
             button("›", "Next match (Enter)", () => this.step(false)),
             this.found,
             el("span", { class: "space" }),
-            this.modes,
-            button("−", "Zoom out (S, −)", () => this.zoom(1.6)),
-            button("+", "Zoom in (W, +)", () => this.zoom(1 / 1.6)),
+            button("−", "Zoom out (S)", () => this.zoom(1.6)),
+            button("+", "Zoom in (W)", () => this.zoom(1 / 1.6)),
             button("Whole", "Show all of the time (0)", () => this.show(this.whole)),
         );
-        this.map = el("canvas", { class: "timeline-map", "aria-hidden": "true" });
         this.axis = el("canvas", { class: "timeline-axis", "aria-hidden": "true" });
         this.canvas = el("canvas", { class: "timeline-canvas" });
         this.labels = el("div", { class: "timeline-labels" });
@@ -118,24 +96,22 @@ flopscope.TimelineView = class {
             },
             this.body,
         );
-        this.tip = el("div", { class: "timeline-tip", hidden: true });
         this.details = el("div", { class: "timeline-details", "aria-live": "polite" });
         this.legend = el("div", { class: "timeline-legend" });
         this.element.replaceChildren(
             this.notes(),
             this.toolbar,
-            el("div", { class: "timeline-head" }, this.map, this.axis),
+            el("div", { class: "timeline-head" }, this.axis),
             this.scroller,
             el("p", {
                 class: "note timeline-hint",
                 text:
-                    "Drag moves, Ctrl + wheel or W and S zoom, Shift + drag sums a part of the time, a double " +
-                    "click zooms to an event. With the focus here, A and D move, comma and full stop select the " +
-                    "neighbours, L goes from work to its launch and back, F zooms to the selection, 0 shows all.",
+                    "Drag moves, Ctrl + wheel or W and S zoom. With the focus here, A and D move, comma and full " +
+                    "stop select the neighbours, L goes from work to its launch and back, F zooms to the " +
+                    "selection, 0 shows all.",
             }),
             this.legend,
             this.details,
-            this.tip,
         );
     }
 
@@ -196,24 +172,17 @@ flopscope.TimelineView = class {
     }
 
     paintColors() {
-        const { timeline, page, mode } = this;
-        const colors = flopscope.timelineColors;
+        const { timeline, page } = this;
+        const colors = flopscope.colors,
+            { boundColor, idleColor, nameColor } = flopscope.timelineColors;
         this.paper = colors.named("paper");
         this.ink = colors.named("text");
         const dark = !colors.bright(this.paper);
         const { rows } = page;
-        const categories = new Map(),
-            unknown = colors.boundColor("unknown"),
-            known = new Map(page.data.categories.map((one) => [one.name, one]));
+        const unknown = boundColor("unknown");
         const colorOfRow = (row, name) => {
-            if (mode === "name") return colors.nameColor(name, this.paper, this.ink);
-            if (row < 0 || !rows) return unknown;
-            if (mode === "bound") return colors.boundColor(rows.get("bound", row) || "unknown");
-            const category = rows.get("category", row) || "other";
-            if (!categories.has(category)) {
-                categories.set(category, colors.categoryColor(known.get(category), this.ink));
-            }
-            return categories.get(category);
+            if (!this.byBound) return nameColor(name, this.paper, this.ink);
+            return row < 0 ? unknown : boundColor(rows.get("bound", row) || "unknown");
         };
         const quiet = (color) => colors.mix(color, this.paper, dark ? 0.78 : 0.82);
         const rowColors = [],
@@ -226,7 +195,6 @@ flopscope.TimelineView = class {
             const pale = color === unknown ? plain[timeline.labels.kind(label)] || 0 : 0;
             labelColors.push(pale ? colors.mix(color, this.paper, pale) : color);
         }
-        this.categories = categories;
         this.rgb = { row: rowColors, label: labelColors };
         const table = (list, change) =>
             Uint32Array.from([0, ...list.map((one) => colors.pixel(change ? change(one) : one))]);
@@ -235,7 +203,7 @@ flopscope.TimelineView = class {
         this.quietRows = table(rowColors, quiet);
         this.quietLabels = table(labelColors, quiet);
         this.idlePixels = timeline.parts.map((part) => {
-            const color = colors.idleColor(part);
+            const color = idleColor(part);
             return [
                 colors.pixel(color),
                 colors.pixel(colors.mix(color, this.paper, 0.55)),
@@ -248,7 +216,6 @@ flopscope.TimelineView = class {
                 return [track, [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))]];
             }),
         );
-        this.mapImage = null;
         this.lineColor = colors.mix(this.paper, this.ink, 0.12);
         this.stripe = colors.mix(this.paper, this.ink, 0.035);
     }
@@ -256,7 +223,7 @@ flopscope.TimelineView = class {
     /* The colour of a block as a pixel: by name its own, else that of the op to which it belongs. */
     colorOf(block) {
         const { row, label } = this.timeline;
-        const own = this.mode === "name" || row[block] === 0;
+        const own = !this.byBound || row[block] === 0;
         if (this.matching && !this.matches(block)) {
             return own ? this.quietLabels[label[block]] : this.quietRows[row[block]];
         }
@@ -265,9 +232,7 @@ flopscope.TimelineView = class {
 
     rgbOf(block) {
         const { row, label } = this.timeline;
-        return this.mode === "name" || row[block] === 0
-            ? this.rgb.label[label[block] - 1]
-            : this.rgb.row[row[block] - 1];
+        return !this.byBound || row[block] === 0 ? this.rgb.label[label[block] - 1] : this.rgb.row[row[block] - 1];
     }
 
     matches(block) {
@@ -278,49 +243,25 @@ flopscope.TimelineView = class {
 
     sayLegend() {
         const el = flopscope.element,
-            { timeline } = this,
-            colors = flopscope.timelineColors;
-        const swatch = (color, text, title) =>
-            el(
-                "span",
-                { class: "timeline-key", title },
-                el("i", { class: "timeline-swatch", style: { background: colors.css(color) } }),
-                text,
-            );
+            { timeline } = this;
+        const swatch = (name, text, title) =>
+            el("span", { class: "timeline-key", title }, el("i", { class: `timeline-swatch ${name}` }), text);
         const items = [];
-        if (this.mode === "bound") {
+        if (this.byBound) {
             const { rows } = this.page;
-            const seen = new Set(
-                rows ? Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown") : [],
-            );
+            const seen = new Set(Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown"));
             items.push(
                 "Bound of the op:",
                 ...Object.entries(this.page.bounds)
                     .filter(([bound]) => seen.has(bound))
-                    .map(([bound, meaning]) => swatch(colors.boundColor(bound), bound, meaning)),
-            );
-        } else if (this.mode === "category") {
-            items.push(
-                "Category of the op:",
-                ...this.page.data.categories
-                    .filter(({ name }) => this.categories.has(name))
-                    .map(({ name }) => swatch(this.categories.get(name), name)),
+                    .map(([bound, meaning]) => swatch(`bound-${bound}`, bound, meaning)),
             );
         }
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) {
             items.push(
                 "Idle because of:",
-                ...timeline.causes.map((cause, i) =>
-                    idle.has(i)
-                        ? el(
-                              "span",
-                              { class: "timeline-key" },
-                              el("i", { class: `timeline-swatch part-${timeline.parts[i]}` }),
-                              cause,
-                          )
-                        : "",
-                ),
+                ...timeline.causes.map((cause, i) => (idle.has(i) ? swatch(`part-${timeline.parts[i]}`, cause) : "")),
             );
         }
         items.push(
@@ -394,9 +335,7 @@ flopscope.TimelineView = class {
         };
         size(this.canvas, width, height);
         size(this.axis, width, 40);
-        size(this.map, width, 44);
-        for (const canvas of [this.axis, this.map]) canvas.style.marginLeft = `${gutter}px`;
+        this.axis.style.marginLeft = `${gutter}px`;
         this.painter.resize(this.canvas.width, this.canvas.height, ratio);
-        this.mapImage = null;
     }
 };

@@ -82,7 +82,7 @@ flopscope.timelineCounters = (() => {
             low = Math.min(low, track.low[i]);
             high = Math.max(high, track.high[i]);
         }
-        return time > 0 ? { mean: sum / time, low, high, time } : null;
+        return time > 0 ? { mean: sum / time, low, high } : null;
     }
 
     /* What a track counted at a time, to the width of a pixel: [name, value], its own name first. */
@@ -99,25 +99,6 @@ flopscope.timelineCounters = (() => {
             ];
         }
         return [...named, ["Counted", text(track, found.mean)]];
-    }
-
-    /* The means of a range of time, as a table; "" without counters. */
-    function ofRange(timeline, from, to) {
-        const found = timeline.tracks
-            .map((track) => ({ track, ...over(track, from, to) }))
-            .filter((one) => one.time > 0);
-        if (!found.length) return "";
-        const amount = ({ track, mean, time }) => (track.unit === "GB/s" ? format.bytes(mean * time) : format.MISSING);
-        const nameOf = ({ track: { part, device, label } }) =>
-            [part, device < 0 ? "CPU" : flopscope.page.unit(device), label].filter(Boolean).join(", ");
-        const columns = [
-            ["<Counter", nameOf],
-            ["Mean", (one) => text(one.track, one.mean)],
-            ["Largest", (one) => text(one.track, one.high)],
-            ["Moved", amount, "In the time that was counted.", "Only counters of bytes have an amount."],
-            ["Counted", (one) => format.percent((100 * one.time) / (to - from)), "Of the range."],
-        ];
-        return flopscope.draw.table(found.slice(0, 24), columns, "Counters of the range");
     }
 
     /* What the page says about its tracks. */
@@ -151,7 +132,7 @@ flopscope.timelineCounters = (() => {
 
     const seriesOf = (track) => flopscope.colors.named(`series-${SERIES[track.name] || 7}`);
 
-    return { load, rows, firstAfter, over, facts, ofRange, notes, seriesOf };
+    return { load, rows, firstAfter, facts, notes, seriesOf };
 })();
 
 /* Paint a track: in each pixel its mean, and pale above it the largest. Time that was not counted is left blank. */

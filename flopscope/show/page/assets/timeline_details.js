@@ -1,37 +1,23 @@
-/* What the timeline says of the selected event, and of a part of the time. */
+/* What the timeline says of the selected event, and of what is below the pointer. */
 "use strict";
 
 Object.assign(flopscope.TimelineView.prototype, {
+    /* What is below the pointer, as the title of the canvas. */
     point(event) {
         if (event.buttons) return;
-        const block = this.blockAt(event);
-        if (block !== this.hover) {
-            this.hover = block;
-            this.draw();
-        }
-        const { track } = this.rowAt(event) || {},
+        const block = this.blockAt(event),
+            { track } = this.rowAt(event) || {},
             time = this.timeAt(event),
             half = (0.5 * this.ratio) / this.scale;
-        this.tip.hidden = block < 0 && !track;
-        if (this.tip.hidden) return;
-        const el = flopscope.element,
-            facts = track ? flopscope.timelineCounters.facts(track, time - half, time + half) : this.facts(block);
-        this.tip.replaceChildren(
-            el("b", { text: facts[0][1].slice(0, 300) }),
-            ...facts.slice(1, 5).map(([name, value]) => el("span", { text: `${name} ${value}` })),
-        );
-        const box = this.element.getBoundingClientRect(),
-            wide = this.tip.offsetWidth;
-        const x = Math.min(event.clientX - box.left + 14, box.width - wide - 4);
-        this.tip.style.left = `${Math.max(x, 0)}px`;
-        this.tip.style.top = `${event.clientY - box.top + 18}px`;
-    },
-
-    unpoint() {
-        this.tip.hidden = true;
-        if (this.hover < 0) return;
-        this.hover = -1;
-        this.draw();
+        const facts = track
+            ? flopscope.timelineCounters.facts(track, time - half, time + half)
+            : block < 0
+              ? []
+              : this.facts(block);
+        this.canvas.title = facts
+            .slice(0, 5)
+            .map(([name, value]) => `${name} ${value.slice(0, 300)}`.trim())
+            .join("\n");
     },
 
     /* Texts of a block: [name, value], its own name first. */
@@ -113,10 +99,6 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     showDetails() {
         const el = flopscope.element;
-        if (this.range) {
-            this.details.replaceChildren(...this.rangeDetails());
-            return;
-        }
         if (this.selected < 0) {
             this.details.replaceChildren(
                 el("p", {
@@ -173,72 +155,5 @@ Object.assign(flopscope.TimelineView.prototype, {
                     ),
             ),
         );
-    },
-
-    rangeDetails() {
-        const el = flopscope.element,
-            { format } = flopscope,
-            { text } = flopscope.timeAxis,
-            { timeline } = this;
-        const { from, to } = this.range,
-            length = to - from,
-            sums = timeline.sums(from, to);
-        const share = (time) => format.percent((100 * time) / length);
-        const nameOf = (lane) => {
-            const thread = lane.id !== null ? `thread ${lane.id}` : "across threads";
-            const place = lane.device >= 0 ? flopscope.page.unit(lane.device) : thread;
-            return `${lane.part ? `${lane.part}, ` : ""}${place}`;
-        };
-        const order = new Map(this.groups.flatMap((group) => group.lanes).map((lane, i) => [lane.index, i]));
-        const lanes = sums.lanes
-            .filter((one) => one.busy > 0 && one.lane.role !== "overhead")
-            .sort((a, b) => order.get(a.lane.index) - order.get(b.lane.index));
-        const busy = lanes
-            .map((one) => ({
-                ...one,
-                name:
-                    one.lane.role === "idle"
-                        ? `${nameOf(one.lane)}, idle: ${timeline.causes[one.lane.depth]}`
-                        : `${nameOf(one.lane)}` +
-                          `${one.lane.device >= 0 && one.lane.id !== null ? `, stream ${one.lane.id}` : ""}` +
-                          `${one.lane.role === "annotation" ? ", ranges" : ""}`,
-            }))
-            .slice(0, 24);
-        return [
-            el(
-                "div",
-                { class: "timeline-chosen" },
-                el("h3", { text: `${text(length)}, from ${text(from)} to ${text(to)}` }),
-                flopscope.draw.button("Zoom to it", () => this.fit(), { title: "F" }),
-                flopscope.draw.button("Clear", () => this.clear(), { title: "Esc" }),
-            ),
-            el(
-                "div",
-                { class: "timeline-sums" },
-                flopscope.draw.table(
-                    busy,
-                    [
-                        ["<Lane", "text:name"],
-                        ["Time", (one) => text(one.busy)],
-                        ["Of the range", (one) => share(one.busy)],
-                        ["Events", "count:blocks"],
-                    ],
-                    "Busy and idle times of the range",
-                ),
-                sums.labels.length
-                    ? flopscope.draw.table(
-                          sums.labels.slice(0, 8),
-                          [
-                              ["<Device work", (one) => flopscope.draw.link(one.name, one.row, "timeline-details")],
-                              ["Time", (one) => text(one.time)],
-                              ["Of the range", (one) => share(one.time)],
-                              ["Count", "count:count"],
-                          ],
-                          "Device work of the range",
-                      )
-                    : "",
-                flopscope.timelineCounters.ofRange(timeline, from, to),
-            ),
-        ];
     },
 });

@@ -1,4 +1,4 @@
-/* What the timeline draws: lanes, marks, arrows, the map and the axis. */
+/* What the timeline draws: lanes, marks, arrows and the axis. */
 "use strict";
 
 Object.assign(flopscope.TimelineView.prototype, {
@@ -8,7 +8,6 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.scale = scale; // device pixels per ns
         this.paintLanes();
         this.paintAxis();
-        this.paintMap();
     },
 
     x(time) {
@@ -131,29 +130,15 @@ Object.assign(flopscope.TimelineView.prototype, {
     paintMarks(context) {
         const { ratio } = this;
         const { css } = flopscope.colors;
-        const outline = (block, width) => {
-            const at = this.place(block);
-            if (!at) return;
-            const x0 = Math.max(at.x0, -10),
-                x1 = Math.min(Math.max(at.x1, at.x0 + 2 * ratio), this.canvas.width + 10);
-            if (x1 < 0 || x0 > this.canvas.width) return;
-            context.lineWidth = width * ratio;
+        const at = this.selected < 0 ? null : this.place(this.selected);
+        if (!at) return;
+        const x0 = Math.max(at.x0, -10),
+            x1 = Math.min(Math.max(at.x1, at.x0 + 2 * ratio), this.canvas.width + 10);
+        if (x1 >= 0 && x0 <= this.canvas.width) {
+            context.lineWidth = 2 * ratio;
             context.strokeStyle = css(this.ink);
             context.strokeRect(x0 - ratio, at.y0 + 0.5 * ratio, x1 - x0 + 2 * ratio, at.y1 - at.y0 - ratio);
-        };
-        if (this.range) {
-            const x0 = this.x(this.range.from),
-                x1 = this.x(this.range.to);
-            context.fillStyle = css(this.ink);
-            context.globalAlpha = 0.1;
-            context.fillRect(x0, 0, x1 - x0, this.canvas.height);
-            context.globalAlpha = 1;
-            context.fillRect(x0, 0, ratio, this.canvas.height);
-            context.fillRect(x1, 0, ratio, this.canvas.height);
         }
-        if (this.hover >= 0 && this.hover !== this.selected) outline(this.hover, 1);
-        if (this.selected < 0) return;
-        outline(this.selected, 2);
         for (const [from, to] of this.arrows) this.arrow(context, from, to);
     },
 
@@ -220,48 +205,5 @@ Object.assign(flopscope.TimelineView.prototype, {
             context.fillText(tick.text, x + (fits ? 4 : -4) * ratio, half + 9 * ratio);
         }
         context.fillRect(0, axis.height - 1, axis.width, 1);
-    },
-
-    /* The whole recording: the busy share of each device, or of the threads; and the part that is in view. */
-    paintMap() {
-        const { map, ratio, timeline } = this;
-        const { css, mix, pixel } = flopscope.colors;
-        if (!this.mapImage) {
-            const painter = new flopscope.TimelinePainter(timeline);
-            painter.resize(map.width, map.height, ratio);
-            painter.pixels.fill(pixel(mix(this.paper, this.ink, 0.04)));
-            const devices = this.groups.filter((group) => group.rank === 0);
-            const groups = (
-                devices.length ? devices : this.groups.filter((group) => group.summary[0].role !== "idle")
-            ).slice(0, Math.max(1, Math.floor(map.height / (4 * ratio))));
-            const view = { from: this.whole.from, scale: map.width / (this.whole.to - this.whole.from) };
-            const each = map.height / groups.length;
-            groups.forEach((group, i) => {
-                const y0 = Math.round(i * each + ratio),
-                    y1 = Math.round((i + 1) * each - ratio);
-                const idle = group.lanes.filter((lane) => lane.role === "idle"),
-                    split = idle.length && y1 - y0 > 12 * ratio ? Math.round((y1 - y0) * 0.3) : 0;
-                for (const lane of group.summary) {
-                    if (lane.role !== "idle") {
-                        painter.lane(lane, y0, y1 - split, view, (block) => this.colorOf(block), 0);
-                    }
-                }
-                if (split) painter.idle(idle, y1 - split + ratio, y1, view, this.idlePixels);
-            });
-            this.mapImage = painter.image;
-        }
-        const context = map.getContext("2d", { alpha: false });
-        context.putImageData(this.mapImage, 0, 0);
-        const part = (time) => ((time - this.whole.from) / (this.whole.to - this.whole.from)) * map.width;
-        const x0 = part(this.view.from),
-            x1 = Math.max(part(this.view.to), x0 + 2 * ratio);
-        context.fillStyle = css(this.paper);
-        context.globalAlpha = 0.6;
-        context.fillRect(0, 0, x0, map.height);
-        context.fillRect(x1, 0, map.width - x1, map.height);
-        context.globalAlpha = 1;
-        context.strokeStyle = css(this.ink);
-        context.lineWidth = 1.5 * ratio;
-        context.strokeRect(x0, ratio, x1 - x0, map.height - 2 * ratio);
     },
 });

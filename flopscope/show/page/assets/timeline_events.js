@@ -1,21 +1,14 @@
-/* What the timeline does: zoom, pan, select, search, sum; and what it says of the selected event. */
+/* What the timeline does: zoom, pan, select and search. */
 "use strict";
 
 Object.assign(flopscope.TimelineView.prototype, {
     listen() {
-        const { canvas, scroller, map } = this;
+        const { canvas, scroller } = this;
         scroller.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
         scroller.addEventListener("scroll", () => this.draw(), { passive: true });
         scroller.addEventListener("keydown", (event) => this.key(event));
         canvas.addEventListener("pointerdown", (event) => this.press(event));
         canvas.addEventListener("pointermove", (event) => this.point(event));
-        canvas.addEventListener("pointerleave", () => this.unpoint());
-        canvas.addEventListener("dblclick", (event) => {
-            const block = this.blockAt(event);
-            if (block >= 0) this.showBlock(block, 0.6);
-        });
-        map.addEventListener("pointerdown", (event) => this.pressMap(event));
-        this.axis.addEventListener("pointerdown", (event) => this.pressRange(event));
         new ResizeObserver(() => {
             this.measure();
             this.paint(); // in this frame: a canvas is empty after its size changed
@@ -141,10 +134,6 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     press(event) {
         if (event.button !== 0) return;
-        if (event.shiftKey) {
-            this.pressRange(event);
-            return;
-        }
         this.scroller.focus({ preventScroll: true });
         const began = { x: event.clientX, y: event.clientY, top: this.scroller.scrollTop, ...this.view };
         let moved = false;
@@ -182,47 +171,6 @@ Object.assign(flopscope.TimelineView.prototype, {
         target.addEventListener("pointercancel", finish);
     },
 
-    pressRange(event) {
-        this.scroller.focus({ preventScroll: true });
-        const began = this.timeAt(event);
-        const set = (now) => {
-            const at = this.timeAt(now);
-            this.range = at === began ? null : { from: Math.min(began, at), to: Math.max(began, at) };
-            this.draw();
-        };
-        this.drag(event, set, (now) => {
-            set(now);
-            if (this.range && (this.range.to - this.range.from) * this.scale < 3) this.range = null;
-            this.showDetails();
-            this.draw();
-        });
-    },
-
-    pressMap(event) {
-        const { whole } = this;
-        const at = (now) => {
-            const box = this.map.getBoundingClientRect();
-            return whole.from + ((now.clientX - box.left) / box.width) * (whole.to - whole.from);
-        };
-        const began = at(event),
-            inside = began > this.view.from && began < this.view.to,
-            before = { ...this.view };
-        let moved = false;
-        this.drag(
-            event,
-            (now) => {
-                const time = at(now);
-                moved = true;
-                if (inside) this.show({ from: before.from + time - began, to: before.to + time - began });
-                else this.show({ from: Math.min(began, time), to: Math.max(began, time) });
-            },
-            () => {
-                const half = (before.to - before.from) / 2;
-                if (!moved) this.show({ from: began - half, to: began + half });
-            },
-        );
-    },
-
     key(event) {
         if (event.ctrlKey || event.metaKey || event.altKey || event.target !== this.scroller) return;
         const actions = {
@@ -230,9 +178,6 @@ Object.assign(flopscope.TimelineView.prototype, {
             s: () => this.zoom(1.4),
             a: () => this.pan(-0.15),
             d: () => this.pan(0.15),
-            "+": () => this.zoom(1 / 1.4),
-            "=": () => this.zoom(1 / 1.4),
-            "-": () => this.zoom(1.4),
             0: () => this.show(this.whole),
             ArrowLeft: () => this.pan(-0.15),
             ArrowRight: () => this.pan(0.15),
@@ -247,18 +192,15 @@ Object.assign(flopscope.TimelineView.prototype, {
             l: () => this.jump(),
             f: () => this.fit(),
             Enter: () => this.neighbour(0),
-            n: () => this.step(false),
-            N: () => this.step(true),
             Escape: () => this.clear(),
         };
-        const action = actions[event.key] || actions[event.key.toLowerCase()];
+        const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
         if (!action) return;
         event.preventDefault();
         action();
     },
 
     clear() {
-        this.range = null;
         this.selected = -1;
         this.arrows = [];
         this.search.value = "";
@@ -272,8 +214,7 @@ Object.assign(flopscope.TimelineView.prototype, {
     },
 
     fit() {
-        if (this.range) this.show(this.range);
-        else if (this.selected >= 0) this.showBlock(this.selected, 0.6);
+        if (this.selected >= 0) this.showBlock(this.selected, 0.6);
     },
 
     /* Select the next block of the lane; with 0 the longest of the first lane in view, if none is selected. */
@@ -330,15 +271,12 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.selected = block;
         this.arrows = [];
         if (block >= 0) {
-            this.range = null;
             const lane = timeline.laneOf(block);
             if (lane.role === "host") {
                 this.arrows = timeline.launchedBy(block, 64).map((work) => [timeline.link[work] - 1, work]);
             }
             if (timeline.link[block] > 0 && lane.role !== "idle") {
-                this.arrows.unshift(
-                    lane.role === "work" ? [timeline.link[block] - 1, block] : [timeline.link[block] - 1, block],
-                );
+                this.arrows.unshift([timeline.link[block] - 1, block]);
             }
         }
         if (!this.query) this.matching = null;
@@ -387,7 +325,6 @@ Object.assign(flopscope.TimelineView.prototype, {
             }
             this.found.textContent = `${flopscope.format.plural(count, "event")}`;
         }
-        this.mapImage = null;
         this.draw();
     },
 

@@ -1,4 +1,4 @@
-/* The events of the timeline: lanes of blocks that do not overlap, in columns; searches by time, and exact sums.
+/* The events of the timeline: lanes of blocks that do not overlap, in columns; searches by time.
 
    lane after lane   start │ duration │ label │ row of the op │ link        ns since the recording began
    prefix            busy time of the lane's blocks before this one          the busy share of any pixel in O(log n)
@@ -196,11 +196,6 @@ flopscope.Timeline = class {
         return this.prefix[last] + part * this.busy[last];
     }
 
-    busyBetween(lane, from, to) {
-        const until = (time) => this.busyUntil(lane, this.lower(lane.first, lane.end, time), time);
-        return until(to) - until(from);
-    }
-
     /* The longest block of [from, to), which is not empty. */
     top(from, to) {
         const {
@@ -287,31 +282,6 @@ flopscope.Timeline = class {
             }
         }
         return found;
-    }
-
-    /* What happened between two times: the busy time of each lane that works or idles, and of each name of device
-       work. */
-    sums(from, to) {
-        const lanes = [],
-            labels = new Map();
-        for (const lane of this.lanes) {
-            const busy = this.busyBetween(lane, from, to);
-            const first = this.firstAfter(lane, from),
-                last = this.lower(first, lane.end, to);
-            if (lane.role === "idle" || lane.role === "work" || lane.depth === 0) {
-                lanes.push({ lane, busy, blocks: last - first });
-            }
-            if (lane.role !== "work") continue;
-            for (let i = first; i < last; i++) {
-                const name = this.shortName(i),
-                    own = labels.get(name) || { name, row: this.labels.row(this.label[i] - 1), time: 0, count: 0 };
-                const share = this.duration[i] > 0 ? this.busy[i] / this.duration[i] : 0;
-                own.time += share * (Math.min(this.start[i] + this.duration[i], to) - Math.max(this.start[i], from));
-                own.count += this.count ? this.count[i] : 1;
-                labels.set(name, own);
-            }
-        }
-        return { lanes, labels: [...labels.values()].sort((a, b) => b.time - a.time) };
     }
 
     /* The next block after one (or before it) in time that `matches`, over the lanes in the given order; -1: none. */

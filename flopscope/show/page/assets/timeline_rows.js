@@ -146,24 +146,13 @@ flopscope.timelineRows = (() => {
     return { groups, place };
 })();
 
-/* The colours of blocks: by what bounds their op, by its category, or by their name. */
+/* The colours of blocks: by what bounds their op, or by their name; and of idle times. */
 flopscope.timelineColors = (() => {
-    const MODES = [
-        ["bound", "bound"],
-        ["category", "category"],
-        ["name", "name"],
-    ];
     const SERIES = 7;
-    const { named, pixel, mix, css, bright } = flopscope.colors;
+    const { named, mix } = flopscope.colors;
 
     const boundColor = (bound) => named(`bound-${bound in flopscope.page.bounds ? bound : "unknown"}`);
     const idleColor = (part) => named(`part-${part}`);
-    const series = (number) => named(`series-${(number % SERIES) + 1}`);
-
-    /* category: an entry of the page's list, or undefined for one that it lacks. */
-    function categoryColor(category, ink) {
-        return category ? mix(named(`series-${category.series}`), ink, category.dark) : boundColor("unknown");
-    }
 
     function hash(text) {
         let sum = 7;
@@ -174,10 +163,10 @@ flopscope.timelineColors = (() => {
     /* One of 21: the series, and lighter and darker shades of each. */
     function nameColor(name, paper, ink) {
         const number = hash(name),
-            color = series(number);
+            color = named(`series-${(number % SERIES) + 1}`);
         const shade = Math.floor(number / SERIES) % 3;
         return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
     }
 
-    return { MODES, boundColor, categoryColor, idleColor, nameColor, pixel, mix, css, bright, named };
+    return { boundColor, idleColor, nameColor };
 })();
