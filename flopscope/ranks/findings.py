@@ -5,17 +5,371 @@ nothing is wrong."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from flopscope.answers.sentences.ranks import nothing_found
-from flopscope.ranks.comparison import Comparison, Finding
-from flopscope.ranks.late import stragglers
-from flopscope.ranks.links import links
-from flopscope.ranks.uneven import experts, memory, stages, steps
-from flopscope.ranks.unmatched import mismatches, missing
+from flopscope.answers.sentences.ranks import (
+    BusyExpert,
+    Hang,
+    LargeMemory,
+    Mismatched,
+    SlowGpu,
+    SlowLink,
+    SlowSteps,
+    Straggler,
+    UnevenWork,
+    nothing_found,
+)
+from flopscope.ranks.calls import KINDS
+from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
+from flopscope.ranks.digest import Digest, LastCall
+from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigma
+from flopscope.ranks.work import KERNELS, Work
+
+if TYPE_CHECKING:
+    import pandas
+
+# Collectives that do not match across ranks: a rank that does not join one, or that calls another ---------------------
+
+NUMBERS = re.compile(r"\d+")
+
+
+def mismatches(comparison: Comparison) -> Iterator[Finding]:
+    """Find sequence numbers under which ranks called different collectives."""
+    matched = comparison.stragglers.matched
+    for first in matched.mismatches[:1]:
+        calls = [(*call, comparison.numbers(ranks)) for call, ranks in first.calls.items()]
+        facts = Mismatched(matched.mismatched, first.number, first.group, calls)
+        yield comparison.found("mismatch", facts, [rank for ranks in first.calls.values() for rank in ranks])
+
+
+def last_calls_by_group(digests: Sequence[Digest]) -> dict[tuple[str, str], dict[int, LastCall]]:
+    """Return the last calls of each group by the places of its members. Members that the group names, and that have a
+    trace but called nothing, are among them."""
+    places = {digest.rank: place for place, digest in enumerate(digests)}
+    groups: dict[tuple[str, str], dict[int, LastCall]] = {}
+    for place, digest in enumerate(digests):
+        for call in digest.last_calls:
+            groups.setdefault((call.group, call.ranks), {})[place] = call
+    for (name, ranks), members in groups.items():
+        if "..." not in ranks:  # PyTorch shortens long lists
+            for rank in map(int, NUMBERS.findall(ranks)):
+                if rank in places:
+                    members.setdefault(places[rank], LastCall(name, ranks))
+    return groups
+
+
+def missing(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks that did not join a collective that other ranks of the group called: a hang.
+
+    Of the calls that a rank did not make, the earliest is named. Ranks that did not come because they themselves wait
+    for another rank are not named, unless all wait for each other."""
+    hangs = sorted(_hangs(comparison), key=lambda one: one[0])
+    stuck = {rank for _, _, _, waiting in hangs for rank in waiting}
+    roots = {rank for _, _, absent, _ in hangs for rank in absent} - stuck
+    named: set[int] = set()
+    for _, hang, absent, _ in hangs:
+        culprits = [rank for rank in absent if rank in roots or not roots]
+        if not named >= set(culprits):
+            named |= set(culprits)
+            facts = hang._replace(absent=comparison.numbers(culprits), last=absent[culprits[0]])
+            yield comparison.found("missing", facts, culprits)
+
+
+def _hangs(comparison: Comparison) -> Iterator[tuple[float, Hang, dict[int, int], tuple[int, ...]]]:
+    """Yield the first call of each group that some of its members did not make, if the others wait for it: when the
+    first of these called it, the call, the last calls of the absent ranks, and the ranks that wait."""
+    for (name, _), members in last_calls_by_group(comparison.digests).items():
+        ran = max(call.ran for call in members.values())
+        number = min((call.waiting for call in members.values() if call.waiting > ran), default=-1)
+        # A call that ran had all its ranks: those without it recorded less.
+        absent = {rank: call.called for rank, call in sorted(members.items()) if ran <= call.called < number}
+        waiting = {rank: call for rank, call in members.items() if call.waiting == number}
+        if absent:
+            starts = [comparison.stragglers.on_first_clock(rank, one.waiting_start) for rank, one in waiting.items()]
+            kind = next(iter(waiting.values())).waiting_collective
+            hang = Hang((), kind, number, name, len(waiting), len(members), -1)
+            yield min(starts), hang, absent, tuple(waiting)
+
+
+# Stragglers: ranks whose own work takes longer than that of the others, and why ---------------------------------------
+
+SLOW_ALONE = 1.05  # of a GPU that no rank waits for
+FEW_RANKS = 3
+IMBALANCE = 1.03
+CAUSES = {"data": ("data",), "host": ("host", "sync"), "copy": ("copy",), "other": ("other",), "gpu": KERNELS[:-1]}
+"""By cause: the parts of the accounting that the excess is in."""
+Flags = npt.NDArray[np.bool_]
+
+
+def stragglers(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks whose own work takes longer than that of the others that run the same program, and slow GPUs."""
+    work, excess = comparison.work, comparison.work.excess
+    if len(excess) < 2:
+        return
+    waits = comparison.stragglers.ranks
+    calls, last = waits["collectives"].to_numpy(), waits["times_last"].to_numpy()
+    # Chance does not explain it if a rank comes last each time, in at least ten calls.
+    always_last = last >= np.maximum(10, 0.95 * calls)
+    late = np.array([_late_steps(work, rank, always_last[rank]) for rank in range(len(excess))])
+    late[_hidden(work, late)] = False
+    found: dict[tuple[str, str | None], list[int]] = {}
+    for rank in np.flatnonzero(late.any(axis=1)).tolist():
+        found.setdefault((_cause(work, rank, late[rank]), comparison.hosts[rank]), []).append(rank)
+    for (cause, host), ranks in found.items():
+        # The ranks of a host are one finding if most of them are late for one cause.
+        together = host is not None and 2 * len(ranks) > comparison.hosts.count(host)
+        for some in [ranks] if together else [[rank] for rank in ranks]:
+            yield _straggler(comparison, some, cause, np.where(late[some], np.maximum(excess[some], 0.0), 0.0))
+    for rank in _slow_gpus(work):
+        if not late[rank].any():
+            slowness = float(work.ops.slowness[rank])
+            facts = SlowGpu(comparison.place(rank), slowness, int(last[rank]), int(calls[rank]))
+            yield comparison.found("gpu", facts, [rank], cause="gpu")
+
+
+def _late_steps(work: Work, rank: int, always_last: bool) -> Flags:
+    """Return in which steps the rank is late: in none, in some, or in all that it has."""
+    excess, least = work.excess[rank], LEAST * work.step_time
+    recorded: Flags = np.isfinite(excess)
+    known = excess[recorded]
+    if not len(known):
+        return recorded
+    same = work.others(rank)
+    peers = sigma(work.typical_excess[same]) if same.sum() > 2 else 0.0
+    noise = sigma(known)
+    floor = LEAST_SPREAD * median(work.own[rank])
+    if median(known) > max(least, SIGNIFICANT * max(peers, floor, noise * 1.25 / np.sqrt(len(known)))):
+        return recorded
+    late: Flags = excess > max(SIGNIFICANT * max(noise, peers, floor), 2 * least)
+    if late.sum() >= 2 and float(excess[late].sum()) / len(known) > least:
+        return late
+    if always_last and (known > 3 * least).all():
+        return recorded  # few steps, but all of them and all of their calls
+    return np.zeros_like(recorded)
+
+
+def _hidden(work: Work, late: Flags) -> list[int]:
+    """Return the late ranks that would cost nothing without the other late ones: ranks of their role that are not late
+    take as long, so that this is how much the ranks differ anyway."""
+    excess = np.where(late, np.maximum(np.nan_to_num(work.excess), 0.0), 0.0)
+    own = np.where(np.isnan(work.own), -np.inf, work.own)
+    hidden = []
+    for number in np.unique(work.role[late.any(axis=1)]):
+        members = np.flatnonzero(work.role == number)
+        rest = (own[members] - excess[members]).max(axis=0)
+        for rank in members[late[members].any(axis=1)].tolist():
+            cost = np.maximum(own[rank] - rest, 0.0)[np.isfinite(rest)]
+            if not cost.mean() > LEAST * work.step_time:
+                hidden.append(rank)
+    return hidden
+
+
+def _slow_gpus(work: Work) -> list[int]:
+    """Return the ranks whose kernels take longer than the same kernels of the others, beyond what ranks differ by."""
+    slowness = work.ops.slowness
+    if not work.has_shapes or np.isfinite(slowness).sum() <= FEW_RANKS:
+        return []
+    return list(np.flatnonzero(slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))).tolist())
+
+
+def _cause(work: Work, rank: int, late: Flags) -> str:
+    """Return which parts of the accounting the rank's excess is in."""
+    more = {}
+    for cause, parts in CAUSES.items():
+        values = work.part(*parts)
+        difference = (values - median_of_others(values, work.role))[rank][late]
+        more[cause] = float(np.nan_to_num(mean(difference)))
+    cause = max(more, key=lambda one: more[one])
+    if cause != "gpu":
+        return cause
+    if not work.has_shapes:
+        return "kernels"
+    return "work" if _explained_by_work(work, rank) else "gpu"
+
+
+def _explained_by_work(work: Work, rank: int) -> bool:
+    for amount in work.amounts.values():
+        others = median(amount[work.others(rank)])
+        if amount[rank] > IMBALANCE * others:
+            return not others > 0 or not work.ops.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
+    return False
+
+
+def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Floats) -> Finding:
+    """Return the finding. excess: of these ranks, by rank and step; 0 where they are not late."""
+    work, waits = comparison.work, comparison.stragglers.ranks
+    all_excess = np.zeros_like(work.own)
+    all_excess[ranks] = excess = np.nan_to_num(excess)
+    steps: Flags = np.any(excess > 0, axis=0)
+    others = work.others(ranks[0])
+    others[ranks] = False
+    more = []
+    for name, amount in work.amounts.items():
+        mine, theirs = median(amount[ranks]), median(amount[others])
+        if theirs > 0 and mine >= 0:
+            more.append((mine / theirs, name))
+    parts = work.part(*CAUSES.get(cause, KERNELS[:-1]))[:, steps]
+    alone = float(excess.max(axis=0).mean())
+    facts = Straggler(
+        places=[comparison.place(rank) for rank in ranks],
+        cause=cause,
+        excess_us=alone,
+        alone=comparison.cost(alone),
+        cost=comparison.cost(float(work.saved(all_excess).mean())),
+        steps=int(steps.sum()),
+        all_steps=len(steps),
+        times_last=int(waits["times_last"].to_numpy()[ranks].sum()),
+        collectives=int(waits["collectives"].to_numpy()[ranks].max()),
+        slowness=median(work.ops.slowness[ranks]),
+        more=max(more, default=None),
+        time=mean(parts[ranks]),
+        usual=mean(parts[others]),
+    )
+    return comparison.found("straggler", facts, ranks, facts.cost, cause)
+
+
+# Slow links: hosts whose groups transfer more slowly than equal groups of other hosts ---------------------------------
+
+SLOW_LINK = 1.2
+FEW = 3  # groups, without which none can be called slow
+LEAST_BYTES = 1 << 20  # smaller messages take the time of their latency
+
+
+def links(comparison: Comparison) -> Iterator[Finding]:
+    """Find hosts whose groups transfer more slowly than equal groups of other hosts."""
+    rows = link_rows(comparison) if any(comparison.hosts) else None
+    if rows is None or rows.empty:
+        return
+    uncertain = rows["best"] + SIGNIFICANT * rows["spread"] / np.sqrt(rows["calls"])
+    slow = rows["time"] > np.maximum(SLOW_LINK * rows["best"], uncertain)
+    # Hosts whose links, or whose network, are as fast as others.
+    normal = {(host, len(hosts) > 1) for hosts in rows.loc[~slow, "hosts"] for host in hosts}
+    blamed: dict[tuple[str, ...], list[int]] = {}
+    for place, hosts in rows.loc[slow, "hosts"].items():
+        suspects = tuple(host for host in hosts if (host, len(hosts) > 1) not in normal)
+        blamed.setdefault(suspects, []).append(place)
+    blamed.pop((), None)
+    steps = float(np.median(comparison.work.step_counts))
+    for suspects, places in blamed.items():
+        found = rows.loc[places]
+        members = {rank for group in found["members"] for rank in group if comparison.hosts[rank] in suspects}
+        # Groups of different ranks transfer at the same time: the slowest counts.
+        most = float(((found["time"] - found["best"]) * found["calls"] * found["exposed"]).max())
+        factor, cost = float((found["time"] / found["best"]).median()), comparison.cost(most / steps)
+        one = found.iloc[0]
+        facts = SlowLink(suspects, KINDS[one["kind"]], float(one["message_bytes"]), factor, len(one["members"]), cost)
+        yield comparison.found("link", facts, sorted(members), cost)
+
+
+def link_rows(comparison: Comparison) -> pandas.DataFrame:
+    """Return the transfers of each group of one kind and size, those that should be equally fast one after the other:
+    of one kind, message, number of ranks and of hosts.
+
+    ``members``: places of the ranks; ``hosts``; ``time``, ``spread``: µs of a transfer; ``calls``; ``exposed``: the
+    share of it during which nothing computed; ``best``: of equal groups.
+    """
+    groups, calls = comparison.stragglers.matched.groups, comparison.stragglers.calls
+    calls = calls[calls["message_bytes"] >= LEAST_BYTES]
+    calls = calls.assign(exposed=calls["exposed_last"] / np.maximum(calls["transfer"], 1e-3))
+    same = calls.groupby(["place", "kind", "message_bytes"])
+    rows = same.agg(
+        time=("transfer", "median"), spread=("transfer", sigma), calls=("skew", "size"), exposed=("exposed", "median")
+    )
+    rows = rows[rows["time"] > 0].reset_index()  # a transfer without a duration says nothing of its link
+    rows["members"] = [tuple(groups[place].members.tolist()) for place in rows["place"]]
+    rows["hosts"] = [tuple(dict.fromkeys(comparison.hosts[one] for one in members)) for members in rows["members"]]
+    equal = rows.groupby(["kind", "message_bytes", rows["members"].map(len), rows["hosts"].map(len)], sort=False)
+    # Of several groups over a slow link, most may be slow: the fastest quarter is what the links can do.
+    rows["best"], rows["class"] = equal["time"].transform("quantile", 0.25), equal.ngroup()
+    return rows[equal["time"].transform("size") >= FEW].sort_values("class", kind="stable")
+
+
+# Work, steps and memory that are uneven: between stages, experts, steps, and ranks ------------------------------------
+
+OUTLYING_STEP = 1.25
+FEW_STEPS = 4
+MEMORY = 1.2
+UNEVEN_EXPERTS = 1.2
+
+
+def stages(comparison: Comparison) -> Iterator[Finding]:
+    """Find an imbalance between ranks that run parts of one program, such as the stages of a pipeline."""
+    work = comparison.work
+    if not work.has_steps and len({digest.steps for digest in comparison.digests} - {0}) > 1:
+        return  # whole profiles are compared, and some are shorter
+    for program in np.unique(work.program):
+        numbers = np.unique(work.role[work.program == program])
+        own = np.array([median(work.own[work.role == number]) for number in numbers])
+        if np.isfinite(own).sum() < 2:
+            continue
+        heaviest, mean = int(np.nanargmax(own)), float(np.nanmean(own))
+        cost = comparison.cost(float(own[heaviest] - mean))
+        if cost.time > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
+            ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
+            facts = UnevenWork(comparison.numbers(ranks), float(own[heaviest] / mean), len(numbers), cost)
+            yield comparison.found("imbalance", facts, ranks, cost)
+
+
+def steps(comparison: Comparison) -> Iterator[Finding]:
+    """Find steps that take longer on most ranks, and not because they wait for one rank."""
+    work = comparison.work
+    if len(work.steps) < FEW_STEPS:
+        return
+    waiting = work.saved(np.maximum(work.excess, 0.0))
+    time = _by_step(work.total) - waiting
+    middle, spread = float(np.median(time)), sigma(time)
+    slow = np.flatnonzero(time > max(OUTLYING_STEP * middle, middle + SIGNIFICANT * max(spread, LEAST_SPREAD * middle)))
+    slow = slow[slow > 0] if len(slow) and time[0] == time.max() else slow  # the first step warms up
+    if not len(slow) or len(slow) > len(time) // 2 or not middle > 0:
+        return
+    causes = {}
+    for cause, parts in {**CAUSES, "communication": ("communication",)}.items():
+        values = _by_step(work.part(*parts)) - (waiting if cause == "communication" else 0.0)
+        causes[cause] = float((values[slow] - np.median(values)).sum())
+    cause = max(causes, key=lambda one: causes[one])
+    cost = comparison.cost(float((time[slow] - middle).sum()) / len(time))
+    names = [str(work.steps[one]) for one in slow]
+    facts = SlowSteps(names, len(time), cause, float(time[slow].max() / middle), cost)
+    yield comparison.found("step", facts, (), cost, cause)
+
+
+def _by_step(values: Floats) -> Floats:
+    return np.array([median(column) for column in values.T])
+
+
+def memory(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks that allocate more memory than the others of their role."""
+    peak = np.array([digest.memory_peak for digest in comparison.digests])
+    others = median_of_others(peak[:, None], comparison.work.role)[:, 0]
+    ratio = np.divide(peak, others, out=np.full(len(peak), np.nan), where=others > 0)
+    for rank in np.flatnonzero(ratio > MEMORY).tolist():
+        facts = LargeMemory(comparison.place(rank), float(peak[rank]), float(ratio[rank]))
+        yield comparison.found("memory", facts, [rank])
+
+
+def experts(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks that send or receive more in all-to-alls than the other members of their group, as busy experts do."""
+    groups: dict[tuple[str, str], dict[int, float]] = {}
+    for rank, digest in enumerate(comparison.digests):
+        calls = digest.calls
+        chosen = (calls.kind == KINDS.index("alltoall")) & np.isfinite(calls.message_bytes)
+        sums = np.bincount(calls.group[chosen], calls.message_bytes[chosen], len(calls.groups))
+        for number in np.unique(calls.group[chosen]).tolist():
+            groups.setdefault(calls.groups[number], {})[rank] = float(sums[number])
+    for (name, _), sizes in groups.items():
+        rank = max(sizes, key=lambda one: sizes[one])
+        mean = sum(sizes.values()) / len(sizes)
+        if mean > 0 and sizes[rank] / mean > UNEVEN_EXPERTS:
+            facts = BusyExpert(comparison.place(rank), name, sizes[rank] / mean)
+            yield comparison.found("imbalance", facts, [rank], cause="work")
+
+
+# All ------------------------------------------------------------------------------------------------------------------
 
 Rule: TypeAlias = Callable[[Comparison], Iterator[Finding]]
 RULES: tuple[Rule, ...] = (missing, mismatches, stragglers, links, stages, steps, memory, experts)

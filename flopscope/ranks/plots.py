@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.ranks.links import link_rows
+from flopscope.ranks.findings import link_rows
 from flopscope.show.plots import PLAIN, matplotlib_axes
 from flopscope.support.units import plural
 

@@ -10,13 +10,12 @@ import numpy as np
 
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.comparison import Comparison, Finding
-from flopscope.ranks.findings import find, verdict_of
+from flopscope.ranks.findings import find, last_calls_by_group, verdict_of
 from flopscope.ranks.notes import notes_of
 from flopscope.ranks.schema import RANKS, SCHEMA, arrow_table, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
-from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.support.files import replacing
 from flopscope.support.suggest import suggesting
 

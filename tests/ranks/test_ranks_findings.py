@@ -35,7 +35,7 @@ from flopscope.answers.sentences.ranks import (
     action,
 )
 from flopscope.ranks.comparison import Finding
-from flopscope.ranks.late import CAUSES
+from flopscope.ranks.findings import CAUSES
 
 # What is slow ---------------------------------------------------------------------------------------------------------
 
