@@ -232,9 +232,7 @@ static void add_time(const device_account *of, fs_cell *cell, uint32_t tag, int6
 
 static fs_status add_late(late_times *list, uint32_t step, uint32_t tag, int64_t time, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 16, err));
-    list->items[list->count++] = (late_time){step, tag, time};
-    return FS_OK;
+    return FS_LIST_ADD(&list->items, &list->count, &list->capacity, 16, err, (late_time){step, tag, time});
 }
 
 /* Add the exclusive times in the steps of a share, cut at their limits. */

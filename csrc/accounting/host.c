@@ -112,9 +112,7 @@ static fs_status find_op(fs_host *host, block *of, const fs_chunk *chunk, uint32
     else if (parent < index) op = parent < of->begin ? LATER : host->ops[parent];
     host->ops[index] = op;
     if (op != LATER) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&of->later, of->later_count, &of->later_capacity, 64, err));
-    of->later[of->later_count++] = index;
-    return FS_OK;
+    return FS_LIST_ADD(&of->later, &of->later_count, &of->later_capacity, 64, err, index);
 }
 
 static fs_status look_at_block(const survey *all, block *of, fs_error *err)

@@ -57,9 +57,7 @@ typedef struct {
 
 static fs_status list_span(fs_idle_spans *spans, fs_idle_span span, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&spans->items, spans->count, &spans->capacity, 64, err));
-    spans->items[spans->count++] = span;
-    return FS_OK;
+    return FS_LIST_ADD(&spans->items, &spans->count, &spans->capacity, 64, err, span);
 }
 
 static int64_t clipped(int64_t time, int64_t end)

@@ -28,13 +28,7 @@ typedef struct {
     int64_t process;    /* whose child processes the others are */
 } builder;
 
-static int compare_runs(const void *left, const void *right)
-{
-    const fs_stack_run *a = left, *b = right;
-    if (a->process != b->process) return a->process < b->process ? -1 : 1;
-    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
-    return (a->begin > b->begin) - (a->begin < b->begin);
-}
+FS_ORDER_BY(compare_runs, fs_stack_run, process, thread, begin)
 
 static int64_t first_process(const fs_stacks *stacks)
 {

@@ -69,4 +69,15 @@ fs_status fs_list_grow(void *list, size_t index, uint32_t *capacity, size_t item
 #define FS_LIST_ROOM(list, index, capacity, first, err) \
     ((index) < *(capacity) ? FS_OK : fs_list_grow(list, index, capacity, sizeof **(list), first, err))
 
+/* Append an item: FS_TRY(FS_LIST_ADD(&list, &count, &capacity, 64, err, item)). */
+#define FS_LIST_ADD(list, count, capacity, first, err, ...)                    \
+    __extension__({                                                            \
+        fs_status added_ = FS_LIST_ROOM(list, *(count), capacity, first, err); \
+        if (added_ == FS_OK) {                                                 \
+            (*(list))[*(count)] = __VA_ARGS__;                                 \
+            ++*(count);                                                        \
+        }                                                                      \
+        added_;                                                                \
+    })
+
 #endif

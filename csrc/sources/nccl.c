@@ -80,12 +80,7 @@ typedef struct {
     uint8_t *names; /* by name of the store: whether it is a kernel of NCCL */
 } joining;
 
-static int compare_calls(const void *left, const void *right)
-{
-    const fs_nccl_call *a = left, *b = right;
-    if (a->lane != b->lane) return a->lane < b->lane ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_calls, fs_nccl_call, lane, event)
 
 /* Order the calls as their threads made them, and take out the communicators, whose ranks are listed. */
 static fs_status list_calls(joining *all, uint32_t count, fs_nccl_report *report, fs_error *err)
@@ -122,11 +117,7 @@ static void list_launches(joining *all)
     }
 }
 
-static int compare_launches(const void *left, const void *right)
-{
-    const launching *a = left, *b = right;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_launches, launching, event)
 
 static launching *launch_of(const joining *all, uint32_t event)
 {

@@ -125,12 +125,7 @@ static int compare_ops(const void *left, const void *right)
     return (a->end < b->end) - (a->end > b->end);
 }
 
-static int compare_places(const void *left, const void *right)
-{
-    const place *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->op > b->op) - (a->op < b->op);
-}
+FS_ORDER_BY(compare_places, place, start, op)
 
 static fs_status prepare(inserting *all, fs_error *err)
 {

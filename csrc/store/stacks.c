@@ -33,9 +33,7 @@ fs_status fs_stacks_push(fs_stacks *stacks, uint32_t parent, uint32_t name, bool
 
 fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&stacks->runs, stacks->count, &stacks->capacity, 256, err));
-    stacks->runs[stacks->count++] = *run;
-    return FS_OK;
+    return FS_LIST_ADD(&stacks->runs, &stacks->count, &stacks->capacity, 256, err, *run);
 }
 
 void fs_stacks_begin_later(fs_stacks *stacks, uint32_t run, uint32_t before)

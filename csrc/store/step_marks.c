@@ -16,12 +16,7 @@ static bool is_mark(const fs_chunk *chunk, uint32_t at)
     return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
 }
 
-static int compare_marks(const void *left, const void *right)
-{
-    const fs_step_mark *a = left, *b = right;
-    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_marks, fs_step_mark, begin, event)
 
 static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_error *err)
 {

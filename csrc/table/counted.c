@@ -38,12 +38,7 @@ typedef struct {
     bool leads;       /* the first track of its device */
 } division;
 
-static int compare_starts(const void *left, const void *right)
-{
-    const fs_counted_work *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_starts, fs_counted_work, start, event)
 
 static int64_t work_length(const fs_counted_work *work)
 {

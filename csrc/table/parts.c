@@ -80,9 +80,8 @@ static fs_status find_module(finding *all, uint32_t parent, uint32_t name, uint3
     uint32_t key[2] = {parent, name};
     FS_TRY(fs_intern_bytes(&all->found, key, sizeof key, module, err));
     if (*module < table->module_count) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&table->modules, table->module_count, &all->capacity, 64, err));
-    table->modules[table->module_count++] = (fs_table_module){.name = name, .parent = parent};
-    return FS_OK;
+    return FS_LIST_ADD(&table->modules, &table->module_count, &all->capacity, 64, err,
+                       (fs_table_module){.name = name, .parent = parent});
 }
 
 /* Return the event that encloses this one, without frames that ended before it began. */

@@ -51,8 +51,7 @@ static fs_status find_spanning(fs_build *build, const fs_piece *pieces, fs_error
         for (uint32_t k = 0; k < pieces[i].foreign_count; k++) {
             uint32_t index = pieces[i].foreign[k];
             while (index != FS_NONE && index < begin && (build->marks[index] & FS_MARK_SPANS) == 0) {
-                FS_TRY(FS_LIST_ROOM(&build->spanning, build->spanning_count, &capacity, 64, err));
-                build->spanning[build->spanning_count++] = index;
+                FS_TRY(FS_LIST_ADD(&build->spanning, &build->spanning_count, &capacity, 64, err, index));
                 build->marks[index] |= FS_MARK_NODE | FS_MARK_SPANS;
                 const fs_chunk *chunk = fs_build_chunk(build, index, &at);
                 index = fs_build_parent(build, chunk, at, index);

@@ -232,9 +232,7 @@ static void mark(fs_build *build, uint32_t index)
 static fs_status list_foreign(fs_piece *piece, uint32_t index, fs_error *err)
 {
     if (piece->foreign_count > 0 && piece->foreign[piece->foreign_count - 1] == index) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&piece->foreign, piece->foreign_count, &piece->foreign_capacity, 16, err));
-    piece->foreign[piece->foreign_count++] = index;
-    return FS_OK;
+    return FS_LIST_ADD(&piece->foreign, &piece->foreign_count, &piece->foreign_capacity, 16, err, index);
 }
 
 /* Note that an event has a child: in the piece that begins there. */
@@ -369,12 +367,11 @@ static void add_tally(fs_build *build, const fs_tally *tally)
 
 static fs_status add_group(fs_build *build, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&build->groups, build->group_count, &build->group_capacity, 64, err));
-    build->groups[build->group_count++] = (fs_group){
-        .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
-        .device_timing = FS_TIMING_COUNT,
-    };
-    return FS_OK;
+    return FS_LIST_ADD(&build->groups, &build->group_count, &build->group_capacity, 64, err,
+                       (fs_group){
+                           .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
+                           .device_timing = FS_TIMING_COUNT,
+                       });
 }
 
 /* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */

@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "base/saturate.h"
+#include "base/sort.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "summaries/intervals.h"
@@ -182,8 +183,7 @@ static fs_status find_places(laying *all, fs_error *err)
             next += count;
         }
         if (next == begin) continue;
-        FS_TRY(FS_LIST_ROOM(&all->used, all->used_count, &capacity, 64, err));
-        all->used[all->used_count++] = (track){id, begin, next, 0};
+        FS_TRY(FS_LIST_ADD(&all->used, &all->used_count, &capacity, 64, err, (track){id, begin, next, 0}));
     }
     all->lanes->item_count = next;
     return FS_OK;
@@ -314,11 +314,7 @@ static int largest_first(const void *left, const void *right)
     return x != y ? (x < y) - (x > y) : (a->id > b->id) - (a->id < b->id);
 }
 
-static int by_id(const void *left, const void *right)
-{
-    const track *a = left, *b = right;
-    return (a->id > b->id) - (a->id < b->id);
-}
+FS_ORDER_BY(by_id, track, id)
 
 /* The lanes ----------------------------------------------------------------------------------------------------------
  */
@@ -353,8 +349,7 @@ static fs_status add_lanes(laying *all, fs_error *err)
         for (uint32_t depth = 0; depth < of->depths; depth++) {
             if (lane.role != FS_LANE_IDLE) lane.depth = (uint8_t)depth;
             lane.count = all->order[of->begin + depth];
-            FS_TRY(FS_LIST_ROOM(&timeline->lanes, timeline->lane_count, &capacity, 64, err));
-            timeline->lanes[timeline->lane_count++] = lane;
+            FS_TRY(FS_LIST_ADD(&timeline->lanes, &timeline->lane_count, &capacity, 64, err, lane));
             lane.first += lane.count;
         }
     }
@@ -469,8 +464,8 @@ static fs_status divide(drawing *all, fs_error *err)
         uint32_t limit = lane->first + lane->count;
         for (uint32_t begin = lane->first; begin < limit;) {
             uint32_t end = limit - begin > STRETCH ? begin + STRETCH : limit;
-            FS_TRY(FS_LIST_ROOM(&all->stretches, all->stretch_count, &all->stretch_capacity, 64, err));
-            all->stretches[all->stretch_count++] = (stretch){begin, end, limit, 0};
+            FS_TRY(FS_LIST_ADD(&all->stretches, &all->stretch_count, &all->stretch_capacity, 64, err,
+                               (stretch){begin, end, limit, 0}));
             begin = end;
         }
     }

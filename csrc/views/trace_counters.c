@@ -74,11 +74,7 @@ static fs_status begin_counter(counter *of, int device, fs_error *err)
 
 /* Few pieces: values that change with each ------------------------------------------------------------------------- */
 
-static int compare_edges(const void *left, const void *right)
-{
-    const edge *a = left, *b = right;
-    return (a->time > b->time) - (a->time < b->time);
-}
+FS_ORDER_BY(compare_edges, edge, time)
 
 static bool in_order(const edge *list, size_t count)
 {

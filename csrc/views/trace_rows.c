@@ -180,9 +180,8 @@ static fs_status open_slice(rows *all, uint32_t index, uint32_t *row, fs_error *
 
 static fs_status add_extra(fs_trace *trace, const fs_track *track, uint32_t number, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&trace->extra, trace->extra_count, &trace->extra_capacity, 8, err));
-    trace->extra[trace->extra_count++] = (fs_extra_row){*track, track->thread, number};
-    return FS_OK;
+    return FS_LIST_ADD(&trace->extra, &trace->extra_count, &trace->extra_capacity, 8, err,
+                       (fs_extra_row){*track, track->thread, number});
 }
 
 static fs_status move(fs_trace *trace, uint32_t event, uint32_t extra, fs_error *err)
@@ -207,13 +206,7 @@ static fs_status place_slices(fs_trace *trace, rows *all, const track_slices *tr
 }
 
 /* Annotations are written before other events, and events in the order of the store. `track` is then 1 for others. */
-static int compare_slices(const void *left, const void *right)
-{
-    const slice *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    if (a->track != b->track) return a->track < b->track ? -1 : 1;
-    return a->event < b->event ? -1 : 1;
-}
+FS_ORDER_BY(compare_slices, slice, start, track, event)
 
 static fs_status sort_slices(const fs_trace *trace, slice *slices, uint32_t count, fs_error *err)
 {

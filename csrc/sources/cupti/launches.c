@@ -81,20 +81,8 @@ typedef struct {
     fs_captures *captures;
 } tying;
 
-static int compare_recorded(const void *left, const void *right)
-{
-    const recorded *a = left, *b = right;
-    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
-
-static int compare_logged(const void *left, const void *right)
-{
-    const fs_logged_launch *a = left, *b = right;
-    if (a->thread != b->thread) return a->thread < b->thread ? -1 : 1;
-    return (a->time > b->time) - (a->time < b->time);
-}
+FS_ORDER_BY(compare_recorded, recorded, thread, start, event)
+FS_ORDER_BY(compare_logged, fs_logged_launch, thread, time)
 
 static void find_times(tying *all)
 {

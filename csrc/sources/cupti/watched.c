@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/sort.h"
 #include "sources/cupti/abi.h"
 #include "store/event.h"
 
@@ -315,12 +316,7 @@ typedef struct {
     uint32_t event;
 } started;
 
-static int compare_started(const void *left, const void *right)
-{
-    const started *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_started, started, start, event)
 
 /* List the owners of a thread by start. */
 static uint32_t list_owners(const fs_store *store, uint32_t lane, started *list, uint32_t *events)
@@ -381,12 +377,7 @@ typedef struct {
     uint32_t graph, moment;
 } created;
 
-static int compare_created(const void *left, const void *right)
-{
-    const created *a = left, *b = right;
-    if (a->graph != b->graph) return a->graph < b->graph ? -1 : 1;
-    return (a->moment > b->moment) - (a->moment < b->moment);
-}
+FS_ORDER_BY(compare_created, created, graph, moment)
 
 static uint32_t list_created(const fs_watched *watched, created *list)
 {

@@ -41,9 +41,7 @@ fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, ui
 
 fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&captures->known, captures->known_count, &captures->known_capacity, 64, err));
-    captures->known[captures->known_count++] = *node;
-    return FS_OK;
+    return FS_LIST_ADD(&captures->known, &captures->known_count, &captures->known_capacity, 64, err, *node);
 }
 
 /* Later stores and nodes come first among those with one id. */
@@ -54,19 +52,13 @@ static int compare_known(const void *left, const void *right)
     return (a->begin < b->begin) - (a->begin > b->begin);
 }
 
-static int compare_marks(const void *left, const void *right)
-{
-    const fs_marked_node *a = left, *b = right;
-    return (a->id > b->id) - (a->id < b->id);
-}
+FS_ORDER_BY(compare_marks, fs_marked_node, id)
 
 fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *name, fs_error *err)
 {
     fs_marked_node made = {.id = id};
     FS_TRY(fs_intern_text(&captures->mark_names, name, &made.name, err));
-    FS_TRY(FS_LIST_ROOM(&captures->marks, captures->mark_count, &captures->mark_capacity, 64, err));
-    captures->marks[captures->mark_count++] = made;
-    return FS_OK;
+    return FS_LIST_ADD(&captures->marks, &captures->mark_count, &captures->mark_capacity, 64, err, made);
 }
 
 uint32_t fs_captures_find_mark(const fs_captures *captures, uint64_t id)
@@ -92,17 +84,12 @@ const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id)
 
 /* Launches --------------------------------------------------------------------------------------------------------- */
 
-static int compare_tied(const void *left, const void *right)
-{
-    const fs_tied_launch *a = left, *b = right;
-    return (a->call > b->call) - (a->call < b->call);
-}
+FS_ORDER_BY(compare_tied, fs_tied_launch, call)
 
 fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&captures->tied, captures->tied_count, &captures->tied_capacity, 64, err));
-    captures->tied[captures->tied_count++] = (fs_tied_launch){call, graph};
-    return FS_OK;
+    return FS_LIST_ADD(&captures->tied, &captures->tied_count, &captures->tied_capacity, 64, err,
+                       (fs_tied_launch){call, graph});
 }
 
 void fs_captures_sort_tied(fs_captures *captures)
@@ -118,11 +105,7 @@ uint32_t fs_captures_find_tied(const fs_captures *captures, uint32_t call)
     return found != NULL ? found->graph : 0;
 }
 
-static int compare_graphs(const void *left, const void *right)
-{
-    const fs_captured_graph *a = left, *b = right;
-    return (a->id > b->id) - (a->id < b->id);
-}
+FS_ORDER_BY(compare_graphs, fs_captured_graph, id)
 
 const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uint32_t id)
 {
@@ -211,12 +194,7 @@ typedef struct {
     uint32_t open_count, open_capacity;
 } reading;
 
-static int compare_calls(const void *left, const void *right)
-{
-    const graph_call *a = left, *b = right;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_calls, graph_call, start, event)
 
 static int compare_ids(const void *left, const void *right)
 {
@@ -289,10 +267,10 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
 
 fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&captures->graphs, captures->graph_count, &captures->graph_capacity, 64, err));
-    captures->graphs[captures->graph_count++] = (fs_captured_graph){
-        .store = store, .first = captures->node_count, .label = label, .lane = FS_NONE, .begin = begin};
-    return FS_OK;
+    return FS_LIST_ADD(
+        &captures->graphs, &captures->graph_count, &captures->graph_capacity, 64, err,
+        (fs_captured_graph){
+            .store = store, .first = captures->node_count, .label = label, .lane = FS_NONE, .begin = begin});
 }
 
 static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, const fs_capture_node *node,
@@ -300,8 +278,7 @@ static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, co
 {
     fs_capture_node made = *node;
     FS_TRY(captures_chain(captures, captures->stores[graph->store], node->owner, graph->begin, &made.chain, err));
-    FS_TRY(FS_LIST_ROOM(&captures->nodes, captures->node_count, &captures->node_capacity, 64, err));
-    captures->nodes[captures->node_count++] = made;
+    FS_TRY(FS_LIST_ADD(&captures->nodes, &captures->node_count, &captures->node_capacity, 64, err, made));
     graph->count++;
     return FS_OK;
 }
@@ -314,8 +291,8 @@ fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t ca
 
 static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&all->open, all->open_count, &all->open_capacity, 64, err));
-    all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
+    FS_TRY(FS_LIST_ADD(&all->open, &all->open_count, &all->open_capacity, 64, err,
+                       (open_capture){call->lane, all->captures->graph_count}));
     FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err));
     all->captures->graphs[all->captures->graph_count - 1].lane = call->lane;
     return FS_OK;
@@ -457,13 +434,7 @@ typedef struct {
     uint32_t chain, ordinal, symbol;
 } op_kernel;
 
-static int compare_kernels(const void *left, const void *right)
-{
-    const op_kernel *a = left, *b = right;
-    if (a->chain != b->chain) return a->chain < b->chain ? -1 : 1;
-    if (a->ordinal != b->ordinal) return a->ordinal < b->ordinal ? -1 : 1;
-    return (a->symbol > b->symbol) - (a->symbol < b->symbol);
-}
+FS_ORDER_BY(compare_kernels, op_kernel, chain, ordinal, symbol)
 
 /* Where the capture has no names of kernels: return whether equal ops got equal kernels, but for one in twenty, as a
  * library may choose by more than the arguments. */
@@ -512,12 +483,7 @@ typedef struct {
     uint32_t symbol, place;
 } occurrence;
 
-static int compare_occurrences(const void *left, const void *right)
-{
-    const occurrence *a = left, *b = right;
-    if (a->symbol != b->symbol) return a->symbol < b->symbol ? -1 : 1;
-    return (a->place > b->place) - (a->place < b->place);
-}
+FS_ORDER_BY(compare_occurrences, occurrence, symbol, place)
 
 /* Streams run beside each other: match the works of each name in order, if they are on one stream. */
 static fs_status match_streams(matching *all, const fs_captured_graph *graph, bool *matches, fs_error *err)

@@ -370,15 +370,7 @@ static bool is_replayed(const fs_joining *all, const fs_chunk *chunk, uint32_t a
     return call != FS_NONE && launches_graphs(all->from, call);
 }
 
-static int compare_works(const void *left, const void *right)
-{
-    const fs_replayed *a = left, *b = right;
-    if (a->launch != b->launch) return a->launch < b->launch ? -1 : 1;
-    if (a->round != b->round) return a->round < b->round ? -1 : 1;
-    if (a->order != b->order) return a->order < b->order ? -1 : 1;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_works, fs_replayed, launch, round, order, start, event)
 
 bool fs_replays_exist(const fs_store *store)
 {
@@ -399,17 +391,17 @@ static fs_status list_works(fs_joining *all, fs_error *err)
         FS_POLL(i, err);
         chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         if (!is_replayed(all, chunk, at, &node)) continue;
-        FS_TRY(FS_LIST_ROOM(&all->works, all->work_count, &capacity, 1024, err));
-        all->works[all->work_count++] = (fs_replayed){
-            .order = node,
-            .start = chunk->start[at],
-            .launch = chunk->correlation[at],
-            .event = i,
-            .owner = FS_NONE,
-            .copy = FS_NONE,
-            .mark = FS_NONE,
-            .call = FS_NONE,
-        };
+        FS_TRY(FS_LIST_ADD(&all->works, &all->work_count, &capacity, 1024, err,
+                           (fs_replayed){
+                               .order = node,
+                               .start = chunk->start[at],
+                               .launch = chunk->correlation[at],
+                               .event = i,
+                               .owner = FS_NONE,
+                               .copy = FS_NONE,
+                               .mark = FS_NONE,
+                               .call = FS_NONE,
+                           }));
     }
     return FS_OK;
 }

@@ -156,9 +156,7 @@ typedef struct {
 
 static fs_status put(fs_nest *nest, uint32_t host, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&nest->open, nest->depth, &nest->capacity, 64, err));
-    nest->open[nest->depth++] = host;
-    return FS_OK;
+    return FS_LIST_ADD(&nest->open, &nest->depth, &nest->capacity, 64, err, host);
 }
 
 static inline void close_shorter(const fs_join *join, fs_nest *nest, uint32_t host)
@@ -256,8 +254,8 @@ static fs_status nest_hosts(const fs_join *join, nest_part *part, fs_error *err)
         }
         FS_TRY(push(join, frame ? frames : events, host, err));
         if (part->new_lane || events->depth > 1) continue;
-        FS_TRY(FS_LIST_ROOM(&part->orphans, part->orphan_count, &part->orphan_capacity, 64, err));
-        part->orphans[part->orphan_count++] = (orphan){host, overlaps};
+        FS_TRY(FS_LIST_ADD(&part->orphans, &part->orphan_count, &part->orphan_capacity, 64, err,
+                           (orphan){host, overlaps}));
     }
     return FS_OK;
 }

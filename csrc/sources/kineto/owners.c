@@ -231,9 +231,7 @@ static int64_t process_of(const fs_owners *owners, const fs_record *record)
 
 static fs_status keep_other(fs_owners *owners, fs_record *call, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&owners->others, owners->other_count, &owners->other_capacity, 64, err));
-    owners->others[owners->other_count++] = call;
-    return FS_OK;
+    return FS_LIST_ADD(&owners->others, &owners->other_count, &owners->other_capacity, 64, err, call);
 }
 
 static int compare_calls(const void *a, const void *b)
@@ -453,9 +451,7 @@ typedef struct {
 static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
 {
     while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
-    FS_TRY(FS_LIST_ROOM(&stack->open, stack->depth, &stack->capacity, 64, err));
-    stack->open[stack->depth++] = host;
-    return FS_OK;
+    return FS_LIST_ADD(&stack->open, &stack->depth, &stack->capacity, 64, err, host);
 }
 
 /* Return the innermost event around the call, as an event of the store, or FS_NONE. */

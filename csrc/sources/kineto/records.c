@@ -50,9 +50,7 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
 
 static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&to->points, to->count, &to->capacity, 256, err));
-    to->points[to->count++] = *added;
-    return FS_OK;
+    return FS_LIST_ADD(&to->points, &to->count, &to->capacity, 256, err, *added);
 }
 
 fs_status fs_counters_keep(fs_counter_points *points, const fs_scan_span *name, int64_t device, int64_t start,
@@ -116,14 +114,7 @@ static meaning meaning_of(const char *text, size_t size)
     return found;
 }
 
-static int compare(const void *left, const void *right)
-{
-    const point *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    if (a->name != b->name) return a->name < b->name ? -1 : 1;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->order > b->order) - (a->order < b->order);
-}
+FS_ORDER_BY(compare, point, device, name, start, order)
 
 /* Add the points of one series, in order of start. */
 static fs_status add_series(const point *points, size_t count, const meaning *of, fs_store *store, fs_error *err)

@@ -11,9 +11,7 @@
 
 fs_status fs_stack_points_add(fs_stack_points *points, const fs_stack_point *added, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&points->points, points->count, &points->capacity, 256, err));
-    points->points[points->count++] = *added;
-    return FS_OK;
+    return FS_LIST_ADD(&points->points, &points->count, &points->capacity, 256, err, *added);
 }
 
 void fs_stack_points_clear(fs_stack_points *points)

@@ -163,8 +163,7 @@ static fs_status keep_fields(const fs_nvtx_schema_attributes *attributes, fs_nvt
                                .size = size,
                                .is_message = (entry->flags & FS_NVTX_ENTRY_MESSAGE) != 0};
         FS_TRY(keep_text(entry->name, &field.name));
-        FS_TRY(FS_LIST_ROOM(&known.fields, known.field_count, &known.field_capacity, 64, NULL));
-        known.fields[known.field_count++] = field;
+        FS_TRY(FS_LIST_ADD(&known.fields, &known.field_count, &known.field_capacity, 64, NULL, field));
         at += size;
     }
     schema->count = known.field_count - schema->first;

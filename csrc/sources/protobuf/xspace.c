@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/sort.h"
 #include "sources/protobuf/xnames.h"
 
 /* Ids are usually 1, 2, 3, …, so an id is first looked for at its place after the smallest, and else by bisection. A
@@ -125,18 +126,11 @@ static fs_status read_entry(fs_wire wire, fs_xname_list *list, fs_error *err)
     if (keyed) name.id = key;
     if (list->count == MOST_NAMES)
         return fs_fail(err, FS_VALUE_ERROR, "byte %zu: more than %d names", (size_t)(wire.at - wire.begin), MOST_NAMES);
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, err));
-    list->items[list->count++] = name;
-    return FS_OK;
+    return FS_LIST_ADD(&list->items, &list->count, &list->capacity, 64, err, name);
 }
 
 /* In order of ids; among equal ones in the order of the file, which is that of their texts in memory. */
-static int by_id(const void *a, const void *b)
-{
-    const fs_xname *one = a, *other = b;
-    if (one->id != other->id) return one->id < other->id ? -1 : 1;
-    return (one->name.bytes > other->name.bytes) - (one->name.bytes < other->name.bytes);
-}
+FS_ORDER_BY(by_id, fs_xname, id, name.bytes)
 
 static void sort(fs_xname_list *list)
 {
@@ -324,9 +318,7 @@ static fs_status read_line(reading *all, uint32_t plane, fs_wire wire, fs_error 
     }
     if (of->line_count == MOST_LINES)
         return fs_fail(err, FS_VALUE_ERROR, "byte %zu: more than %d lines", (size_t)(wire.at - wire.begin), MOST_LINES);
-    FS_TRY(FS_LIST_ROOM(&of->lines, of->line_count, &of->line_capacity, 8, err));
-    of->lines[of->line_count++] = line;
-    return FS_OK;
+    return FS_LIST_ADD(&of->lines, &of->line_count, &of->line_capacity, 8, err, line);
 }
 
 /* Planes ----------------------------------------------------------------------------------------------------------- */
@@ -339,9 +331,7 @@ static fs_status read_stat(fs_xspace *space, fs_xplane *plane, fs_wire wire, fs_
     if (stat.name.size == 0 || stat.value.type == FS_XNOTHING || stat.value.type == FS_XBYTES) return FS_OK;
     if (fs_xtext_is(stat.name, "process_id") && stat.value.type != FS_XTEXT && space->process == 0)
         space->process = stat.value.integer;
-    FS_TRY(FS_LIST_ROOM(&plane->stats, plane->stat_count, &plane->stat_capacity, 8, err));
-    plane->stats[plane->stat_count++] = stat;
-    return FS_OK;
+    return FS_LIST_ADD(&plane->stats, &plane->stat_count, &plane->stat_capacity, 8, err, stat);
 }
 
 /* Keep the module of an entry of "/host:metadata". */
@@ -364,9 +354,7 @@ static fs_status read_module(fs_xspace *space, const fs_xplane *plane, fs_wire e
     }
     FS_TRY(fs_wire_end(&entry, err));
     if (module.proto.bytes == NULL) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&space->modules, space->module_count, &space->module_capacity, 8, err));
-    space->modules[space->module_count++] = module;
-    return FS_OK;
+    return FS_LIST_ADD(&space->modules, &space->module_count, &space->module_capacity, 8, err, module);
 }
 
 static fs_status read_plane(reading *all, fs_wire wire, fs_error *err)
@@ -407,8 +395,8 @@ static fs_status read_space(reading *all, fs_wire wire, fs_error *err)
     while (fs_wire_next(&wire, &field)) {
         if (field.number == SPACE_PLANE) FS_TRY(read_plane(all, fs_wire_in(&wire, &field), err));
         if (field.number < FS_XREMARK_ERROR || field.number > FS_XREMARK_HOST) continue;
-        FS_TRY(FS_LIST_ROOM(&space->remarks, space->remark_count, &space->remark_capacity, 8, err));
-        space->remarks[space->remark_count++] = (fs_xremark){(fs_xremark_kind)field.number, fs_xtext_of(&field)};
+        FS_TRY(FS_LIST_ADD(&space->remarks, &space->remark_count, &space->remark_capacity, 8, err,
+                           (fs_xremark){(fs_xremark_kind)field.number, fs_xtext_of(&field)}));
     }
     FS_TRY(fs_wire_end(&wire, err));
     return fs_xevents_read(space, all->chunks, all->count, err);

@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/sort.h"
 #include "sources/graphs/replays.h"
 #include "sources/sqlite/parts.h"
 #include "store/event.h"
@@ -31,16 +32,10 @@ fs_status fs_part_add_tie(fs_part *part, const fs_cell *cells, fs_error *err)
     memcpy(bytes + size + 1, name->text, more);
     fs_tied_work tie = {fs_part_last_record(part), 0};
     FS_TRY(fs_intern_bytes(&part->instructions, bytes, size + 1 + more, &tie.instruction, err));
-    FS_TRY(FS_LIST_ROOM(&part->ties, part->tie_count, &part->tie_capacity, 64, err));
-    part->ties[part->tie_count++] = tie;
-    return FS_OK;
+    return FS_LIST_ADD(&part->ties, &part->tie_count, &part->tie_capacity, 64, err, tie);
 }
 
-static int by_event(const void *a, const void *b)
-{
-    const fs_row_tie *one = a, *other = b;
-    return (one->event > other->event) - (one->event < other->event);
-}
+FS_ORDER_BY(by_event, fs_row_tie, event)
 
 /* Append the ties of a part, with the ids of the list of all. */
 static fs_status append(const fs_part *part, fs_row_tie *ties, fs_intern *instructions, fs_error *err)
@@ -89,23 +84,21 @@ static int64_t number(const fs_cell *cells, fs_row_column column)
 
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->nodes, part->node_count, &part->node_capacity, 64, err));
-    part->nodes[part->node_count++] = (fs_graph_node){
-        .process = number(cells, FS_CELL_PROCESS),
-        .thread = number(cells, FS_CELL_THREAD),
-        .start = number(cells, FS_CELL_START),
-        .end = number(cells, FS_CELL_END),
-        .node = number(cells, FS_CELL_GRAPH_NODE),
-        .original = number(cells, FS_CELL_ORIGINAL),
-    };
-    return FS_OK;
+    return FS_LIST_ADD(&part->nodes, &part->node_count, &part->node_capacity, 64, err,
+                       (fs_graph_node){
+                           .process = number(cells, FS_CELL_PROCESS),
+                           .thread = number(cells, FS_CELL_THREAD),
+                           .start = number(cells, FS_CELL_START),
+                           .end = number(cells, FS_CELL_END),
+                           .node = number(cells, FS_CELL_GRAPH_NODE),
+                           .original = number(cells, FS_CELL_ORIGINAL),
+                       });
 }
 
 fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->work, part->work_count, &part->work_capacity, 64, err));
-    part->work[part->work_count++] = (fs_graph_work){process, node, record};
-    return FS_OK;
+    return FS_LIST_ADD(&part->work, &part->work_count, &part->work_capacity, 64, err,
+                       (fs_graph_work){process, node, record});
 }
 
 /* Joining ---------------------------------------------------------------------------------------------------------- */

@@ -230,9 +230,8 @@ static fs_status part_add_nccl(const fs_rows *rows, fs_part *part, const fs_cell
     } else if (read_field(rows, cells, FS_PAYLOAD_SIZE, &size) && size <= FS_MOST_AMOUNT) {
         call.size = (int64_t)size;
     }
-    FS_TRY(FS_LIST_ROOM(&part->calls, part->call_count, &part->call_capacity, 64, err));
-    part->calls[part->call_count++] = (fs_recorded_call){record, call};
-    return FS_OK;
+    return FS_LIST_ADD(&part->calls, &part->call_count, &part->call_capacity, 64, err,
+                       (fs_recorded_call){record, call});
 }
 
 /* The calls of all parts, once their records have indices. */
@@ -319,9 +318,7 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
 
 static fs_status add_open(fs_part *part, fs_record *record, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->open, part->open_count, &part->open_capacity, 16, err));
-    part->open[part->open_count++] = record;
-    return FS_OK;
+    return FS_LIST_ADD(&part->open, &part->open_count, &part->open_capacity, 16, err, record);
 }
 
 /* Extract the "message" of a row's JSON, if it has one; *copy owns it. */

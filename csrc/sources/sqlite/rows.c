@@ -25,8 +25,8 @@
 
 static fs_status part_add_allocation(fs_part *part, int64_t process, int64_t address, fs_record *record, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&part->allocations, part->allocation_count, &part->allocation_capacity, 64, err));
-    part->allocations[part->allocation_count++] = (fs_allocation){process, address, record};
+    FS_TRY(FS_LIST_ADD(&part->allocations, &part->allocation_count, &part->allocation_capacity, 64, err,
+                       (fs_allocation){process, address, record}));
     part->frees_unsized = part->frees_unsized || record->bytes == FS_MISSING;
     return FS_OK;
 }
@@ -100,24 +100,17 @@ static fs_status part_add_sample(fs_part *part, const fs_cell *cells, fs_error *
     bool begun = start->type == FS_IS_INTEGER && start->integer >= 0 && start->integer <= end->integer;
     bool known = value->type == FS_IS_INTEGER && isfinite(value->real);
     if (!timed || !known || !is_index(&cells[FS_CELL_DEVICE]) || !is_index(&cells[FS_CELL_ID])) return FS_OK;
-    FS_TRY(FS_LIST_ROOM(&part->samples, part->sample_count, &part->sample_capacity, 1024, err));
-    part->samples[part->sample_count++] = (fs_metric_sample){
-        .start = begun ? start->integer : FS_MISSING,
-        .end = end->integer,
-        .device = (int32_t)cells[FS_CELL_DEVICE].integer,
-        .metric = (int32_t)cells[FS_CELL_ID].integer,
-        .value = value->real,
-    };
-    return FS_OK;
+    return FS_LIST_ADD(&part->samples, &part->sample_count, &part->sample_capacity, 1024, err,
+                       (fs_metric_sample){
+                           .start = begun ? start->integer : FS_MISSING,
+                           .end = end->integer,
+                           .device = (int32_t)cells[FS_CELL_DEVICE].integer,
+                           .metric = (int32_t)cells[FS_CELL_ID].integer,
+                           .value = value->real,
+                       });
 }
 
-static int compare_samples(const void *left, const void *right)
-{
-    const fs_metric_sample *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    if (a->metric != b->metric) return a->metric < b->metric ? -1 : 1;
-    return (a->end > b->end) - (a->end < b->end);
-}
+FS_ORDER_BY(compare_samples, fs_metric_sample, device, metric, end)
 
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err)
 {

@@ -11,6 +11,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 enum {
     EXTRA = FS_TIE_EXTRA, /* a further work of a call of a library */
@@ -107,13 +108,7 @@ static void find_starts(search *of)
     }
 }
 
-static int compare_beginnings(const void *left, const void *right)
-{
-    const beginning *a = left, *b = right;
-    if (a->cost != b->cost) return a->cost < b->cost ? -1 : 1;
-    if (a->missing != b->missing) return a->missing < b->missing ? -1 : 1;
-    return (a->slot > b->slot) - (a->slot < b->slot);
-}
+FS_ORDER_BY(compare_beginnings, beginning, cost, missing, slot)
 
 /* Of each name, order the first slots of its modules by the cost of beginning there. */
 static fs_status order_beginnings(search *of, fs_error *err)
@@ -415,8 +410,7 @@ static fs_status keep_best(search *of, fs_error *err)
     of->path_count = kept;
     of->found_count = 0;
     for (uint32_t i = 0; i < kept; i++) {
-        FS_TRY(FS_LIST_ROOM(&of->steps, of->step_count, &of->step_capacity, FEW_STEPS, err));
-        of->steps[of->step_count++] = of->paths[i].last;
+        FS_TRY(FS_LIST_ADD(&of->steps, &of->step_count, &of->step_capacity, FEW_STEPS, err, of->paths[i].last));
         of->paths[i].back = of->step_count;
         of->paths[i].cost -= best;
     }

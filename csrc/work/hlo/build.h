@@ -37,9 +37,8 @@ FS_HLO_ARRAYS(FS_HLO_PUT)
 /* The id of a called computation, which may follow. */
 static inline fs_status fs_hlo_put_called(fs_hlo_module *module, uint32_t computation, fs_error *err)
 {
-    FS_TRY(FS_LIST_ROOM(&module->called, module->called_count, &module->called_capacity, FS_HLO_FIRST_ROOM, err));
-    module->called[module->called_count++] = computation;
-    return FS_OK;
+    return FS_LIST_ADD(&module->called, &module->called_count, &module->called_capacity, FS_HLO_FIRST_ROOM, err,
+                       computation);
 }
 
 /* Append an attribute whose values are the numbers from `first` on. */

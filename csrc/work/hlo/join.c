@@ -180,14 +180,7 @@ static fs_status list_works(joining *all, fs_error *err)
     return FS_OK;
 }
 
-static int compare_works(const void *left, const void *right)
-{
-    const work *a = left, *b = right;
-    if (a->device != b->device) return a->device < b->device ? -1 : 1;
-    if (a->launched != b->launched) return a->launched < b->launched ? -1 : 1;
-    if (a->start != b->start) return a->start < b->start ? -1 : 1;
-    return (a->event > b->event) - (a->event < b->event);
-}
+FS_ORDER_BY(compare_works, work, device, launched, start, event)
 
 /* Return whether the name of a copy says that one of its sides is the host. */
 static bool is_transfer(const char *name)
@@ -231,8 +224,8 @@ static fs_status find_runs(joining *all, uint32_t first, uint32_t end, fs_error 
         const fs_slot *slot = &all->schedules.slots[tie->slot];
         all->report->executions += tie->begins_module;
         if (tie->begins || last != tie->slot) {
-            FS_TRY(FS_LIST_ROOM(&all->runs, all->run_count, &all->run_capacity, 1024, err));
-            all->runs[all->run_count++] = (run){slot->module, slot->instruction, i, FS_NONE, 0, 0};
+            FS_TRY(FS_LIST_ADD(&all->runs, &all->run_count, &all->run_capacity, 1024, err,
+                               (run){slot->module, slot->instruction, i, FS_NONE, 0, 0}));
             all->ran[slot->module]++;
         }
         last = tie->slot;

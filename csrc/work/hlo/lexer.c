@@ -279,8 +279,7 @@ static fs_status take_nested(fs_hlo_parser *parser, int depth, uint32_t *id)
     parser->at++;
     while (fs_hlo_peek(parser) != ')') {
         FS_TRY(take_nested(parser, depth + 1, &part));
-        FS_TRY(FS_LIST_ROOM(&parser->waiting, parser->waiting_count, &parser->waiting_capacity, 64, parser->err));
-        parser->waiting[parser->waiting_count++] = part;
+        FS_TRY(FS_LIST_ADD(&parser->waiting, &parser->waiting_count, &parser->waiting_capacity, 64, parser->err, part));
         if (!fs_hlo_eat(parser, ',')) break;
     }
     FS_TRY(fs_hlo_expect(parser, ')'));

@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/sort.h"
 
 /* What the instructions of a module's protobuf share: shapes, each kept once for equal bytes, and the frames of the
  * program that was traced. */
@@ -257,11 +258,7 @@ fs_status fs_hlo_damaged(const fs_hlo_reader *reader, const uint8_t *at, const c
     return fs_fail(reader->err, FS_VALUE_ERROR, "byte %zu of the HloProto: %s", (size_t)(at - reader->begin), what);
 }
 
-static int by_id(const void *a, const void *b)
-{
-    const fs_hlo_numbered *one = a, *other = b;
-    return (one->id > other->id) - (one->id < other->id);
-}
+FS_ORDER_BY(by_id, fs_hlo_numbered, id)
 
 /* Sort things by their numbers; *twice receives a number that two have, if the result is false. */
 static bool sort_numbered(fs_hlo_numbered *items, uint32_t count, int64_t *twice)
@@ -491,9 +488,7 @@ static fs_status list_computation(fs_hlo_reader *reader, computation_list *list,
     while (fs_wire_next(&rest, &field))
         if (field.number == COMPUTATION_ID && field.type == FS_WIRE_VARINT) item.id = (int64_t)field.value;
     FS_TRY(fs_wire_end(&rest, reader->err));
-    FS_TRY(FS_LIST_ROOM(&list->items, list->count, &list->capacity, 64, reader->err));
-    list->items[list->count++] = item;
-    return FS_OK;
+    return FS_LIST_ADD(&list->items, &list->count, &list->capacity, 64, reader->err, item);
 }
 
 static fs_status read_devices(fs_hlo_reader *reader, fs_wire message)

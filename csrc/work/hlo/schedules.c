@@ -75,9 +75,7 @@ static fs_status join_class(fs_schedules *all, const void *key, size_t size, uin
         all->classes[all->class_count++] = (fs_slot_class){.module = all->module_count - 1};
     }
     fs_slot_class *joined = &all->classes[*class];
-    FS_TRY(FS_LIST_ROOM(&joined->slots, joined->count, &joined->capacity, 1, err));
-    joined->slots[joined->count++] = slot;
-    return FS_OK;
+    return FS_LIST_ADD(&joined->slots, &joined->count, &joined->capacity, 1, err, slot);
 }
 
 static fs_status name_class(fs_schedules *all, const void *name, size_t size, uint32_t class, fs_error *err)
