@@ -36,6 +36,18 @@ void fs_long_work_end(fs_long_work *work);
         status_;                    \
     })
 
+/* The value of a call that runs without the GIL, but is no long work: Ctrl-C waits for its end. */
+#define FS_WITHOUT_GIL(call)                          \
+    __extension__({                                   \
+        PyThreadState *thread_ = PyEval_SaveThread(); \
+        __typeof__(call) result_ = (call);            \
+        PyEval_RestoreThread(thread_);                \
+        result_;                                      \
+    })
+
+/* Return None after FS_OK, else raise the recorded error. */
+PyObject *fs_none_or_raise(fs_status status, const fs_error *err);
+
 /* Save the current exception and restore it. Code that may run with an exception set (a deallocator, a profile
  * function) uses this around calls into Python. An exception that those calls leave set is reported as unraisable. */
 typedef struct {
@@ -131,6 +143,28 @@ PyObject *fs_numbers_object(const void *values, Py_ssize_t count, bool integers)
 /* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the
  * column is NULL. */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
+
+/* Put a value under any key into a dict, and take over both references; likewise. */
+bool fs_put(PyObject *dict, PyObject *key, PyObject *value);
+
+/* A dict of counts, for reports: FS_COUNTS(of, LIST) is that of the fields of a record that LIST names as X(name). */
+typedef struct {
+    const char *name;
+    int64_t count;
+} fs_count;
+
+PyObject *fs_counts_object(const fs_count *counts, size_t count);
+
+#define FS_COUNT_OF_REPORT(name) {#name, (int64_t)report_->name},
+#define FS_COUNTS(of, LIST)                                          \
+    __extension__({                                                  \
+        __typeof__(of) report_ = (of);                               \
+        const fs_count counts_[] = {LIST(FS_COUNT_OF_REPORT)};       \
+        fs_counts_object(counts_, sizeof counts_ / sizeof *counts_); \
+    })
+
+/* Append an item to a list, likewise. */
+bool fs_append(PyObject *list, PyObject *item);
 
 /* The Python types and functions of each file. Each function adds its own to the module: -1 with an exception set on
  * failure. */

@@ -47,22 +47,19 @@ static PyObject *sampler_open(PyObject *object, PyObject *Py_UNUSED(unused))
     sampler_object *self = (sampler_object *)object;
     fs_sampler *sampler = NULL;
     fs_error err;
-    fs_status status;
     if (self->sampler != NULL || self->opening)
         return PyErr_Format(PyExc_RuntimeError, "this sampler was opened before");
     self->opening = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_sampler_open(&sampler, &self->options, &err);
-    Py_END_ALLOW_THREADS self->opening = false;
+    fs_status status = FS_WITHOUT_GIL(fs_sampler_open(&sampler, &self->options, &err));
+    self->opening = false;
     self->sampler = sampler;
-    if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(status, &err);
 }
 
 static PyObject *sampler_start(PyObject *object, PyObject *unused)
 {
     sampler_object *self = (sampler_object *)object;
     fs_error err;
-    fs_status status;
     if (self->started || self->opening) return PyErr_Format(PyExc_RuntimeError, "this sampler was started before");
     if (self->sampler == NULL) {
         PyObject *opened = sampler_open(object, unused);
@@ -70,9 +67,7 @@ static PyObject *sampler_start(PyObject *object, PyObject *unused)
         Py_DECREF(opened);
     }
     self->started = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_sampler_start(self->sampler, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_sampler_start(self->sampler, &err)), &err);
 }
 
 static bool was_started(const sampler_object *self)
@@ -85,11 +80,8 @@ static PyObject *sampler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     sampler_object *self = (sampler_object *)object;
     fs_error err;
-    fs_status status;
     if (!was_started(self)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_sampler_stop(self->sampler, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_sampler_stop(self->sampler, &err)), &err);
 }
 
 static PyObject *sampler_pour(PyObject *object, PyObject *args)
@@ -103,8 +95,7 @@ static PyObject *sampler_pour(PyObject *object, PyObject *args)
     if (!was_started(self) || !fs_store_object_is_stopped(store, "samples") || !fs_store_object_may_change(store))
         return NULL;
     int64_t base = store->recorded ? store->clock_base : FS_MISSING;
-    if (fs_sampler_pour(self->sampler, store->store, base, begin, end, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(fs_sampler_pour(self->sampler, store->store, base, begin, end, &err), &err);
 }
 
 static PyObject *sampler_report(PyObject *object, void *Py_UNUSED(unused))
@@ -115,9 +106,7 @@ static PyObject *sampler_report(PyObject *object, void *Py_UNUSED(unused))
     PyObject *metrics = PyList_New(0);
     for (int i = 0; metrics != NULL && i < FS_METRIC_COUNT; i++) {
         if ((report.metrics >> i & 1) == 0) continue;
-        PyObject *name = PyUnicode_FromString(fs_metrics[i].name);
-        if (name == NULL || PyList_Append(metrics, name) < 0) Py_CLEAR(metrics);
-        Py_XDECREF(name);
+        if (!fs_append(metrics, PyUnicode_FromString(fs_metrics[i].name))) Py_CLEAR(metrics);
     }
     if (metrics == NULL) return NULL;
     return Py_BuildValue("{s:i,s:I,s:I,s:L,s:L,s:L,s:N}", "device", self->options.device, "samples", report.samples,
@@ -163,11 +152,8 @@ static PyObject *load_counters(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *path = NULL;
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "|z:load_counters", &path)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_counters_load(path, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_counters_load(path, &err)), &err);
 }
 
 static int group_named(const char *name)
@@ -201,9 +187,7 @@ static PyObject *counter_plan(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *names = PyDict_New();
     for (size_t i = 0; names != NULL && i < plan.count; i++) {
         const char *key = group != NULL ? fs_counter_row_at((size_t)plan.keys[i]).name : fs_metrics[plan.keys[i]].name;
-        PyObject *value = PyUnicode_FromString(key);
-        if (value == NULL || PyDict_SetItemString(names, plan.metrics[i], value) < 0) Py_CLEAR(names);
-        Py_XDECREF(value);
+        if (!fs_put_column(names, plan.metrics[i], PyUnicode_FromString(key))) Py_CLEAR(names);
     }
     PyObject *result = names != NULL ? Py_BuildValue("(Nn)", names, (Py_ssize_t)plan.passes) : NULL;
     fs_plan_clear(&plan);
@@ -241,19 +225,14 @@ static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *function
 {
     enum { MOST_PASSES = 64 };
     bool complete = false;
-    fs_status status;
     fs_error err;
     for (int pass = 0; !complete && pass < MOST_PASSES; pass++) {
-        Py_BEGIN_ALLOW_THREADS status = fs_ranges_begin(ranges, &err);
-        Py_END_ALLOW_THREADS;
+        fs_status status = FS_WITHOUT_GIL(fs_ranges_begin(ranges, &err));
         bool counted = status == FS_OK;
         for (Py_ssize_t i = 0; counted && i < PyTuple_GET_SIZE(functions); i++)
             counted = count_piece(ranges, (size_t)i, before, PyTuple_GET_ITEM(functions, i));
         if (status == FS_OK && !counted) return false;
-        if (status == FS_OK) {
-            Py_BEGIN_ALLOW_THREADS status = fs_ranges_end(ranges, &complete, &err);
-            Py_END_ALLOW_THREADS;
-        }
+        if (status == FS_OK) status = FS_WITHOUT_GIL(fs_ranges_end(ranges, &complete, &err));
         if (status != FS_OK) fs_raise(&err);
         if (status != FS_OK) return false;
     }
@@ -265,11 +244,8 @@ static PyObject *values_object(const double *values)
 {
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict != NULL && i < fs_counter_row_count(); i++) {
-        fs_counter_row row = fs_counter_row_at(i);
         if (isnan(values[i])) continue;
-        PyObject *value = PyFloat_FromDouble(values[i]);
-        if (value == NULL || PyDict_SetItemString(dict, row.name, value) < 0) Py_CLEAR(dict);
-        Py_XDECREF(value);
+        if (!fs_put_column(dict, fs_counter_row_at(i).name, PyFloat_FromDouble(values[i]))) Py_CLEAR(dict);
     }
     return dict;
 }
@@ -277,9 +253,7 @@ static PyObject *values_object(const double *values)
 static PyObject *all_values(fs_ranges *ranges, Py_ssize_t count)
 {
     fs_error err;
-    fs_status status;
-    Py_BEGIN_ALLOW_THREADS status = fs_ranges_decode(ranges, &err);
-    Py_END_ALLOW_THREADS;
+    fs_status status = FS_WITHOUT_GIL(fs_ranges_decode(ranges, &err));
     double *values = PyMem_Malloc(fs_counter_row_count() * sizeof *values);
     PyObject *list = values != NULL ? PyList_New(count) : PyErr_NoMemory();
     for (Py_ssize_t i = 0; status == FS_OK && list != NULL && i < count; i++) {
@@ -301,14 +275,12 @@ static PyObject *count_calls(PyObject *Py_UNUSED(module), PyObject *args)
     int device;
     fs_ranges *ranges = NULL;
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "isOO!:count_calls", &device, &group, &before, &PyTuple_Type, &functions)) return NULL;
     int wanted = group_named(group);
     Py_ssize_t count = PyTuple_GET_SIZE(functions);
     if (wanted < 0) return NULL;
     if (count == 0) return PyList_New(0);
-    Py_BEGIN_ALLOW_THREADS status = fs_ranges_open(&ranges, device, (fs_counter_group)wanted, (size_t)count, &err);
-    Py_END_ALLOW_THREADS;
+    fs_status status = FS_WITHOUT_GIL(fs_ranges_open(&ranges, device, (fs_counter_group)wanted, (size_t)count, &err));
     if (status != FS_OK) fs_raise(&err);
     else if (count_passes(ranges, before, functions)) result = all_values(ranges, count);
     PyObject *type, *value, *trace; /* closing may take long, and an exception may be set */
@@ -324,9 +296,7 @@ static PyObject *device_list(uint64_t devices)
     PyObject *list = PyList_New(0);
     for (int i = 0; list != NULL && i < 64; i++) {
         if ((devices >> i & 1) == 0) continue;
-        PyObject *index = PyLong_FromLong(i);
-        if (index == NULL || PyList_Append(list, index) < 0) Py_CLEAR(list);
-        Py_XDECREF(index);
+        if (!fs_append(list, PyLong_FromLong(i))) Py_CLEAR(list);
     }
     return list;
 }
@@ -356,19 +326,14 @@ static PyObject *watch_contexts(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
 static PyObject *used_devices(PyObject *Py_UNUSED(module), PyObject *args)
 {
     double seconds = 0;
-    uint64_t devices;
     if (!PyArg_ParseTuple(args, "|d:used_devices", &seconds)) return NULL;
-    Py_BEGIN_ALLOW_THREADS devices = fs_contexts_devices((int64_t)(seconds * 1e9));
-    Py_END_ALLOW_THREADS return device_list(devices);
+    return device_list(FS_WITHOUT_GIL(fs_contexts_devices((int64_t)(seconds * 1e9))));
 }
 
 static PyObject *wait_for_devices(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     fs_error err;
-    fs_status status;
-    Py_BEGIN_ALLOW_THREADS status = fs_driver_wait(&err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_driver_wait(&err)), &err);
 }
 
 static PyMethodDef functions[] = {
@@ -396,15 +361,14 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyObject *row_tuple(fs_counter_row row)
+{
+    return Py_BuildValue("(ssss)", row.name, row.unit, row.prose, fs_counter_group_names[row.group]);
+}
+
 static int add_tables(PyObject *module)
 {
-    PyObject *rows = PyList_New(0);
-    for (size_t i = 0; rows != NULL && i < fs_counter_row_count(); i++) {
-        fs_counter_row row = fs_counter_row_at(i);
-        PyObject *item = Py_BuildValue("(ssss)", row.name, row.unit, row.prose, fs_counter_group_names[row.group]);
-        if (item == NULL || PyList_Append(rows, item) < 0) Py_CLEAR(rows);
-        Py_XDECREF(item);
-    }
+    PyObject *rows = FS_LIST(i, fs_counter_row_count(), row_tuple(fs_counter_row_at(i)));
     if (fs_add_constant(module, "counter_rows", rows) < 0) return -1;
     return fs_add_constant(module, "counter_groups", fs_names_object(fs_counter_group_names, FS_COUNTER_GROUP_COUNT));
 }

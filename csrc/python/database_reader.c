@@ -12,8 +12,7 @@
 
 /* Facts of XSpace -------------------------------------------------------------------------------------------------- */
 
-/* What an XSpace holds besides its events, as objects of Python. What an XSpace holds besides its events, as objects of
- * Python. */
+/* What an XSpace holds besides its events, as objects of Python. */
 
 static PyObject *text_object(fs_xtext text)
 {
@@ -36,24 +35,6 @@ static PyObject *value_object(const fs_xvalue *value)
     }
 }
 
-/* Set a key of a dict; takes the reference to the value, which may be NULL. */
-static bool put(PyObject *dict, fs_xtext name, PyObject *value)
-{
-    PyObject *key = value != NULL ? text_object(name) : NULL;
-    bool done = key != NULL && PyDict_SetItem(dict, key, value) == 0;
-    Py_XDECREF(key);
-    Py_XDECREF(value);
-    return done;
-}
-
-/* Append to a list; takes the reference to the item, which may be NULL. */
-static bool append(PyObject *list, PyObject *item)
-{
-    bool done = item != NULL && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return done;
-}
-
 static PyObject *plane_object(const fs_xplane *plane)
 {
     static const char *const roles[] = {
@@ -63,11 +44,11 @@ static PyObject *plane_object(const fs_xplane *plane)
     PyObject *stats = PyDict_New(), *lines = PyList_New(0);
     bool made = stats != NULL && lines != NULL;
     for (uint32_t i = 0; made && i < plane->stat_count; i++)
-        made = put(stats, plane->stats[i].name, value_object(&plane->stats[i].value));
+        made = fs_put(stats, text_object(plane->stats[i].name), value_object(&plane->stats[i].value));
     for (uint32_t i = 0; made && i < plane->line_count; i++) {
         const fs_xline *line = &plane->lines[i];
-        made = append(lines, Py_BuildValue("(NsLL)", text_object(line->name), roles[line->role], (long long)line->start,
-                                           (long long)line->events));
+        made = fs_append(lines, Py_BuildValue("(NsLL)", text_object(line->name), roles[line->role],
+                                              (long long)line->start, (long long)line->events));
     }
     if (made)
         return Py_BuildValue("{sNsLsNsN}", "name", text_object(plane->name), "device",
@@ -86,15 +67,15 @@ static PyObject *xspace_object(const fs_xspace *space)
         [FS_XREMARK_ERROR] = "error", [FS_XREMARK_WARNING] = "warning", [FS_XREMARK_HOST] = "host"};
     PyObject *planes = PyList_New(0), *modules = PyList_New(0), *remarks = PyList_New(0);
     bool made = planes != NULL && modules != NULL && remarks != NULL;
-    for (uint32_t i = 0; made && i < space->plane_count; i++) made = append(planes, plane_object(&space->planes[i]));
+    for (uint32_t i = 0; made && i < space->plane_count; i++) made = fs_append(planes, plane_object(&space->planes[i]));
     for (uint32_t i = 0; made && i < space->module_count; i++) {
         const fs_xmodule *module = &space->modules[i];
-        made = append(modules, Py_BuildValue("(Ny#)", text_object(module->name), module->proto.bytes,
-                                             (Py_ssize_t)module->proto.size));
+        made = fs_append(modules, Py_BuildValue("(Ny#)", text_object(module->name), module->proto.bytes,
+                                                (Py_ssize_t)module->proto.size));
     }
     for (uint32_t i = 0; made && i < space->remark_count; i++) {
         const fs_xremark *remark = &space->remarks[i];
-        made = append(remarks, Py_BuildValue("(sN)", kinds[remark->kind], text_object(remark->text)));
+        made = fs_append(remarks, Py_BuildValue("(sN)", kinds[remark->kind], text_object(remark->text)));
     }
     if (made) return Py_BuildValue("{sNsNsN}", "planes", planes, "modules", modules, "remarks", remarks);
     Py_XDECREF(planes);
@@ -361,18 +342,16 @@ static PyObject *reader_use_library(PyObject *Py_UNUSED(type), PyObject *path)
     return PyLong_FromLong(fs_sqlite->libversion_number());
 }
 
+static PyObject *instruction_name(fs_span span)
+{
+    const char *module = span.bytes, *name = module + strlen(module) + 1;
+    return Py_BuildValue("(NN)", fs_text_object(module), fs_text_object(name));
+}
+
 /* Instructions as a list of (module, name). */
 static PyObject *names_of(const fs_intern *instructions)
 {
-    PyObject *names = PyList_New((Py_ssize_t)instructions->count);
-    for (uint32_t i = 0; names != NULL && i < instructions->count; i++) {
-        fs_span span = fs_intern_get(instructions, i);
-        const char *module = span.bytes, *name = module + strlen(module) + 1;
-        PyObject *pair = Py_BuildValue("(NN)", fs_text_object(module), fs_text_object(name));
-        if (pair == NULL) Py_CLEAR(names);
-        else PyList_SET_ITEM(names, (Py_ssize_t)i, pair);
-    }
-    return names;
+    return FS_LIST(i, instructions->count, instruction_name(fs_intern_get(instructions, i)));
 }
 
 /* The events that run instructions, and which, as arrays of int64; and the instructions. */
@@ -403,36 +382,12 @@ static PyObject *ties_object(const fs_rows *rows)
 
 /* Finishing -------------------------------------------------------------------------------------------------------- */
 
-static PyObject *report_object(const fs_rows_report *report)
-{
-    const struct {
-        const char *name;
-        int64_t count;
-    } counts[] = {
-        {"events", report->events},
-        {"kept", report->kept},
-        {"without_time", report->without_time},
-        {"too_many", report->too_many},
-        {"ops", report->ops},
-        {"marks", report->marks},
-        {"unnamed", report->unnamed},
-        {"overlapping", report->overlapping},
-        {"replays", report->replays},
-        {"graph_work", report->graph_work},
-        {"captured", report->captured},
-        {"messages", report->messages},
-        {"unsized", report->unsized},
-        {"changes", report->changes},
-        {"unmatched_frees", report->unmatched_frees},
-        {"process", report->process},
-        {"processes", report->processes},
-    };
-    PyObject *object = PyDict_New();
-    for (size_t i = 0; object != NULL && i < sizeof counts / sizeof *counts; i++) {
-        if (!fs_put_column(object, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(object);
-    }
-    return object;
-}
+/* clang-format off */
+#define REPORTED(X)                                                                             \
+    X(events) X(kept) X(without_time) X(too_many) X(ops) X(marks) X(unnamed) X(overlapping)     \
+    X(replays) X(graph_work) X(captured) X(messages) X(unsized) X(changes) X(unmatched_frees)   \
+    X(process) X(processes)
+/* clang-format on */
 
 static PyObject *finish(reader_object *self, fs_store_object *store, const char *head, size_t size)
 {
@@ -444,7 +399,7 @@ static PyObject *finish(reader_object *self, fs_store_object *store, const char 
     self->busy = store->changing = false;
     if (status != FS_OK) fs_store_object_empty(store);
     store->recorded = status == FS_OK;
-    PyObject *result = status == FS_OK ? report_object(&report) : fs_raise(&err);
+    PyObject *result = status == FS_OK ? FS_COUNTS(&report, REPORTED) : fs_raise(&err);
     if (result != NULL && !fs_put_column(result, "instructions", ties_object(self->rows))) Py_CLEAR(result);
     end(self);
     return result;

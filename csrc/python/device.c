@@ -56,9 +56,7 @@ static PyObject *rates_of(const double rates[FS_UNIT_COUNT])
 {
     PyObject *flops = PyDict_New();
     for (int unit = 0; flops != NULL && unit < FS_UNIT_COUNT; unit++) {
-        PyObject *rate = known(rates[unit]);
-        if (rate == NULL || PyDict_SetItemString(flops, fs_units[unit].name, rate) < 0) Py_CLEAR(flops);
-        Py_XDECREF(rate);
+        if (!fs_put_column(flops, fs_units[unit].name, known(rates[unit]))) Py_CLEAR(flops);
     }
     return flops;
 }
@@ -67,9 +65,7 @@ static PyObject *datasheet_row(const fs_datasheet *row)
 {
     PyObject *names = PyList_New(0);
     for (int i = 0; names != NULL && row->names[i] != NULL; i++) {
-        PyObject *name = PyUnicode_FromString(row->names[i]);
-        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
-        Py_XDECREF(name);
+        if (!fs_append(names, PyUnicode_FromString(row->names[i]))) Py_CLEAR(names);
     }
     PyObject *flops = names ? rates_of(row->flops) : NULL;
     if (flops == NULL) {
@@ -93,9 +89,7 @@ static PyObject *datasheet(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *rows = PyList_New(0);
     for (int i = 0; rows != NULL && i < fs_datasheet_count(); i++) {
         if (name != NULL && !fs_datasheet_has_name(fs_datasheet_at(i), name)) continue;
-        PyObject *row = datasheet_row(fs_datasheet_at(i));
-        if (row == NULL || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
-        Py_XDECREF(row);
+        if (!fs_append(rows, datasheet_row(fs_datasheet_at(i)))) Py_CLEAR(rows);
     }
     return rows;
 }
@@ -145,11 +139,8 @@ static PyObject *synchronize(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *where = NULL;
     fs_device device;
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "|O:synchronize", &where) || !fs_parse_device(where, &device)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_backend_of(device)->synchronize(device, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_backend_of(device)->synchronize(device, &err)), &err);
 }
 
 static PyObject *num_threads(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -163,8 +154,7 @@ static PyObject *set_num_threads(PyObject *Py_UNUSED(module), PyObject *count)
     long threads = PyLong_AsLong(count);
     if (threads == -1 && PyErr_Occurred()) return NULL;
     if (threads < 1 || threads > 256) threads = 0; /* rejected by the core, whose error names the range */
-    if (fs_parallel_set_threads((int)threads, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(fs_parallel_set_threads((int)threads, &err), &err);
 }
 
 static PyObject *manual_seed(PyObject *Py_UNUSED(module), PyObject *seed)

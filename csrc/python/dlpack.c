@@ -156,9 +156,8 @@ static bool hand_over(const fs_tensor *tensor, PyObject *stream)
     if (wanted == -1 && PyErr_Occurred()) return false;
     if (tensor->device.kind != FS_CUDA || wanted == -1 || wanted == 1) return true;
     fs_error err;
-    fs_status status;
-    Py_BEGIN_ALLOW_THREADS status = fs_backend_of(tensor->device)->synchronize(tensor->device, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) fs_raise(&err);
+    fs_status status = FS_WITHOUT_GIL(fs_backend_of(tensor->device)->synchronize(tensor->device, &err));
+    if (status != FS_OK) fs_raise(&err);
     return status == FS_OK;
 }
 

@@ -128,17 +128,15 @@ static PyObject *bare_parts_object(void)
     return parts_of(true);
 }
 
+static PyObject *category_tuple(const fs_category_row *row)
+{
+    return Py_BuildValue("(sids)", row->name, (int)row->colour + 1, row->dark, row->prose);
+}
+
 /* (name, number of its series, how much darker it is, description) of each category, in the order of legends. */
 static PyObject *categories_object(void)
 {
-    PyObject *tuple = PyTuple_New(FS_CATEGORY_COUNT - 1);
-    for (int i = 0; tuple != NULL && i < FS_CATEGORY_COUNT - 1; i++) {
-        const fs_category_row *row = &fs_categories[i + 1];
-        PyObject *entry = Py_BuildValue("(sids)", row->name, (int)row->colour + 1, row->dark, row->prose);
-        if (entry == NULL) Py_CLEAR(tuple);
-        else PyTuple_SET_ITEM(tuple, i, entry);
-    }
-    return tuple;
+    return FS_TUPLE(i, FS_CATEGORY_COUNT - 1, category_tuple(&fs_categories[i + 1]));
 }
 
 /* The colours of series, on white and on dark paper. */

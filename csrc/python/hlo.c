@@ -190,14 +190,8 @@ static uint32_t computation_name(const fs_hlo_module *module, uint32_t id)
 static PyObject *names_of(const shown *of, const uint32_t *ids, fs_hlo_list list,
                           uint32_t (*text_at)(const fs_hlo_module *, uint32_t))
 {
-    PyObject *names = PyTuple_New(list.count);
-    for (uint32_t i = 0; names != NULL && i < list.count; i++) {
-        uint32_t id = ids[list.first + i];
-        PyObject *name = text_of(of, id == FS_NONE ? FS_NONE : text_at(of->module, id));
-        if (name == NULL) Py_CLEAR(names);
-        else PyTuple_SET_ITEM(names, i, name);
-    }
-    return names;
+    const uint32_t *first = ids + list.first;
+    return FS_TUPLE(i, list.count, text_of(of, first[i] == FS_NONE ? FS_NONE : text_at(of->module, first[i])));
 }
 
 static PyObject *attributes_of(const fs_hlo_module *module, fs_hlo_list list)
@@ -222,9 +216,9 @@ static PyObject *stack_of(const shown *of, uint32_t frame)
 {
     PyObject *stack = PyList_New(0);
     for (; stack != NULL && frame != FS_NONE; frame = of->module->frames[frame].parent) {
-        PyObject *place = Py_BuildValue("(NN)", source_of(of, frame), text_of(of, of->module->frames[frame].function));
-        if (place == NULL || PyList_Append(stack, place) < 0) Py_CLEAR(stack);
-        Py_XDECREF(place);
+        if (!fs_append(stack,
+                       Py_BuildValue("(NN)", source_of(of, frame), text_of(of, of->module->frames[frame].function))))
+            Py_CLEAR(stack);
     }
     return stack;
 }
@@ -259,12 +253,9 @@ static PyObject *read_hlo(PyObject *Py_UNUSED(self), PyObject *text)
     if (!read_module(text, &module)) return NULL;
     bool begun = begin(&of, &module);
     if (begun && fs_hlo_remarks_make(&of.remarks, &module, &err) != FS_OK) fs_raise(&err);
-    PyObject *list = of.remarks.module != NULL ? PyList_New(module.computation_count) : NULL, *result = NULL;
-    for (uint32_t i = 0; list != NULL && i < module.computation_count; i++) {
-        PyObject *computation = computation_of(&of, &module.computations[i]);
-        if (computation == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, computation);
-    }
+    PyObject *list = NULL, *result = NULL;
+    if (of.remarks.module != NULL)
+        list = FS_LIST(i, module.computation_count, computation_of(&of, &module.computations[i]));
     if (list != NULL)
         result = Py_BuildValue("{s:N,s:N,s:N,s:I,s:I,s:N}", "name", text_of(&of, module.name), "entry",
                                text_of(&of, module.computations[module.entry].name), "scheduled",

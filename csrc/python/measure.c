@@ -18,8 +18,7 @@ static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_e
     fs_device device;
     fs_error err;
     if (!parse_cuda(where, &device)) return NULL;
-    if (work(device, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(work(device, &err), &err);
 }
 
 /* Ctrl-C interrupts the wait: a kernel may never end. */
@@ -27,12 +26,10 @@ static PyObject *measure_wait(PyObject *Py_UNUSED(module), PyObject *where)
 {
     fs_device device;
     fs_error err;
-    fs_status status;
     bool done = false;
     if (!parse_cuda(where, &device)) return NULL;
     while (!done) {
-        Py_BEGIN_ALLOW_THREADS status = fs_cuda_measure_wait(device, 0.1, &done, &err);
-        Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+        if (FS_WITHOUT_GIL(fs_cuda_measure_wait(device, 0.1, &done, &err)) != FS_OK) return fs_raise(&err);
         if (!done && PyErr_CheckSignals() < 0) return NULL;
     }
     Py_RETURN_NONE;
@@ -77,10 +74,7 @@ static PyObject *measure_call(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     if (seconds > 0 && fs_cuda_measure_hold(device, seconds, &err) != FS_OK) return fs_raise(&err);
     bool good = call_between(device, function, &from, &to);
-    if (good) {
-        Py_BEGIN_ALLOW_THREADS status = fs_backend_of(device)->mark_elapsed(device, from, to, &ns, &err);
-        Py_END_ALLOW_THREADS
-    }
+    if (good) status = FS_WITHOUT_GIL(fs_backend_of(device)->mark_elapsed(device, from, to, &ns, &err));
     if (from != NULL) fs_backend_of(device)->mark_give(device, from);
     if (to != NULL) fs_backend_of(device)->mark_give(device, to);
     if (!good) return NULL;
@@ -125,8 +119,7 @@ static PyObject *measure_replay(PyObject *Py_UNUSED(module), PyObject *capsule)
     fs_error err;
     fs_cuda_graph *graph = PyCapsule_GetPointer(capsule, graph_name);
     if (graph == NULL) return NULL;
-    if (fs_cuda_graph_launch(graph, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(fs_cuda_graph_launch(graph, &err), &err);
 }
 
 static PyMethodDef functions[] = {

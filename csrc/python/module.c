@@ -55,9 +55,7 @@ static int add_public_names(PyObject *module)
     PyObject *copy = all ? PySequence_List(all) : NULL;
     Py_XDECREF(all);
     for (size_t i = 0; copy != NULL && i < sizeof names / sizeof *names; i++) {
-        PyObject *name = PyUnicode_FromString(names[i]);
-        if (name == NULL || PyList_Append(copy, name) < 0) Py_CLEAR(copy);
-        Py_XDECREF(name);
+        if (!fs_append(copy, PyUnicode_FromString(names[i]))) Py_CLEAR(copy);
     }
     int status = copy ? PyModule_AddObjectRef(module, "__all__", copy) : -1;
     Py_XDECREF(copy);
@@ -134,11 +132,8 @@ static PyObject *load_cupti(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *path = NULL, *driver = NULL;
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "|zz:load_cupti", &path, &driver)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_cupti_load(path, driver, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_cupti_load(path, driver, &err)), &err);
 }
 
 static PyObject *load_driver(PyObject *Py_UNUSED(module), PyObject *args)
@@ -146,15 +141,12 @@ static PyObject *load_driver(PyObject *Py_UNUSED(module), PyObject *args)
     const char *path = NULL;
     fs_error err;
     if (!PyArg_ParseTuple(args, "|z:load_driver", &path)) return NULL;
-    if (fs_driver_load(path, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(fs_driver_load(path, &err), &err);
 }
 
 static PyObject *cuda_is_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    bool here;
-    Py_BEGIN_ALLOW_THREADS here = fs_cupti_has_device();
-    Py_END_ALLOW_THREADS return PyBool_FromLong(here);
+    return PyBool_FromLong(FS_WITHOUT_GIL(fs_cupti_has_device()));
 }
 
 static PyObject *trim_memory(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))

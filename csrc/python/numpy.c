@@ -137,9 +137,9 @@ static PyObject *send(PyObject *host, fs_device device)
     fs_error err;
     if (fs_tensor_empty(&sent, tensor->dtype, device, tensor->ndim, tensor->shape, &err) != FS_OK)
         return fs_raise(&err);
-    fs_status status;
-    Py_BEGIN_ALLOW_THREADS status = backend->from_host(device, sent.data, tensor->data, fs_tensor_nbytes(tensor), &err);
-    Py_END_ALLOW_THREADS if (status == FS_OK) return fs_wrap_tensor(&sent);
+    fs_status status =
+        FS_WITHOUT_GIL(backend->from_host(device, sent.data, tensor->data, fs_tensor_nbytes(tensor), &err));
+    if (status == FS_OK) return fs_wrap_tensor(&sent);
     fs_tensor_release(&sent);
     return fs_raise(&err);
 }

@@ -39,3 +39,26 @@ bool fs_put_column(PyObject *columns, const char *name, PyObject *column)
     Py_XDECREF(column);
     return good;
 }
+
+bool fs_put(PyObject *dict, PyObject *key, PyObject *value)
+{
+    bool good = key != NULL && value != NULL && PyDict_SetItem(dict, key, value) == 0;
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+    return good;
+}
+
+PyObject *fs_counts_object(const fs_count *counts, size_t count)
+{
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < count; i++)
+        if (!fs_put_column(dict, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(dict);
+    return dict;
+}
+
+bool fs_append(PyObject *list, PyObject *item)
+{
+    bool good = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return good;
+}

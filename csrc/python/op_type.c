@@ -497,12 +497,7 @@ int fs_add_ops(PyObject *module)
         int added = PyModule_AddObjectRef(module, fs_ops[i].name, (PyObject *)object);
         Py_DECREF(object);
         if (added < 0) goto done;
-        PyObject *name = PyUnicode_FromString(fs_ops[i].name);
-        if (name == NULL || PyList_Append(names, name) < 0) {
-            Py_XDECREF(name);
-            goto done;
-        }
-        Py_DECREF(name);
+        if (!fs_append(names, PyUnicode_FromString(fs_ops[i].name))) goto done;
     }
     status = PyModule_AddObjectRef(module, "ops", names);
 done:

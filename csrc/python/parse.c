@@ -39,6 +39,11 @@ PyObject *fs_raise(const fs_error *err)
     return NULL;
 }
 
+PyObject *fs_none_or_raise(fs_status status, const fs_error *err)
+{
+    return status == FS_OK ? Py_NewRef(Py_None) : fs_raise(err);
+}
+
 /* Code that holds the GIL meanwhile, such as a finalizer's, is Python code, which handles signals itself. */
 static bool hear_signals(void *context)
 {
@@ -100,9 +105,7 @@ static void explain_keyword(PyObject *kwargs, const char *function, char **names
 {
     PyObject *name, *known = PyList_New(0);
     for (char **each = names; known != NULL && *each != NULL; each++) {
-        PyObject *text = PyUnicode_FromString(*each);
-        if (text == NULL || PyList_Append(known, text) < 0) Py_CLEAR(known);
-        Py_XDECREF(text);
+        if (!fs_append(known, PyUnicode_FromString(*each))) Py_CLEAR(known);
     }
     for (Py_ssize_t at = 0; known != NULL && PyDict_Next(kwargs, &at, &name, NULL);) {
         if (!PyUnicode_Check(name) || PySequence_Contains(known, name) != 0) continue;

@@ -75,8 +75,8 @@ static fs_status start_sources(fs_profiler_object *self, fs_error *err)
     self->late_count = 0;
     if (self->captures) {
         self->into->changing = true;
-        Py_BEGIN_ALLOW_THREADS status = fs_cupti_start(self->into->store, &self->cupti_options, NULL, err);
-        Py_END_ALLOW_THREADS self->into->changing = false;
+        status = FS_WITHOUT_GIL(fs_cupti_start(self->into->store, &self->cupti_options, NULL, err));
+        self->into->changing = false;
     }
     if (status != FS_OK) return status;
     status = fs_recorder_start(self->recorder, err);
@@ -182,8 +182,7 @@ static PyObject *profiler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
     if (!fs_store_object_may_change(self->into)) return NULL;
     if (!self->into->filled)
         return PyErr_Format(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
-    if (stop_sources(self, &err) != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(stop_sources(self, &err), &err);
 }
 
 /* A new store and recorder take the place of those so far, which `store` and `recorder` receive, stopped; the capture
@@ -263,9 +262,7 @@ static PyObject *profiler_split(PyObject *object, PyObject *Py_UNUSED(unused))
     part->dropped = fs_recorder_lost(recorder) + self->cupti.dropped + self->ranges.lost;
     fs_recorder_destroy(recorder);
     part->profile_memory = self->options.profile_memory;
-    Py_BEGIN_ALLOW_THREADS;
-    status = complete(self, &part->store, &err);
-    Py_END_ALLOW_THREADS;
+    status = FS_WITHOUT_GIL(complete(self, &part->store, &err));
     if (status == FS_OK) return (PyObject *)part;
     Py_DECREF(part);
     return fs_raise(&err);

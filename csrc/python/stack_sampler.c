@@ -45,8 +45,6 @@ typedef struct {
     uint32_t holds;
 } fs_ticker;
 
-/* In the thread: end the tick. */
-
 /* Start a thread that calls `body`, without signals. Return an errno value. */
 static int ticker_start(fs_ticker *ticker, void *(*body)(void *), void *argument)
 {
@@ -108,6 +106,7 @@ static bool ticker_wait(fs_ticker *ticker, const int64_t *interval)
     return false;
 }
 
+/* In the thread: end the tick. */
 static void ticker_ticked(fs_ticker *ticker)
 {
     pthread_mutex_unlock(&ticker->mutex);
@@ -636,8 +635,7 @@ static PyObject *sampler_add_log(PyObject *object, PyObject *bytes)
     fs_status status = fs_stack_log_read(&found, text, (size_t)size, &err);
     if (status == FS_OK) status = fs_stacks_append(&self->stacks, &found, NULL, 0, INT64_MIN, INT64_MAX, &err);
     fs_stacks_clear(&found);
-    if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(status, &err);
 }
 
 static PyObject *sampler_report(PyObject *object, void *Py_UNUSED(unused))

@@ -22,10 +22,7 @@ static PyObject *names_of(const fs_stacks *stacks, const fs_lines *lines, bool i
 
 static PyObject *groups_of_lines(const fs_lines *lines)
 {
-    PyObject *list = PyList_New(lines->count);
-    for (uint32_t i = 0; list != NULL && i < lines->count; i++)
-        PyList_SET_ITEM(list, i, PyUnicode_InternFromString(fs_line_group_names[lines->lines[i].group]));
-    return list;
+    return FS_LIST_OF(line, lines->lines, lines->count, PyUnicode_InternFromString(fs_line_group_names[line->group]));
 }
 
 /* cause -1: the time; -2: the CPU time. */
@@ -255,11 +252,7 @@ static PyObject *facts_of(const fs_store *store, const fs_accounting *accounting
         if (device < 0 || known[device]) continue;
         known[device] = true;
         fs_device_facts facts = fs_store_device(store, device);
-        PyObject *key = PyLong_FromLong(device);
-        PyObject *value = PyLong_FromLongLong((long long)of(&facts));
-        if (key == NULL || value == NULL || PyDict_SetItem(result, key, value) < 0) Py_CLEAR(result);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
+        if (!fs_put(result, PyLong_FromLong(device), PyLong_FromLongLong(of(&facts)))) Py_CLEAR(result);
     }
     return result;
 }
@@ -277,9 +270,8 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
     for (int depth = 0; list != NULL && event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
         const fs_chunk *chunk = fs_event_chunk(store, event, &at);
         const char *name = chunk->name[at] == FS_NONE ? "" : fs_store_name_text(store, chunk->name[at]);
-        PyObject *item = Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name));
-        if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
-        Py_XDECREF(item);
+        if (!fs_append(list, Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name))))
+            Py_CLEAR(list);
         uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
         event = next < event ? next : FS_NONE;
     }

@@ -13,14 +13,7 @@
 
 /* Store.join_replays: the ops of captured graphs for the kernels of their replays. */
 
-static PyObject *replays_object(const fs_replay_report *report)
-{
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "annotated", (long long)report->annotated, "tied",
-                         (long long)report->tied, "graphs", (long long)report->graphs, "launches",
-                         (long long)report->launches, "works", (long long)report->works, "matched",
-                         (long long)report->matched, "owned", (long long)report->owned, "unseen",
-                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous);
-}
+#define REPLAY_COUNTS(X) X(annotated) X(tied) X(graphs) X(launches) X(works) X(matched) X(owned) X(unseen) X(ambiguous)
 
 /* Add the captures of a tuple of Stores. */
 static fs_status add_captures(fs_captures *captures, PyObject *stores, fs_error *err)
@@ -99,12 +92,13 @@ PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
     if (!fs_store_object_is_stopped(self, "replays") || !fs_store_object_may_change(self)) return NULL;
     if (!are_stores(self, stores)) return NULL;
     if (self->lost != NULL) return PyErr_Format(PyExc_ValueError, "the events of a Profiler are joined when it stops");
-    if (!fs_replays_exist(self->store)) return replays_object(&report);
+    if (!fs_replays_exist(self->store)) return FS_COUNTS(&report, REPLAY_COUNTS);
     /* With the GIL: nothing changes the captures meanwhile. */
     PyObject *result = NULL;
     if (add_names(&captures, names))
-        result = join_replays(self, &captures, stores, watched, &report, &err) == FS_OK ? replays_object(&report)
-                                                                                        : fs_raise(&err);
+        result = join_replays(self, &captures, stores, watched, &report, &err) == FS_OK
+                     ? FS_COUNTS(&report, REPLAY_COUNTS)
+                     : fs_raise(&err);
     fs_captures_clear(&captures);
     return result;
 }
@@ -134,11 +128,8 @@ static PyObject *watch_start(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int evict = 0;
     fs_error err;
-    fs_status status;
     if (!PyArg_ParseTuple(args, "|p:watch_start", &evict)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_watch_start(evict, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_watch_start(evict, &err)), &err);
 }
 
 static PyObject *watch_stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -161,13 +152,14 @@ static PyObject *watch_forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(u
     Py_RETURN_NONE;
 }
 
+#define WATCH_COUNTS(X) X(kept) X(nodes) X(resolved) X(lost) X(launches) X(launches_lost)
+
 static PyObject *watch_state(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
     fs_watch_report report = fs_watch_state();
-    return Py_BuildValue("{s:N,s:L,s:L,s:L,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "kept",
-                         (long long)report.kept, "nodes", (long long)report.nodes, "resolved",
-                         (long long)report.resolved, "lost", (long long)report.lost, "launches",
-                         (long long)report.launches, "launches_lost", (long long)report.launches_lost);
+    PyObject *state = FS_COUNTS(&report, WATCH_COUNTS);
+    if (state != NULL && !fs_put_column(state, "on", PyBool_FromLong(fs_watch_is_on()))) Py_CLEAR(state);
+    return state;
 }
 
 static PyObject *watch_is_on(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -370,14 +362,8 @@ static bool read_thunks(joining *all, const fs_store *store)
     return true;
 }
 
-static PyObject *report_object(const fs_hlo_report *report)
-{
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "works", (long long)report->works, "by_name",
-                         (long long)report->by_name, "by_order", (long long)report->by_order, "guessed",
-                         (long long)report->guessed, "kernel_ns", (long long)report->kernel_ns, "tied_ns",
-                         (long long)report->tied_ns, "executions", (long long)report->executions, "instructions",
-                         (long long)report->instructions);
-}
+#define JOINED_COUNTS(X) \
+    X(works) X(by_name) X(by_order) X(guessed) X(kernel_ns) X(tied_ns) X(executions) X(instructions)
 
 /* Replace the events of the store by those with instructions, if any work is tied. */
 static PyObject *join(fs_store_object *self, const joining *all)
@@ -402,7 +388,7 @@ static PyObject *join(fs_store_object *self, const joining *all)
     fs_store *unused = report.instructions > 0 ? self->store : joined;
     if (report.instructions > 0) self->store = joined;
     fs_store_destroy(unused);
-    return report_object(&report);
+    return FS_COUNTS(&report, JOINED_COUNTS);
 }
 
 PyObject *fs_store_object_join_hlo(PyObject *object, PyObject *args)

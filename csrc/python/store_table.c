@@ -22,6 +22,11 @@
 /* What is drawn of a store, as Python's objects. A timeline and changes of memory as dicts; their columns become
  * NumPy's arrays without a copy. */
 
+static PyObject *name_of(const fs_store *store, uint32_t name)
+{
+    return name != FS_NONE ? fs_text_object(fs_store_name_text(store, name)) : Py_NewRef(Py_None);
+}
+
 static PyObject *number_of(uint32_t id)
 {
     return PyLong_FromLongLong(id == FS_NONE ? -1 : (long long)id);
@@ -42,32 +47,18 @@ static PyObject *launch_tuple(const fs_store *store, uint32_t signature)
 /* (kind, name or None, row or -1, launch or None) of each label. */
 static PyObject *label_list(const fs_store *store, const fs_timeline *timeline)
 {
-    PyObject *list = PyList_New(timeline->label_count);
-    for (uint32_t i = 0; list != NULL && i < timeline->label_count; i++) {
-        const fs_timeline_label *label = &timeline->labels[i];
-        PyObject *name =
-            label->name == FS_NONE ? Py_NewRef(Py_None) : fs_text_object(fs_store_name_text(store, label->name));
-        PyObject *tuple = Py_BuildValue("(sNNN)", fs_event_kind_names[label->kind], name, number_of(label->row),
-                                        launch_tuple(store, label->signature));
-        if (tuple == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, tuple);
-    }
-    return list;
+    return FS_LIST_OF(label, timeline->labels, timeline->label_count,
+                      Py_BuildValue("(sNNN)", fs_event_kind_names[label->kind], name_of(store, label->name),
+                                    number_of(label->row), launch_tuple(store, label->signature)));
 }
 
 /* (role, device, thread or stream or None, depth, number of blocks) of each lane. */
 static PyObject *lane_list(const fs_timeline *timeline)
 {
-    PyObject *list = PyList_New(timeline->lane_count);
-    for (uint32_t i = 0; list != NULL && i < timeline->lane_count; i++) {
-        const fs_timeline_lane *lane = &timeline->lanes[i];
-        PyObject *id = lane->has_id ? PyLong_FromUnsignedLongLong(lane->id) : Py_NewRef(Py_None);
-        PyObject *tuple = Py_BuildValue("(siNik)", fs_lane_role_names[lane->role], (int)lane->device, id,
-                                        (int)lane->depth, (unsigned long)lane->count);
-        if (tuple == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, tuple);
-    }
-    return list;
+    return FS_LIST_OF(lane, timeline->lanes, timeline->lane_count,
+                      Py_BuildValue("(siNik)", fs_lane_role_names[lane->role], (int)lane->device,
+                                    lane->has_id ? PyLong_FromUnsignedLongLong(lane->id) : Py_NewRef(Py_None),
+                                    (int)lane->depth, (unsigned long)lane->count));
 }
 
 /* (name, begin, end) of each step of the program. */
@@ -77,10 +68,9 @@ static PyObject *step_list(const fs_store *store, const fs_steps *steps)
     for (uint32_t i = 0; list != NULL && i < steps->count; i++) {
         const fs_step *step = &steps->steps[i];
         if (step->name == FS_NONE) continue;
-        PyObject *tuple = Py_BuildValue("(NLL)", fs_text_object(fs_store_name_text(store, step->name)),
-                                        (long long)step->begin, (long long)step->end);
-        if (tuple == NULL || PyList_Append(list, tuple) < 0) Py_CLEAR(list);
-        Py_XDECREF(tuple);
+        if (!fs_append(list, Py_BuildValue("(NLL)", fs_text_object(fs_store_name_text(store, step->name)),
+                                           (long long)step->begin, (long long)step->end)))
+            Py_CLEAR(list);
     }
     return list;
 }
@@ -158,33 +148,28 @@ static bool take_groupings(PyObject *names, uint32_t *groupings)
     return true;
 }
 
-static PyObject *name_of(const fs_store *store, uint32_t name)
+typedef PyObject *(*part_value)(const fs_store *store, fs_table_part part);
+
+static PyObject *step_of(const fs_store *store, fs_table_part part)
 {
-    return name != FS_NONE ? fs_text_object(fs_store_name_text(store, name)) : Py_NewRef(Py_None);
+    return name_of(store, part.step);
 }
 
-typedef PyObject *(*part_value)(const fs_store *store, const fs_table_part *part);
-
-static PyObject *step_of(const fs_store *store, const fs_table_part *part)
+static PyObject *line_of(const fs_store *store, fs_table_part part)
 {
-    return name_of(store, part->step);
+    return name_of(store, part.line);
 }
 
-static PyObject *line_of(const fs_store *store, const fs_table_part *part)
+static PyObject *stream_of(const fs_store *store, fs_table_part part)
 {
-    return name_of(store, part->line);
-}
-
-static PyObject *stream_of(const fs_store *store, const fs_table_part *part)
-{
-    if (part->lane == FS_NONE) return Py_NewRef(Py_None);
-    fs_lane lane = fs_store_lane(store, part->lane);
+    if (part.lane == FS_NONE) return Py_NewRef(Py_None);
+    fs_lane lane = fs_store_lane(store, part.lane);
     return Py_BuildValue("(iK)", lane.device, (unsigned long long)lane.id);
 }
 
-static PyObject *module_of(const fs_store *Py_UNUSED(store), const fs_table_part *part)
+static PyObject *module_of(const fs_store *Py_UNUSED(store), fs_table_part part)
 {
-    return part->module != FS_NONE ? PyLong_FromUnsignedLong(part->module) : Py_NewRef(Py_None);
+    return part.module != FS_NONE ? PyLong_FromUnsignedLong(part.module) : Py_NewRef(Py_None);
 }
 
 static const part_value part_values[FS_GROUPING_COUNT] = {
@@ -196,27 +181,14 @@ static const part_value part_values[FS_GROUPING_COUNT] = {
 
 static PyObject *values_of(const fs_store *store, const fs_table *table, part_value value_of)
 {
-    PyObject *list = PyList_New(table->row_count);
-    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
-        fs_table_part part = fs_table_part_of(table, &table->rows[i]);
-        PyObject *value = value_of(store, &part);
-        if (value == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, value);
-    }
-    return list;
+    return FS_LIST_OF(row, table->rows, table->row_count, value_of(store, fs_table_part_of(table, row)));
 }
 
 static PyObject *modules_of(const fs_store *store, const fs_table *table)
 {
-    PyObject *list = PyList_New(table->module_count);
-    for (uint32_t i = 0; list != NULL && i < table->module_count; i++) {
-        const fs_table_module *module = &table->modules[i];
-        long long parent = module->parent != FS_NONE ? (long long)module->parent : -1;
-        PyObject *value = Py_BuildValue("(NLk)", name_of(store, module->name), parent, (unsigned long)module->calls);
-        if (value == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, value);
-    }
-    return list;
+    return FS_LIST_OF(
+        module, table->modules, table->module_count,
+        Py_BuildValue("(NNk)", name_of(store, module->name), number_of(module->parent), (unsigned long)module->calls));
 }
 
 /* Put a list for each of these groupings into the dict, with a value for each row, None if unknown: "step", "line",
@@ -256,11 +228,8 @@ static PyObject *misfits_of(const fs_store *store, const fs_table *table)
         fs_torch_call call;
         fs_span bytes = fs_store_signature_bytes(store, misfit->signature);
         fs_torch_decode(bytes.bytes, bytes.size, &call);
-        PyObject *name = fs_text_object(misfit->name);
         PyObject *value = Py_BuildValue("(Ns)", fs_torch_arguments_object(&call), misfit->expected);
-        if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0) Py_CLEAR(dict);
-        Py_XDECREF(name);
-        Py_XDECREF(value);
+        if (!fs_put(dict, fs_text_object(misfit->name), value)) Py_CLEAR(dict);
     }
     return dict;
 }
@@ -270,10 +239,7 @@ static PyObject *sources_of(const double ns[FS_SOURCE_COUNT], double whole)
 {
     PyObject *dict = PyDict_New();
     for (int source = FS_SOURCE_NONE + 1; dict != NULL && source < FS_SOURCE_COUNT; source++) {
-        PyObject *value = ns[source] > 0 ? share(ns[source], whole) : Py_NewRef(Py_None);
-        if (value == NULL || (value != Py_None && PyDict_SetItemString(dict, fs_source_names[source], value) < 0))
-            Py_CLEAR(dict);
-        Py_XDECREF(value);
+        if (ns[source] > 0 && !fs_put_column(dict, fs_source_names[source], share(ns[source], whole))) Py_CLEAR(dict);
     }
     return dict;
 }
@@ -343,14 +309,6 @@ static PyObject *dtype_object(const shown_argument *argument)
 
 typedef PyObject *(*argument_value)(const shown_argument *);
 
-static bool append_argument(PyObject *list, argument_value value_of, shown_argument argument)
-{
-    PyObject *value = value_of(&argument);
-    bool good = value != NULL && PyList_Append(list, value) == 0;
-    Py_XDECREF(value);
-    return good;
-}
-
 /* One value for each argument of the op. */
 static PyObject *argument_list(const fs_store *store, const fs_row *row, argument_value value_of)
 {
@@ -366,13 +324,13 @@ static PyObject *argument_list(const fs_store *store, const fs_row *row, argumen
         const fs_argument *argument = &signature.arguments[i];
         if (argument->role == FS_ARGUMENT_OUT) continue;
         shown_argument shown = {argument->shape, argument->ndim, fs_dtypes[argument->dtype].name};
-        good = append_argument(list, value_of, shown);
+        good = fs_append(list, value_of(&shown));
     }
     for (uint32_t i = 0; good && i < torch.count; i++) {
         const fs_torch_tensor *tensor = &torch.arguments[i].tensor; /* of no dims where it is none */
         bool is_tensor = torch.arguments[i].type == FS_TORCH_TENSOR;
         const char *dtype = is_tensor ? fs_torch_dtypes[tensor->dtype].name : fs_dtypes[FS_DTYPE_NONE].name;
-        good = append_argument(list, value_of, (shown_argument){tensor->shape, tensor->ndim, dtype});
+        good = fs_append(list, value_of(&(shown_argument){tensor->shape, tensor->ndim, dtype}));
     }
     if (!good) Py_CLEAR(list);
     return list;
@@ -394,39 +352,33 @@ static PyObject *stack_of(const fs_store *store, const fs_table *table, const fs
 /* A list with a value for each row. */
 #define VALUES(value) FS_LIST_OF(row, table->rows, table->row_count, value)
 
-/* The categories of the rows, by their names: names recur in rows of several shapes, so the last few are kept. */
+/* The last few categories that followed from names: names recur in rows of several shapes. */
+enum { KEPT_CATEGORIES = 256 };
+typedef struct {
+    const char *key;
+    bool on_device;
+    fs_category category;
+} kept_category;
+
+static fs_category category_of_row(const fs_row *row, kept_category *all)
+{
+    if (row->category != FS_CATEGORY_OF_FAMILY) return (fs_category)row->category;
+    kept_category *kept = &all[((uintptr_t)row->key >> 3 ^ (uintptr_t)row->key >> 11) % KEPT_CATEGORIES];
+    if (kept->key != row->key || kept->on_device != row->on_device)
+        *kept = (kept_category){row->key, row->on_device, fs_category_of(row->key, row->on_device)};
+    return kept->category;
+}
+
 static PyObject *categories_of(const fs_table *table)
 {
-    enum { KEPT = 256 };
-    struct {
-        const char *key;
-        bool on_device;
-        fs_category category;
-    } kept[KEPT] = {{NULL, false, FS_CATEGORY_OTHER}};
-    PyObject *list = PyList_New(table->row_count);
-    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
-        const fs_row *row = &table->rows[i];
-        fs_category category = (fs_category)row->category;
-        size_t place = ((uintptr_t)row->key >> 3 ^ (uintptr_t)row->key >> 11) % KEPT;
-        if (category == FS_CATEGORY_OF_FAMILY &&
-            (kept[place].key != row->key || kept[place].on_device != row->on_device)) {
-            kept[place].key = row->key;
-            kept[place].on_device = row->on_device;
-            kept[place].category = fs_category_of(row->key, row->on_device);
-        }
-        if (category == FS_CATEGORY_OF_FAMILY) category = kept[place].category;
-        PyObject *name = PyUnicode_InternFromString(fs_categories[category].name);
-        if (name == NULL) Py_CLEAR(list);
-        else PyList_SET_ITEM(list, i, name);
-    }
-    return list;
+    kept_category kept[KEPT_CATEGORIES] = {{NULL, false, FS_CATEGORY_OTHER}};
+    return VALUES(PyUnicode_InternFromString(fs_categories[category_of_row(row, kept)].name));
 }
 
 /* One empty list for all rows. */
 static PyObject *list_of_nothing(const fs_table *table)
 {
-    PyObject *nothing = PyList_New(0), *list = nothing ? PyList_New(table->row_count) : NULL;
-    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) PyList_SET_ITEM(list, i, Py_NewRef(nothing));
+    PyObject *nothing = PyList_New(0), *list = nothing ? FS_LIST(i, table->row_count, Py_NewRef(nothing)) : NULL;
     Py_XDECREF(nothing);
     return list;
 }
@@ -692,13 +644,9 @@ PyObject *fs_store_object_timeline(PyObject *object, PyObject *args)
 
 int fs_add_columns(PyObject *module)
 {
-    PyObject *columns = PyList_New(NUMERIC_COLUMNS);
-    for (int i = 0; columns != NULL && i < NUMERIC_COLUMNS; i++) {
-        const char *type = stays_integer(i) ? "int64" : "float64";
-        PyObject *column = Py_BuildValue("(ssss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
-                                         numeric_columns[i].prose, type);
-        if (column == NULL) Py_CLEAR(columns);
-        else PyList_SET_ITEM(columns, i, column);
-    }
+    PyObject *columns =
+        FS_LIST(i, NUMERIC_COLUMNS,
+                Py_BuildValue("(ssss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
+                              numeric_columns[i].prose, stays_integer(i) ? "int64" : "float64"));
     return fs_add_constant(module, "numeric_columns", columns);
 }

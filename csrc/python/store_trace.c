@@ -79,25 +79,18 @@ static PyObject *track_object(const fs_store *store, const fs_counter_track *tra
 PyObject *fs_store_object_samples(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     const fs_store *store = ((fs_store_object *)object)->store;
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list != NULL && i < fs_store_track_count(store); i++) {
-        PyObject *track = track_object(store, fs_store_track(store, i));
-        if (track == NULL || PyList_Append(list, track) < 0) Py_CLEAR(list);
-        Py_XDECREF(track);
-    }
-    return list;
+    return FS_LIST(i, fs_store_track_count(store), track_object(store, fs_store_track(store, i)));
+}
+
+static PyObject *metric_tuple(const fs_metric_row *row)
+{
+    return Py_BuildValue("(ssss)", row->name, row->unit, fs_metric_kind_names[row->kind], row->prose);
 }
 
 /* Add the list of known metrics to the module. */
 int fs_add_metrics(PyObject *module)
 {
-    PyObject *rows = PyList_New(0);
-    for (int i = 0; rows != NULL && i < FS_METRIC_COUNT; i++) {
-        PyObject *row = Py_BuildValue("(ssss)", fs_metrics[i].name, fs_metrics[i].unit,
-                                      fs_metric_kind_names[fs_metrics[i].kind], fs_metrics[i].prose);
-        if (row == NULL || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
-        Py_XDECREF(row);
-    }
+    PyObject *rows = FS_LIST(i, FS_METRIC_COUNT, metric_tuple(&fs_metrics[i]));
     return fs_add_constant(module, "counter_metrics", rows);
 }
 

@@ -182,10 +182,7 @@ static PyObject *get_device_names(PyObject *object, void *Py_UNUSED(unused))
     for (int i = 0; names != NULL && i < FS_DEVICE_LIMIT; i++) {
         fs_device_facts facts = fs_store_device(store, i);
         if (facts.name[0] == 0) continue;
-        PyObject *index = PyLong_FromLong(i), *name = fs_text_object(facts.name);
-        if (index == NULL || name == NULL || PyDict_SetItem(names, index, name) < 0) Py_CLEAR(names);
-        Py_XDECREF(index);
-        Py_XDECREF(name);
+        if (!fs_put(names, PyLong_FromLong(i), fs_text_object(facts.name))) Py_CLEAR(names);
     }
     return names;
 }

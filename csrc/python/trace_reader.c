@@ -120,8 +120,7 @@ static PyObject *feed(reader_object *self, PyObject *sequence, feeding feed_part
     release(&done);
     if (status != FS_OK || feed_parts != fs_kineto_feed_ahead) release(&self->ahead);
     if (status == FS_INTERRUPTED) end(self);
-    if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(status, &err);
 }
 
 static PyObject *feed_whole(PyObject *object, PyObject *argument, feeding feed_parts)
@@ -169,8 +168,7 @@ static PyObject *scan(reader_object *self, fs_kineto_read read, void *context, i
     fs_status status = FS_LONG_WORK(fs_kineto_scan(self->kineto, read, context, size, &err));
     self->busy = false;
     if (status == FS_INTERRUPTED) end(self);
-    if (status != FS_OK) return fs_raise(&err);
-    Py_RETURN_NONE;
+    return fs_none_or_raise(status, &err);
 }
 
 static PyObject *reader_scan_file(PyObject *object, PyObject *args)
@@ -192,31 +190,21 @@ static PyObject *reader_scan_bytes(PyObject *object, PyObject *argument)
     return done;
 }
 
+/* clang-format off */
+#define COUNTED(X)                                                                              \
+    X(bytes) X(events) X(kept) X(without_time) X(unknown) X(metadata) X(understood) X(too_many) \
+    X(contradicting) X(overlapping) X(process)
+/* clang-format on */
+
 static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *report)
 {
     size_t size;
     const char *head = fs_kineto_head(kineto, &size);
-    const struct {
-        const char *name;
-        int64_t count;
-    } counts[] = {
-        {"bytes", report->bytes},
-        {"events", report->events},
-        {"kept", report->kept},
-        {"without_time", report->without_time},
-        {"unknown", report->unknown},
-        {"metadata", report->metadata},
-        {"understood", report->understood},
-        {"too_many", report->too_many},
-        {"contradicting", report->contradicting},
-        {"overlapping", report->overlapping},
-        {"process", report->process},
-    };
-    PyObject *object = Py_BuildValue("{s:N,s:N,s:y#}", "truncated", PyBool_FromLong(report->truncated), "first_unknown",
-                                     fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
-    for (size_t i = 0; object != NULL && i < sizeof counts / sizeof *counts; i++) {
-        if (!fs_put_column(object, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(object);
-    }
+    PyObject *object = FS_COUNTS(report, COUNTED);
+    bool good = object != NULL && fs_put_column(object, "truncated", PyBool_FromLong(report->truncated)) &&
+                fs_put_column(object, "first_unknown", fs_text_object(report->first_unknown)) &&
+                fs_put_column(object, "head", PyBytes_FromStringAndSize(head, (Py_ssize_t)size));
+    if (!good) Py_CLEAR(object);
     return object;
 }
 

@@ -150,19 +150,11 @@ static PyObject *argument_object(const fs_torch_argument *argument)
 {
     fs_torch_tensor tensor;
     const int64_t *at = argument->list;
-    PyObject *list;
     switch ((fs_torch_type)argument->type) {
     case FS_TORCH_TENSOR:
         return tensor_object(&argument->tensor);
     case FS_TORCH_TENSOR_LIST:
-        list = PyList_New(argument->count);
-        for (uint32_t i = 0; list != NULL && i < argument->count; i++) {
-            fs_torch_next_tensor(&at, &tensor);
-            PyObject *item = tensor_object(&tensor);
-            if (item == NULL) Py_CLEAR(list);
-            else PyList_SET_ITEM(list, i, item);
-        }
-        return list;
+        return FS_LIST(i, argument->count, (fs_torch_next_tensor(&at, &tensor), tensor_object(&tensor)));
     case FS_TORCH_SCALAR:
     case FS_TORCH_SCALAR_LIST:
         return PyUnicode_DecodeUTF8(argument->text, (Py_ssize_t)strlen(argument->text), "replace");
@@ -253,9 +245,8 @@ static PyObject *library_rules(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(
     for (const fs_aten_rule *row = fs_library_rules; list != NULL && row->name != NULL; row++) {
         fs_schema schema;
         bool sound = fs_schema_parse(row->arguments, &schema) && fs_schema_is_sound(&schema);
-        PyObject *pair = Py_BuildValue("(ssO)", row->name, row->arguments, sound ? Py_True : Py_False);
-        if (pair == NULL || PyList_Append(list, pair) < 0) Py_CLEAR(list);
-        Py_XDECREF(pair);
+        if (!fs_append(list, Py_BuildValue("(ssO)", row->name, row->arguments, sound ? Py_True : Py_False)))
+            Py_CLEAR(list);
     }
     return list;
 }
@@ -265,9 +256,7 @@ static bool append_names(PyObject *list, const fs_aten_rule *rows)
 {
     for (const fs_aten_rule *row = rows; row->name != NULL; row++) {
         PyObject *name = PyUnicode_FromFormat("%s%s", strchr(row->name, ':') == NULL ? "aten::" : "", row->name);
-        int status = name != NULL ? PyList_Append(list, name) : -1;
-        Py_XDECREF(name);
-        if (status < 0) return false;
+        if (!fs_append(list, name)) return false;
     }
     return true;
 }

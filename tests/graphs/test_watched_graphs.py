@@ -65,7 +65,7 @@ def test_replays_have_what_was_open_at_the_capture(run: Run) -> None:
         print(json.dumps([rows["attend"], rows["multiply"], _core.watch_state()]))
     """)
     assert found[0] == [3, 12, 0] and found[1] == [3, 12, 0]
-    assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
+    assert found[2] == {"on": True, "kept": 4, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
 
 
 def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Run) -> None:
@@ -234,7 +234,7 @@ def test_a_forked_child_watches_nothing(run: Run) -> None:
         os.waitpid(child, 0)
         print(json.dumps([said, _core.watch_state(), ranges(profiled(("a", NODES)))]))
     """)
-    nothing = {"on": False, "nodes": 0, "resolved": 0, "lost": 0, "launches": 0, "launches_lost": 0}
+    nothing = {"on": False, "kept": 0, "nodes": 0, "resolved": 0, "lost": 0, "launches": 0, "launches_lost": 0}
     assert found[0][0] == nothing and "forked" in found[0][1]
     assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
 
