@@ -7,24 +7,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopscope.cli.parser import add_captures, add_limit, add_peaks, load
+from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, load, parsed
 from flopscope.cli.tables import device_of
 from flopscope.support.files import write_json
 
 if TYPE_CHECKING:
     from flopscope.read.trace import Trace
     from flopscope.results.comparison import Comparison
-
-
-def percent(text: str) -> float:
-    """Parse a share such as ``5%`` or ``5``, in percent."""
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage such as 5%")
-    return value
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,15 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wide", action="store_true", help="also print FLOPs, bytes and roofline, and long names in full"
     )
-    parser.add_argument(
-        "--fail-over",
-        type=percent,
-        metavar="PERCENT",
-        help="exit with status 1 if B takes more time (of a step) than A by more than this: 5%%",
+    percent = parsed(
+        lambda text: float(text.removesuffix("%")), lambda value: 0 <= value < math.inf, "a percentage such as 5%"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page of both, which opens from disk")
-    parser.add_argument("--csv", metavar="FILE", help="write all rows")
-    parser.add_argument("--json", metavar="FILE", help="write the devices, the verdict, what changed and all rows")
+    text = "exit with status 1 if B takes more time (of a step) than A by more than this: 5%%"
+    parser.add_argument("--fail-over", type=percent, metavar="PERCENT", help=text)
+    add_files(parser, output="an HTML page of both, which opens from disk", csv="all rows")
+    add_files(parser, json="the devices, the verdict, what changed and all rows")
     parser.set_defaults(run=_compare)
 
 

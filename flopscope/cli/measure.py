@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
-from flopscope.cli.parser import add_files, add_operands
+from flopscope.cli.parser import add_files, add_operands, parsed
 from flopscope.support import own_path
 from flopscope.support.device import DEVICE_FIELDS, devices, measure_peaks
 from flopscope.support.documents import Document, rows
@@ -63,15 +63,11 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
 # measure --------------------------------------------------------------------------------------------------------------
 
 
-def shape(text: str) -> tuple[int, ...]:
-    """Parse a shape such as "8192,8192"."""
-    try:
-        lengths = tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        lengths = (-1,)
-    if min(lengths) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a shape such as 8192,8192")
-    return lengths
+shape = parsed(
+    lambda text: tuple(int(part) for part in text.replace("x", ",").split(",")),
+    lambda lengths: min(lengths) >= 0,
+    "a shape such as 8192,8192",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

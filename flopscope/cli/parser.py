@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from flopscope import _core
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from flopscope.read.trace import Process
+
+T = TypeVar("T")
 
 LIMIT = 30  # rows that are printed by default
 
@@ -39,24 +42,25 @@ class Parser(argparse.ArgumentParser):
 # Options of several commands ------------------------------------------------------------------------------------------
 
 
-def whole(least: int, what: str) -> Callable[[str], int]:
-    """Return a parser of whole numbers of at least ``least``. Its error says that a text is not ``what``."""
+def parsed(convert: Callable[[str], T], holds: Callable[[T], bool], what: str) -> Callable[[str], T]:
+    """Return a parser of values for which ``holds`` is true. Its error says that a text is not ``what``."""
 
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return number
+    def parse(text: str) -> T:
+        with suppress(ValueError):
+            value = convert(text)
+            if holds(value):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
 
     return parse
 
 
-def positive(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    return whole(1, "a whole number of at least 1")(text)
+def whole(least: int, what: str) -> Callable[[str], int]:
+    """Return a parser of whole numbers of at least ``least``."""
+    return parsed(int, lambda number: number >= least, what)
+
+
+positive = whole(1, "a whole number of at least 1")
 
 
 def add_traces(parser: argparse.ArgumentParser, several: str = "") -> None:

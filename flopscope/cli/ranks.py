@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from flopscope.cli.parser import add_files
 from flopscope.support.files import write_json
 
 
@@ -21,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scheduler", metavar="ADDRESS", help="read on the workers of this Dask scheduler")
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
-    parser.add_argument("--json", metavar="FILE", help="write the findings, the ranks and the files")
+    add_files(parser, json="the findings, the ranks and the files")
     parser.add_argument("--parquet", metavar="FOLDER", help="write all tables")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the report, an HTML page")
+    add_files(parser, output="the report, an HTML page")
     parser.set_defaults(run=_ranks)
 
 

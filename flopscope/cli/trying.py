@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
 import time
 from typing import Any
 
+from flopscope.cli.parser import add_files, parsed
 from flopscope.support.files import require_writable, write_json
 from flopscope.support.suggest import did_you_mean
 
@@ -40,17 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--changes", type=_names, metavar="NAME,…", help="try these; --list names them all")
     parser.add_argument("--all", action="store_true", help="try all that can apply, not only what something proposes")
     parser.add_argument("--list", action="store_true", help="list the changes, and what each may change, and end")
+    positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
     text = "end after this time (default: %(default)s)"
-    parser.add_argument("--max-time", type=_positive, default=600.0, metavar="SECONDS", help=text)
+    parser.add_argument("--max-time", type=positive, default=600.0, metavar="SECONDS", help=text)
     text = "percent within which times count as no difference (default: %(default)s)"
-    parser.add_argument("--margin", type=_positive, default=2.0, metavar="PERCENT", help=text)
+    parser.add_argument("--margin", type=positive, default=2.0, metavar="PERCENT", help=text)
     text = "compare what this module of the model returns, as layers.3, instead of losses"
     parser.add_argument("--compare", metavar="MODULE", default="", help=text)
     text = "run each process in a temporary copy of DIR as its current folder, so that DIR stays as it is"
     parser.add_argument("--workdir", metavar="DIR", help=text)
     text = 'command that starts the processes of the program, as "torchrun --nproc-per-node 8"; rank 0 is timed'
     parser.add_argument("--launcher", metavar="COMMAND", help=text)
-    parser.add_argument("--json", metavar="FILE", help="write all numbers")
+    add_files(parser, json="all numbers")
     parser.add_argument("--job", dest="owns_process", action="store_true", help=argparse.SUPPRESS)
     kind = parser.add_mutually_exclusive_group()
     for option, what in (("-m", "a module"), ("-c", "code")):
@@ -72,16 +75,6 @@ def _names(text: str) -> tuple[str, ...]:
     if not names:
         raise argparse.ArgumentTypeError("no change is named; see --list")
     return names
-
-
-def _positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return number
 
 
 def _run(options: argparse.Namespace) -> Any:

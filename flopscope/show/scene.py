@@ -32,8 +32,6 @@ class Scene:
     """Whether the area of a point is proportional to its time; otherwise all are equal."""
     program: str = ""
     """What ran, such as the name of a trace's file."""
-    time_name: str = "time"
-    """What the area of a point stands for."""
 
     @property
     def title(self) -> str:
@@ -108,7 +106,6 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
         _known_peaks(named, model, peaks, table.facts.shares),
         notes,
         program=table.program,
-        time_name="device time" if on_device else "CPU time",
     )
 
 
@@ -142,7 +139,7 @@ def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, 
     model, others = chosen[0].device_name, len(measured) - len(chosen)
     notes = (f"{others} measurement{'s' * (others > 1)} of other devices",) if others else ()
     program = chosen[0].name if len(chosen) == 1 else ""
-    return Scene(points, named, model, _known_peaks(named, model, peaks), notes, program=program, time_name="median")
+    return Scene(points, named, model, _known_peaks(named, model, peaks), notes, program=program)
 
 
 FRAME_COLUMNS = {  # optional columns of a DataFrame; the first that exists is used

@@ -15,7 +15,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
-from flopscope.measuring.trying.look import Looking, Seen
+from flopscope.measuring.trying.look import Looking, Seen, compiled_frames
 from flopscope.measuring.trying.losses import FIRST, Recorder, draw_by_batch
 from flopscope.measuring.trying.means import Reach
 from flopscope.measuring.trying.switches import SWITCHES, apply
@@ -294,12 +294,6 @@ class Inside:
         if self._looking is not None and self._recorder is not None:
             self._looking.finish(self._recorder.backward)
         self._record.seen = asdict(seen)
-
-
-def compiled_frames() -> int:
-    """Return how many functions torch.compile has looked at."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else int(dynamo.counters["frames"]["total"])
 
 
 def peak_bytes() -> float:

@@ -135,8 +135,7 @@ class Looking:
         seen.fused_attention = all(read() for read in attention_flags(torch))
         seen.compiler = compiles(seen.cuda)
         seen.bf16_cpu = multiplies_bf16()
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        seen.compiled = dynamo is not None and bool(dynamo.counters["frames"]["total"])
+        seen.compiled = compiled_frames() > 0
         for one in gc.get_objects():
             kind = type(one)
             if issubclass(kind, torch.optim.Optimizer):
@@ -145,6 +144,12 @@ class Looking:
                 )
             elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
                 seen.parallel = True
+
+
+def compiled_frames() -> int:
+    """Return how many functions torch.compile has looked at."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return 0 if dynamo is None else int(dynamo.counters["frames"]["total"])
 
 
 def attention_flags(torch: Any) -> list[Any]:
