@@ -36,8 +36,7 @@ static void check_shapes(const fs_hlo_module *module)
 static void check_instruction(const fs_hlo_module *module, uint32_t id)
 {
     const fs_hlo_instruction *one = &module->instructions[id];
-    const uint32_t texts[] = {one->name,      one->opcode, one->op_name, one->kernel,
-                              one->scheduled, one->target, one->kind,    one->config};
+    const uint32_t texts[] = {one->name, one->opcode, one->op_name, one->kernel, one->target, one->kind, one->config};
     for (size_t i = 0; i < COUNT_OF(texts); i++) check_id(texts[i], module->texts.count);
     FUZZ_CHECK(one->name != FS_NONE && one->opcode != FS_NONE && one->shape < module->shape_count, "instruction %u",
                id);
