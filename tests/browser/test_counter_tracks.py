@@ -108,7 +108,7 @@ def test_the_overview_tells_what_was_counted(page: Page) -> None:
     assert any(tile.startswith("HFU") for tile in tiles)
     assert "Counted" in text and "TB/s" in text
     present = page.run(
-        """return Object.fromEntries([...document.querySelectorAll('.features > div')].map(
+        """return Object.fromEntries([...document.querySelectorAll('.features tbody tr')].map(
             (one) => [one.children[0].textContent, one.children[1].textContent]))"""
     )
     assert present["Counters"] == "✓ yes"

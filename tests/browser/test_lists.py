@@ -74,8 +74,8 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
     regions = [one.get_attribute("aria-label") for one in page.all('[role="region"]')]
     assert len(regions) > 1 and len(set(regions)) == len(regions)
     parts = page.run(
-        """return [...document.querySelectorAll('#compare .beside [role=listitem]')].map(
-            (one) => [...one.querySelectorAll('.num')].map((cell) => cell.textContent))"""
+        """return [...document.querySelectorAll('#compare .beside tbody tr')].map(
+            (one) => [...one.cells].slice(2).map((cell) => cell.textContent))"""
     )
     sums = np.sum([[time_of(text) for text in part[:2]] for part in parts], axis=0)
     assert sums == pytest.approx([sum(side.values()) for side in comparison.parts], rel=0.01)
@@ -169,8 +169,8 @@ def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report)
 def beside(page: Page) -> dict[str, list[float]]:
     """Return the times of a part of the rank that is shown, of the others, and their difference."""
     rows = page.run(
-        """return [...document.querySelectorAll('#ranks .beside [role=listitem]')].map((row) =>
-        [row.querySelector('.name').textContent, ...[...row.querySelectorAll('.num')].map((one) => one.textContent)])"""
+        """return [...document.querySelectorAll('#ranks .beside tbody tr')].map((row) =>
+        [row.querySelector('.name').textContent, ...[...row.cells].slice(2).map((one) => one.textContent)])"""
     )
     return {name: [time_of(text.replace("+", "")) for text in times] for name, *times in rows}
 

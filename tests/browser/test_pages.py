@@ -69,9 +69,8 @@ CUT = """
     const cut = (one) => getComputedStyle(one).overflowX !== 'visible' && (one.scrollWidth > one.clientWidth + 1
         || (one.className.startsWith('timeline') && one.scrollHeight > one.clientHeight + 1));
     const wide = (one) => one.getBoundingClientRect().right > innerWidth + 1;
-    const all = ['#nav', '#nav a', '.steps', '.steps .label', '.parts .name', '.parts .time', '.beside',
-        '.timeline-label', '.timeline-group', '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action',
-        '.card .saves', '.largest .num'];
+    const all = ['#nav', '#nav a', '.parts td', '.beside td', '.largest td', '.timeline-label', '.timeline-group',
+        '.timeline-group .cut', '.headline', '.lead', '.tile', '.card .action', '.card .saves'];
     const found = [...document.querySelectorAll(all.join(', '))].filter((one) => one.offsetParent);
     return found.filter((one) => cut(one) || wide(one)).slice(0, 5).map((one) => one.outerHTML.slice(0, 300));
 """
@@ -98,8 +97,8 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
             (one) => document.querySelector(`main ${one}`).getBoundingClientRect().top)"""
     )
     assert tops[0] < tops[1] < tops[3] and tops[2] < tops[3] and max(tops[:3]) < 900 and abs(tops[1] - tops[2]) < 60
-    assert len(page.all("#overview .largest [role=listitem]")) == 5
-    notes = "document.querySelectorAll('.parts [role=listitem] .note')"
+    assert len(page.all("#overview .largest tbody tr")) == 5
+    notes = "document.querySelectorAll('.parts tbody .note')"
     explained = page.run(f"return [...{notes}].map((one) => one.textContent)")
     assert len(explained) == len(page.all(".parts .swatch")) and set(explained) <= {
         part.gloss for part in _core.parts.values()

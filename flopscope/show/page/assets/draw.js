@@ -60,11 +60,11 @@ flopscope.draw = (() => {
     }
 
     /* A small table. Columns: [title, what it shows, doc, why a value may be missing]; "<" begins the title of one that
-       is aligned at the left. */
+       is aligned at the left; one of bars has none. */
     function table(records, columns, caption) {
         const listed = columns.map(([title, what, doc, missing]) => ({
             title: title.replace(/^</, ""),
-            place: title.startsWith("<") ? "left" : "",
+            place: title.startsWith("<") ? "left" : title ? "" : "bars",
             show: shown(what),
             doc,
             missing,
@@ -97,11 +97,17 @@ flopscope.draw = (() => {
         );
     }
 
-    /* The bar of a row of a table, from its left on. */
-    const barOf = (share) => el("span", { class: "track wide", "aria-hidden": "true" }, bar(share, "gain"));
-
     const heading = (text, note) =>
         el("div", { class: "heading" }, el("h3", { text }), note && el("span", { class: "note", text: note }));
+
+    /* The name of a part of the time, with its colour; ``note``: what it means. */
+    const part = (name, label, note) =>
+        el(
+            "span",
+            { class: "name" },
+            name && el("i", { class: `swatch part-${name}` }),
+            el("span", {}, label, note && el("span", { class: "note", text: note })),
+        );
 
     /* What words mean, [[word, meaning]], to open. */
     const words = (title, pairs) =>
@@ -126,38 +132,33 @@ flopscope.draw = (() => {
         );
     }
 
-    /* A stacked bar for each step, all on one scale. steps: {label, total, parts, note}, parts the times by name;
-       labels: of the parts; most: the longest total. */
+    /* A table of stacked bars, one for each step, all on one scale. steps: {label, total, parts, note}, parts the times
+       by name; labels: of the parts; most: the longest total. */
     function steps(listed, labels, most, caption) {
         const { format } = flopscope;
-        return el(
-            "div",
-            { class: "steps", role: "list", tabindex: "0", "aria-label": caption },
-            listed.map(({ label, total, parts, note }) => {
-                const known = Object.keys(parts).filter((name) => parts[name] > 0);
-                const text = (name) =>
-                    `${labels[name] || name}: ${format.time(parts[name])}, ` +
-                    `${format.percent((100 * parts[name]) / total)}`;
-                return el(
-                    "div",
-                    { role: "listitem", title: `${label}\n${known.map(text).join("\n")}` },
-                    el("span", { class: "label cut", text: label }),
-                    el(
-                        "span",
-                        { class: "stack", style: { width: `${(100 * total) / most}%` } },
-                        known.map((name) =>
-                            el("span", {
-                                class: `part-${name}`,
-                                style: { flex: `${parts[name]} 1 0` },
-                                title: text(name),
-                            }),
-                        ),
+        const stack = ({ total, parts }) =>
+            el(
+                "span",
+                { class: "stack", style: { width: `${(100 * total) / most}%` } },
+                Object.keys(parts)
+                    .filter((name) => parts[name] > 0)
+                    .map((name) =>
+                        el("span", {
+                            class: `part-${name}`,
+                            style: { flex: `${parts[name]} 1 0` },
+                            title:
+                                `${labels[name] || name}: ${format.time(parts[name])}, ` +
+                                `${format.percent((100 * parts[name]) / total)}`,
+                        }),
                     ),
-                    el("span", { class: "time", text: format.time(total) }),
-                    el("span", { class: "time note", text: note || "" }),
-                );
-            }),
-        );
+            );
+        const columns = [
+            ["<Step", ({ label }) => cut(label)],
+            ["", stack],
+            ["Time", "time:total"],
+            ...(listed.some(({ note }) => note) ? [["MFU", "text:note"]] : []),
+        ];
+        return el("div", { class: "steps" }, table(listed, columns, caption));
     }
 
     /* Parts of the time of two things, one bar above the other, with their times and the difference.
@@ -165,31 +166,22 @@ flopscope.draw = (() => {
     function beside(rows, heads, caption, alone = false) {
         const { format } = flopscope;
         const most = Math.max(...rows.flatMap((row) => row.times.map((time) => time || 0)), 1e-9);
-        const number = (text) => el("span", { class: "num", text });
-        const line = (row, name, bars, numbers) =>
-            el(
-                "div",
-                row,
-                el("span", { class: "name" }, name),
-                el("span", { class: "both" }, bars),
-                (alone ? numbers.slice(0, 1) : numbers).map(number),
+        const bars = ({ name, times }) =>
+            (alone ? times.slice(0, 1) : times).map((time, i) =>
+                track(bar(time / most, `part-${name}${i ? " pale" : ""}`)),
             );
-        return el(
-            "div",
-            { class: `beside${alone ? " alone" : ""}`, role: "list", "aria-label": caption },
-            line({ class: "titles", role: "presentation" }, "", [], heads),
-            rows.map(({ name, label, times: [own, other], difference }) =>
-                line(
-                    { role: "listitem" },
-                    [el("i", { class: `swatch part-${name}` }), label],
-                    [own, ...(alone ? [] : [other])].map((time, i) =>
-                        track(bar(time / most, `part-${name}${i ? " pale" : ""}`)),
-                    ),
-                    [format.time(own), format.time(other), format.signed(difference)],
-                ),
-            ),
-        );
+        const numbers = [
+            [heads[0], (row) => format.time(row.times[0])],
+            [heads[1], (row) => format.time(row.times[1])],
+            [heads[2], (row) => format.signed(row.difference)],
+        ];
+        const columns = [
+            ["<Part", (row) => part(row.name, row.label)],
+            ["", (row) => el("span", { class: "both" }, bars(row))],
+            ...(alone ? numbers.slice(0, 1) : numbers),
+        ];
+        return el("div", { class: "beside" }, table(rows, columns, caption));
     }
 
-    return { bar, barOf, track, bound, button, cut, link, table, heading, tile, words, steps, beside };
+    return { bar, track, bound, button, cut, link, table, heading, tile, part, words, steps, beside };
 })();

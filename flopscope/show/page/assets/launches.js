@@ -40,7 +40,7 @@
         ["<Shapes", (one) => draw.cut(rows.get("input_shapes", one.row) || "", "mono")],
         ["Calls", (one) => format.count(rows.get("count", one.row))],
         ["Launched work", "count:count", "Kernels, copies and fills."],
-        ["", (one) => draw.barOf(one.count / most)],
+        ["", (one) => draw.track(draw.bar(one.count / most, "gain"))],
         ["Device time of each", "time:time"],
         ["<Bound", (one) => draw.bound(rows.get("bound", one.row))],
     ];

@@ -18,7 +18,7 @@ flopscope.section("lines", {
                     [
                         ["Time", "time:time"],
                         ["Share", (one) => format.percent((100 * one.time) / group.total)],
-                        ["", (one) => draw.barOf(one.time / group.lines[0].time)],
+                        ["", (one) => draw.track(draw.bar(one.time / group.lines[0].time, "gain"))],
                         ["<Line", (one) => draw.cut(one.line, "mono")],
                         [
                             "<Within it",

@@ -3,32 +3,29 @@
 
 flopscope.overview = {
     /* The waterfall: one stacked bar, and below it each part where it stands in the bar. */
-    accounting(data, steps) {
+    accounting(data, steps, of) {
         const { element: el, format, draw } = flopscope;
         const { whole, per, parts } = data;
         const shown = parts.filter((part) => whole[part.name] > 0);
-        const line = (name, bars, time, share, title) =>
-            el(
-                "div",
-                { role: "listitem", title },
-                el("span", { class: "name" }, name),
-                draw.track(bars),
-                el("span", { class: "time", text: format.time(time / per) }),
-                el("span", { class: "share", text: format.percent(100 * share) }),
-            );
-        const total = line(steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile", [], whole.total, 1);
-        total.className = "total";
+        const total = {
+            name: draw.part("", steps ? `a step${data.of ? `, ${data.of}` : ""}` : "the profile"),
+            bar: "",
+            time: whole.total / per,
+            share: 1,
+        };
         let from = 0;
         const rows = shown.map((part) => {
             const share = whole[part.name] / whole.total;
-            const name = [
-                el("i", { class: `swatch part-${part.name}` }),
-                el("span", {}, part.label, el("span", { class: "note", text: part.means })),
-            ];
-            const row = line(name, draw.bar(share, `part-${part.name}`, from), whole[part.name], share, part.doc);
+            const bar = draw.track(draw.bar(share, `part-${part.name}`, from));
             from += share;
-            return row;
+            return { name: draw.part(part.name, part.label, part.means), bar, time: whole[part.name] / per, share };
         });
+        const columns = [
+            ["<Part", "text:name"],
+            ["", "text:bar"],
+            ["Time", "time:time"],
+            ["Share", (row) => format.percent(100 * row.share)],
+        ];
         const stack = shown.map((part) => {
             const share = whole[part.name] / whole.total;
             return el("span", {
@@ -41,7 +38,7 @@ flopscope.overview = {
             "div",
             { class: "accounting" },
             el("div", { class: "stack", "aria-hidden": "true" }, stack),
-            el("div", { class: "parts", role: "list", "aria-label": "Parts of the time" }, total, rows),
+            el("div", { class: "parts" }, draw.table([total, ...rows], columns, `Parts of the time${of}`)),
             draw.words(
                 "What the parts mean",
                 shown.map((part) => [part.label, part.doc]),
@@ -50,7 +47,7 @@ flopscope.overview = {
     },
 
     /* A stacked bar for each device and step, all on one scale. */
-    async steps(data, page) {
+    async steps(data, page, of) {
         const { element: el, format, draw } = flopscope;
         const MOST = 400;
         const columns = {};
@@ -65,14 +62,14 @@ flopscope.overview = {
                 .join(" · "),
             total: columns.total[i],
             parts: Object.fromEntries(data.parts.map((part) => [part.name, columns[part.name][i]])),
-            note: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "",
+            note: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? format.percent(columns.mfu[i]) : "",
         }));
         const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
         const left = ofStep.length - MOST;
         return el(
             "div",
             {},
-            draw.steps(listed, labels, most, "Time of each step"),
+            draw.steps(listed, labels, most, `Time of each step${of}`),
             left > 0 &&
                 el("p", {
                     class: "note",
@@ -81,11 +78,11 @@ flopscope.overview = {
         );
     },
 
-    advice(rows, perStep) {
+    advice(rows, perStep, of) {
         const { element: el, format } = flopscope;
         const OPEN = 3; // pieces that are shown; the evidence of the first is open
         const cards = rows.map((row, i) =>
-            this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct))),
+            this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct)), of),
         );
         const left = rows.length - OPEN;
         return el(
@@ -103,36 +100,27 @@ flopscope.overview = {
     },
 
     /* A piece of advice: what to do, what it saves, why, and the rows that it rests on. */
-    card(row, number, perStep, most) {
+    card(row, number, perStep, most, of) {
         const { element: el, format, draw } = flopscope;
         const FEW = 3; // rows of evidence that are open
-        const lines = row.evidence.map((entry) =>
-            el(
-                "div",
-                { role: "listitem" },
-                draw.link(entry.op, entry.row, "advice"),
-                el("span", {
-                    class: "shapes cut mono",
-                    title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"),
-                    text: entry.shapes,
-                }),
-                el("span", { class: "num", text: format.time(entry.time) }),
-                el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" }),
-            ),
-        );
+        const columns = [
+            ["<Op", (entry) => draw.link(entry.op, entry.row, "advice")],
+            ["<Shapes", (entry) => draw.cut(entry.shapes, "mono")],
+            ["Time", "time:time"],
+            ["Calls", (entry) => (entry.calls ? format.count(entry.calls) : "")],
+        ];
+        const list = (entries, what) =>
+            el("div", { class: "evidence" }, draw.table(entries, columns, `${what} of advice ${number}${of}`));
+        const lines = row.evidence;
         const few = number > 1 ? 0 : lines.length > FEW + 1 ? FEW : lines.length;
         const evidence = [
-            few > 0 && el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
+            few > 0 && list(lines.slice(0, few), "Evidence"),
             few < lines.length &&
                 el(
                     "details",
                     {},
                     el("summary", { text: `${format.plural(lines.length - few, few ? "more row" : "row")}` }),
-                    el(
-                        "div",
-                        { class: "evidence", role: "list", "aria-label": few ? "More evidence" : "Evidence" },
-                        lines.slice(few),
-                    ),
+                    list(lines.slice(few), few ? "More evidence" : "Evidence"),
                 ),
         ];
         return el(
@@ -157,44 +145,28 @@ flopscope.overview = {
     },
 
     /* The ops with the most to gain, or with the most time: name, a bar of its time and the part beyond its limit. */
-    largest(rows, name) {
+    largest(rows, of) {
         const { element: el, format, draw } = flopscope;
         const most = Math.max(...rows.map((row) => row.time), 1e-9);
-        const rated = rows.some((row) => format.known(row.headroom));
-        const head = el(
-            "div",
-            { class: "head", "aria-hidden": "true" },
-            ["", "time", rated ? "to gain" : ""].map((text) => el("span", { class: "num", text })),
-        );
-        return el(
-            "div",
-            { class: "largest", role: "list", "aria-label": `Largest ops${name ? ` of ${name}` : ""}` },
-            head,
-            rows.map((row) => {
-                const room = format.known(row.headroom) ? row.headroom : 0;
-                return el(
-                    "div",
-                    { role: "listitem" },
-                    draw.link(row.name, row.row, "overview"),
-                    el("span", { class: "num", text: format.time(row.time) }),
-                    el("span", {
-                        class: "num",
-                        text: format.known(row.headroom)
-                            ? format.time(row.headroom)
-                            : flopscope.page.data.reasons[row.why][0],
-                        title: flopscope.page.data.reasons[row.why][1],
-                    }),
-                    draw.track(
-                        draw.bar(row.time / most, "spent"),
-                        draw.bar(
-                            room / most,
-                            row.bound && row.bound !== "unknown" ? `bound-${row.bound}` : "gain",
-                            (row.time - room) / most,
-                        ),
-                    ),
-                );
-            }),
-        );
+        const bars = (row) => {
+            const room = format.known(row.headroom) ? row.headroom : 0;
+            const kind = row.bound && row.bound !== "unknown" ? `bound-${row.bound}` : "gain";
+            return draw.track(
+                draw.bar(row.time / most, "spent"),
+                draw.bar(room / most, kind, (row.time - room) / most),
+            );
+        };
+        const gain = (row) => {
+            const [word, why] = flopscope.page.data.reasons[row.why];
+            return format.known(row.headroom) ? format.time(row.headroom) : el("span", { title: why, text: word });
+        };
+        const columns = [
+            ["<Op", (row) => draw.link(row.name, row.row, "overview")],
+            ["", bars],
+            ["Time", "time:time"],
+            ...(rows.some((row) => format.known(row.headroom)) ? [["To gain", gain]] : []),
+        ];
+        return el("div", { class: "largest" }, draw.table(rows, columns, `Largest ops${of}`));
     },
 
     tiles(data) {
@@ -230,7 +202,28 @@ flopscope.overview = {
         return el("div", { class: "tiles" }, tiles);
     },
 
-    gpus(records, name) {
+    /* What the profile may hold, whether it does, and what brings it. */
+    features(missing, of) {
+        const { element: el, draw } = flopscope;
+        const there = ({ present }) =>
+            present === null
+                ? el("span", { class: "note", text: "– none" })
+                : el("span", { class: present ? "yes" : "no", text: present ? "✓ yes" : "✗ no" });
+        const brings = (one) =>
+            one.present === null
+                ? "the program used no GPU, as far as was recorded"
+                : one.present
+                  ? one.brings
+                  : [`${one.brings}: `, el(one.is_code ? "code" : "span", { text: one.option })];
+        const columns = [
+            ["<Part", "text:what"],
+            ["<Recorded", there],
+            ["<What it brings", (one) => el("span", {}, brings(one))],
+        ];
+        return el("div", { class: "features" }, draw.table(missing, columns, `What was recorded${of}`));
+    },
+
+    gpus(records, of) {
         const columns = [
             ["<Device", (one) => flopscope.page.device(one.device)],
             ["Utilization", "percent:gpu_utilization", "Share of the time in which a kernel ran."],
@@ -251,7 +244,7 @@ flopscope.overview = {
             ],
             ["Idle", "percent:idle", "Share of the time in which the device had no work."],
         ];
-        return flopscope.draw.table(records, columns, `Utilization of the devices${name ? ` of ${name}` : ""}`);
+        return flopscope.draw.table(records, columns, `Utilization of the devices${of}`);
     },
 };
 
@@ -260,7 +253,8 @@ flopscope.section("overview", {
     early: true,
     async mount(body, data, page, name) {
         const { element: el, draw, overview } = flopscope;
-        const append = (...children) => body.append(...children.filter(Boolean));
+        const append = (...children) => body.append(...children.filter(Boolean)),
+            of = name ? ` of ${name}` : "";
         append(overview.tiles(data));
         const first = el("div", {}),
             beside = el("div", {});
@@ -271,7 +265,7 @@ flopscope.section("overview", {
                 `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`,
             ),
         );
-        if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0));
+        if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0, of));
         else {
             first.append(
                 el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }),
@@ -279,10 +273,7 @@ flopscope.section("overview", {
             );
         }
         if (data.largest.rows.length) {
-            beside.append(
-                draw.heading(data.largest.title, data.largest.note),
-                overview.largest(data.largest.rows, name),
-            );
+            beside.append(draw.heading(data.largest.title, data.largest.note), overview.largest(data.largest.rows, of));
         }
         if (data.accounting) {
             append(
@@ -293,8 +284,8 @@ flopscope.section("overview", {
                         : "every instant of each device belongs to one part",
                 ),
             );
-            append(overview.accounting(data.accounting, data.steps));
-            const steps = await overview.steps(data.accounting, page);
+            append(overview.accounting(data.accounting, data.steps, of));
+            const steps = await overview.steps(data.accounting, page, of);
             if (steps) append(draw.heading("Each step", "on one scale; point at a bar for its parts"), steps);
         } else {
             append(
@@ -308,34 +299,8 @@ flopscope.section("overview", {
             right = el("div", {});
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
-        left.append(
-            el(
-                "div",
-                { class: "features", role: "list" },
-                data.missing.map((one) =>
-                    el(
-                        "div",
-                        { role: "listitem" },
-                        el("span", { text: one.what }),
-                        el("span", {
-                            class: one.present === null ? "note" : one.present ? "yes" : "no",
-                            text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no",
-                        }),
-                        one.present === null
-                            ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
-                            : one.present
-                              ? el("span", { class: "note", text: one.brings })
-                              : el(
-                                    "span",
-                                    {},
-                                    `${one.brings}: `,
-                                    el(one.is_code ? "code" : "span", { text: one.option }),
-                                ),
-                    ),
-                ),
-            ),
-        );
-        left.append(...overview.hardware(data, name));
+        left.append(overview.features(data.missing, of));
+        left.append(...overview.hardware(data, of));
         if (data.notes.length) {
             left.append(
                 draw.heading("Notes"),
@@ -354,7 +319,7 @@ flopscope.section("overview", {
                 data.facts.map(([label, text]) => [el("dt", { text: label }), el("dd", { text })]),
             ),
         );
-        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, name));
-        right.append(...overview.coverage(data, name));
+        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, of));
+        right.append(...overview.coverage(data, of));
     },
 });

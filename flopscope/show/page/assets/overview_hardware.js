@@ -35,26 +35,21 @@ Object.assign(flopscope.overview, {
         );
     },
 
-    /* A list of ops with their times, the longest first. */
+    /* The ops with the longest times. */
     ops(records, count, caption) {
         const { element: el, format, draw } = flopscope,
             MOST = 12;
-        const list = el(
-            "div",
-            { class: "pairs", role: "list", "aria-label": caption },
-            records
-                .slice(0, MOST)
-                .map((record) =>
-                    el(
-                        "div",
-                        { role: "listitem" },
-                        draw.link(record.name, record.row, "overview"),
-                        el("span", { class: "num", text: format.time(record.time) }),
-                    ),
-                ),
-        );
+        const columns = [
+            ["<Op", (record) => draw.link(record.name, record.row, "overview")],
+            ["Time", "time:time"],
+        ];
         const left = count - Math.min(records.length, MOST);
-        return el("div", {}, list, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
+        return el(
+            "div",
+            {},
+            draw.table(records.slice(0, MOST), columns, caption),
+            left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }),
+        );
     },
 
     misfits(records, count, of) {
@@ -69,25 +64,22 @@ Object.assign(flopscope.overview, {
         return el("div", {}, table, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },
 
-    graphs(counts, unseen) {
-        const { element: el, format } = flopscope;
+    graphs(counts, unseen, of) {
+        const { format, draw } = flopscope;
         const facts = [
             ...counts.map(([text, count]) => [text, format.count(count)]),
             ...(unseen > 0 ? [["time of kernels whose capture was not seen", format.time(unseen)]] : []),
         ];
-        return el(
-            "div",
-            { class: "pairs", role: "list", "aria-label": "Replays of CUDA graphs" },
-            facts.map(([text, value]) =>
-                el("div", { role: "listitem" }, el("span", { text }), el("span", { class: "num", text: value })),
-            ),
-        );
+        const columns = [
+            ["<Of them", ([text]) => text],
+            ["Number", ([, value]) => value],
+        ];
+        return draw.table(facts, columns, `Replays of CUDA graphs${of}`);
     },
 
     /* Both, each with its heading, where something was counted. */
-    hardware({ counted }, name) {
-        const { overview } = flopscope,
-            of = name ? ` of ${name}` : "";
+    hardware({ counted }, of) {
+        const { overview } = flopscope;
         return overview.titled([
             [
                 counted.devices.length,
@@ -105,21 +97,20 @@ Object.assign(flopscope.overview, {
     },
 
     /* The lists of what is unknown or estimated, each with its heading, where there are any. */
-    coverage({ coverage, graphs }, name) {
-        const { overview } = flopscope,
-            of = name ? ` of ${name}` : "";
+    coverage({ coverage, graphs }, of) {
+        const { overview } = flopscope;
         const listed = (key, title, note, caption) => [
             coverage[key].length,
             title,
             note,
-            () => overview.ops(coverage[key], coverage[`${key}_count`], caption),
+            () => overview.ops(coverage[key], coverage[`${key}_count`], `${caption}${of}`),
         ];
         return overview.titled([
             [
                 graphs.length || coverage.unseen_graphs > 0,
                 "CUDA graphs",
                 "",
-                () => overview.graphs(graphs, coverage.unseen_graphs),
+                () => overview.graphs(graphs, coverage.unseen_graphs, of),
             ],
             listed("unmodelled", "Not modelled", "time whose bytes no rule knows", "Ops whose work no rule models"),
             listed(
