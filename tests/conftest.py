@@ -101,6 +101,14 @@ def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that stands in for CUPTI."""
+    from helpers.fake_cupti import build
+
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture(scope="session")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A folder with the traces of eight simulated ranks, of which rank 5 has a slow GPU, and the true times."""
     from helpers.ranks_cases import simulated

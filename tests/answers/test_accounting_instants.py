@@ -117,12 +117,7 @@ def arrival(mine: list[Any], classes: list[list[int]]) -> int:
 
 
 def owners(
-    works: list[Any],
-    waits: list[Any],
-    doing: list[Any],
-    steps: list[tuple[int, int, int]],
-    device: int,
-    marked: bool,
+    works: list[Any], waits: list[Any], doing: list[Any], steps: list[tuple[int, int, int]], device: int, marked: bool
 ) -> list[Parts]:
     """Return the parts of each step on a device, by deciding to which part every instant belongs."""
     mine = sorted((w for w in works if w["device"] == device), key=lambda work: work["begin"])

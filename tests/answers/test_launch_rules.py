@@ -18,31 +18,45 @@ def test_launches_are_counted_and_not_gaps() -> None:
     assert {entry["op"]: entry["calls"] for entry in row.evidence} == {"made::op": 7, "made::first": 1}
 
 
-def test_a_graph_of_many_kernels_is_one_launch() -> None:
-    assert not told(piecewise(8, graph=True), "launch") and not told(piecewise(40, graph=True), "launch")
+def in_time() -> Program:
+    """Return a program whose launches come before the kernel in front has ended."""
+    program = piecewise()
+    for event in program.events:
+        if event["name"] in ("made::op", "cudaLaunchKernel"):
+            event["ts"] -= 45
+    return program
 
 
-@pytest.mark.parametrize("count", [2, 5])
-def test_a_handful_of_launches_needs_no_graph(count: int) -> None:
-    assert not told(piecewise(count), "launch")
+def two_steps() -> Program:
+    """Return a program of 16 launches."""
+    program = piecewise(8)
+    program.events = [event for event in program.events if event["ts"] < 50 * 9 * 2]
+    return program
 
 
-def test_unrecorded_launches_are_not_judged() -> None:
-    assert not told(piecewise(calls=False), "launch")
+def with_a_graph() -> Program:
+    program = piecewise(12)
+    program.call("cudaGraphLaunch", 100, 2)
+    return program
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(piecewise(count, graph=True) for count in (8, 40)),  # a graph of many kernels is one launch
+        *(piecewise(count) for count in (2, 5)),  # a handful needs no graph
+        piecewise(calls=False),  # launches that were not recorded are not judged
+        *(in_time(), two_steps(), with_a_graph()),
+    ],
+)
+def test_these_launches_need_no_graph(program: Program) -> None:
+    assert not told(program, "launch")
 
 
 def test_graphs_are_for_the_accelerators_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, named in (("mtia", False), ("hip", True), ("cuda", True)):
         monkeypatch.setattr(Analysis, "accelerator", name, raising=False)
         assert bool(told(piecewise(), "launch")) == named
-
-
-def test_launches_in_time_are_not_advised_to_come_sooner() -> None:
-    program = piecewise()
-    for event in program.events:
-        if event["name"] in ("made::op", "cudaLaunchKernel"):
-            event["ts"] -= 45  # before the kernel in front has ended
-    assert not told(program, "launch")
 
 
 def pause(name: str, length: float) -> Program:
@@ -88,19 +102,6 @@ def test_the_evidence_of_launches_is_the_time_that_launching_explains() -> None:
     assert "those for which the device waited" in row.what
     table = program.load()._core.launch_summary()
     assert row.facts["late"] == table["launch_bound_pct"][0]
-
-
-def test_few_launches_in_all_need_no_graph() -> None:
-    program = piecewise(8)
-    assert told(program, "launch")
-    program.events = [event for event in program.events if event["ts"] < 50 * 9 * 2]
-    assert not told(program, "launch"), "16 launches in two steps"
-
-
-def test_a_program_that_uses_graphs_is_not_told_to() -> None:
-    program = piecewise(12)
-    program.call("cudaGraphLaunch", 100, 2)
-    assert not told(program, "launch")
 
 
 @pytest.mark.parametrize(("kernels", "named"), [(3, True), (40, False)])

@@ -52,56 +52,49 @@ def test_attention_that_is_written_out_is_told_of_sdpa() -> None:
     assert row.what.startswith("Use torch.nn.functional.scaled_dot_product_attention") and "math path" not in row.what
 
 
+HEADS, SCORES = [32, 1024, 64], [32, 1024, 1024]
+
+
+def scored(before: Any = (), after: Any = (), *, cpu: bool = False) -> Program:
+    """Return a program of attention with these ops before and after its softmax."""
+    ops: list[Any] = [("aten::bmm", 900.0, (HEADS, [32, 64, 1024])), *before, ("aten::_softmax", 900.0, (SCORES,))]
+    ops += [*after, ("aten::bmm", 900.0, (SCORES, HEADS))]
+    if not cpu:
+        return in_a_row(*ops)
+    program = Program(devices=0)
+    program.step(0, 0, 4000)
+    for place, (name, _, shapes, *_) in enumerate(ops):
+        program.op(name, 10 + 900 * place, 890, *shapes)
+    return program
+
+
 @pytest.mark.parametrize(
     ("between", "named"),
     [
         ([], "written out in bmm and softmax, which"),
-        ([("aten::div", [])], "in bmm, div and softmax"),
-        ([("aten::div", []), ("aten::masked_fill", [])], "in bmm, div, masked_fill and softmax"),
-        ([("aten::gelu", [])], "in bmm and softmax"),
-        ([("aten::fill_", [])], "in bmm and softmax"),
-        ([("aten::index_put_", [])], "in bmm and softmax"),
-        ([("aten::mean", [])], "in bmm and softmax"),
+        (["div"], "in bmm, div and softmax"),
+        (["div", "masked_fill"], "in bmm, div, masked_fill and softmax"),
+        *(([name], "in bmm and softmax") for name in ("gelu", "fill_", "index_put_", "mean")),
     ],
 )
-def test_attention_names_the_ops_that_are_part_of_it(between: list[tuple[str, list[int]]], named: str) -> None:
-    heads, scores = [32, 1024, 64], [32, 1024, 1024]
-    program = in_a_row(
-        ("aten::bmm", 900.0, (heads, [32, 64, 1024])),
-        *((name, 900.0, (scores, shape)) for name, shape in between),
-        ("aten::_softmax", 900.0, (scores,)),
-        ("aten::bmm", 900.0, (scores, heads)),
-    )
-    (row,) = told(program, "attention")
+def test_attention_names_the_ops_that_are_part_of_it(between: list[str], named: str) -> None:
+    (row,) = told(scored([(f"aten::{name}", 900.0, (SCORES, [])) for name in between]), "attention")
     assert named in row.what and "32 matrices of 1024 x 1024 scores" in row.what
-    part = [name for name, _ in between if name.removeprefix("aten::") in row.what]
+    part = [f"aten::{name}" for name in between if name in row.what]
     assert {entry["op"] for entry in row.evidence} == {"aten::bmm", "aten::_softmax", *part}
 
 
 @pytest.mark.parametrize(
-    ("cpu", "key", "shape", "said"),
+    ("cpu", "key", "columns", "said"),
     [
-        (True, "aten::mul", [32, 1024, 1024], True),
-        (True, "aten::bernoulli_", [32, 1024, 1024], False),  # the CPU has no fused kernel with dropout
-        (True, "aten::bernoulli_", [32, 1024, 512], True),
-        (False, "aten::bernoulli_", [32, 1024, 1024], True),
+        (True, "aten::mul", 1024, True),
+        (True, "aten::bernoulli_", 1024, False),  # the CPU has no fused kernel with dropout
+        (True, "aten::bernoulli_", 512, True),
+        (False, "aten::bernoulli_", 1024, True),
     ],
 )
-def test_dropout_on_the_scores_leaves_a_cpu_no_fused_kernel(cpu: bool, key: str, shape: list[int], said: bool) -> None:
-    heads, scores = [32, 1024, 64], [32, 1024, 1024]
-    ops: list[tuple[str, tuple[list[int], ...]]] = [
-        ("aten::bmm", (heads, [32, 64, 1024])),
-        ("aten::_softmax", (scores,)),
-        (key, (shape,)),
-        ("aten::bmm", (scores, heads)),
-    ]
-    program = Program(devices=0 if cpu else 1)
-    if cpu:
-        program.step(0, 0, 4000)
-        for place, (name, shapes) in enumerate(ops):
-            program.op(name, 10 + 900 * place, 890, *shapes)
-    else:
-        in_a_row(*((name, 900.0, shapes) for name, shapes in ops), program=program)
+def test_dropout_on_the_scores_leaves_a_cpu_no_fused_kernel(cpu: bool, key: str, columns: int, said: bool) -> None:
+    program = scored(after=[(key, 900.0, ([32, 1024, columns],))], cpu=cpu)
     assert bool(told(program, "attention")) == said
 
 
@@ -110,15 +103,8 @@ def test_dropout_on_the_scores_leaves_a_cpu_no_fused_kernel(cpu: bool, key: str,
     [("[1]", True), ("[-1]", False), ("[0]", False)],  # over the heads, or over something else
 )
 def test_a_mean_of_the_scores_over_the_heads_needs_the_weights(dims: str, said: bool) -> None:
-    heads, scores = [32, 1024, 64], [32, 1024, 1024]
     kinds = {"dtype": [FLOAT, "ScalarList"], "values": ["", dims]}
-    program = in_a_row(
-        ("aten::bmm", 900.0, (heads, [32, 64, 1024])),
-        ("aten::_softmax", 900.0, (scores,)),
-        ("aten::mean", 300.0, ([4, 8, 1024, 1024], []), kinds),
-        ("aten::bmm", 900.0, (scores, heads)),
-    )
-    (row,) = told(program, "attention")
+    (row,) = told(scored(after=[("aten::mean", 300.0, ([4, 8, 1024, 1024], []), kinds)]), "attention")
     assert ("need_weights=False in nn.MultiheadAttention" in row.what) == said
 
 
@@ -288,15 +274,9 @@ def test_copies_by_the_copy_engine_are_no_link_of_a_chain() -> None:
 
 
 def test_what_attention_removes_is_no_chain() -> None:
-    heads, scores = [32, 1024, 64], [32, 1024, 1024]
-    ops = [
-        ("aten::div", 200.0, (scores,)),
-        ("aten::add", 200.0, (scores, scores)),
-        ("aten::_softmax", 200.0, (scores,)),
-    ]
-    assert told(in_a_row(*ops), "fuse")
-    products = [("aten::bmm", 50.0, (heads, [32, 64, 1024])), ("aten::bmm", 50.0, (scores, heads))]
-    program = in_a_row(products[0], *ops, products[1])
+    chain: list[Any] = [("aten::div", 200.0, (SCORES,)), ("aten::add", 200.0, (SCORES, SCORES))]
+    assert told(in_a_row(*chain, ("aten::_softmax", 200.0, (SCORES,))), "fuse")
+    program = scored(chain)
     assert told(program, "attention") and not told(program, "fuse")
 
 

@@ -190,17 +190,6 @@ def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     assert "Communication" not in str(Summary(summarize.details(core), {}))
 
 
-def test_a_running_profile_is_an_error() -> None:
-    core = _core.Profiler()
-    core.start()
-    try:
-        for ask in (summaries.collectives, summaries.stream_summary):
-            with pytest.raises(RuntimeError, match="still running"):
-                ask(core.store)
-    finally:
-        core.stop()
-
-
 def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
     core = _core.Store()
     _core._append(core, "kernel", "gemm", 0, 30_000, device=0)
@@ -282,15 +271,6 @@ def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
     np.testing.assert_allclose(named.ranks["clock_offset"], [0, -1.003], atol=1e-6)
 
 
-def test_the_offset_is_the_median_of_the_ends() -> None:
-    first, second = ranks_of([[0, 100_000, 200_000]] * 2, [50_000, 150_000, 250_000], [0, 0])
-    assert first._core is not None and second._core is not None
-    nccl(first._core, 300_000, 50_000, arguments(7))
-    nccl(second._core, 300_000, 90_000, arguments(7))  # an outlier does not change the median
-    report = stragglers([first, second])
-    assert list(report.ranks["clock_offset"]) == [0, 0]
-
-
 def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -> None:
     """Groups [0, 1], [1, 2] and [3, 4]: rank 2 is aligned by rank 1, ranks 3 and 4 only with each other."""
     clocks = [0, 1_000_000, 5_000_000, 40_000, 43_000]
@@ -304,16 +284,6 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
     np.testing.assert_allclose(report.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
     assert list(report.collectives["straggler"]) == [1, 2, 4] and list(report.collectives["count"]) == [2, 2, 2]
     np.testing.assert_allclose(report.collectives["skew"], [1, 1, 1])
-
-
-def test_sequence_numbers_match_when_counts_differ() -> None:
-    cores = [_core.Store() for _ in range(2)]
-    for rank, sequences in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began recording one call later
-        for sequence in sequences:
-            nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, arguments(sequence=sequence))
-    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
-    assert list(report.collectives["number"]) == [5, 6]
-    assert list(report.ranks["unmatched"]) == [1, 1] and list(report.ranks["clock_offset"]) == [0, 0]
 
 
 def test_calls_that_differ_between_ranks_are_not_matched() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import pickle
@@ -211,10 +210,7 @@ def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None
 
 def test_ranks_are_named_by_their_files_if_traces_do_not(tmp_path: Path) -> None:
     simulated(tmp_path)
-    for path in tmp_path.iterdir():
-        trace = json.loads(gzip.decompress(path.read_bytes()))
-        del trace["distributedInfo"]
-        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+    edited(tmp_path, lambda _, trace: trace.pop("distributedInfo"))
     with pytest.warns(UserWarning, match="8 traces do not name their rank, which is taken from the file name"):
         ranks = fs.load_ranks(tmp_path, workers=1)
     assert set(ranks.files["rank_from"]) == {"file name"} and ranks.findings == []

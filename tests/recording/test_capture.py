@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +13,6 @@ from helpers.fake_cupti import build, run_with_fake
 import flopscope as fs
 
 HAS_GPU = any(device.kind == "cuda" for device in fs.devices())
-compiler = shutil.which(shlex.split(os.environ.get("CC", "cc"))[0])
-pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
-
-
-@pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
 
 
 @pytest.fixture
@@ -87,24 +77,6 @@ def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Callable[...,
     print(json.dumps([table.table(), sorted(prof.key_averages(peaks="datasheet").to_pandas()["key"])]))
     """)
     assert "theirs" in text and "8.000us" in text and names == ["cudaLaunchKernel", "theirs"]
-
-
-def test_a_range_has_a_host_row_and_a_device_row(run: Callable[..., Any]) -> None:
-    result = run("""
-    with fs.profile(timer="cupti") as prof:
-        with fs.record_function("outer"):
-            first = cuda.launch("a", 3000)
-            with fs.record_function("inner"):
-                cuda.launch("b", 4000)
-                last = cuda.launch("b", 5000)
-        cuda.launch("c", 8000)
-    print(json.dumps([rows(prof), last + 5000 - first]))
-    """)
-    table, span = result
-    assert table["outer"]["device_time_total"] == 12 and table["inner"]["device_time_total"] == 9
-    assert table["outer @cuda"]["is_user_annotation"] and table["inner @cuda"]["is_user_annotation"]
-    assert table["outer @cuda"]["device_time_total"] == span / 1000
-    assert table["inner @cuda"]["count"] == 1 and "c @cuda" in table
 
 
 def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import functools
-import os
-import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
-
-compiler = shutil.which(shlex.split(os.environ.get("CC", "cc"))[0])
-pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
+from helpers.fake_cupti import run_with_fake
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+@pytest.fixture
+def run(fake: Path) -> Callable[..., Any]:
     """Return a function that runs a program with the fake and returns its output."""
-    return functools.partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
+    return functools.partial(run_with_fake, fake)
 
 
 NAMED = {
@@ -34,12 +28,7 @@ NAMED = {
         (7, 5, 6): "Memcpy DtoA (Managed -> Device Static)",
     },
     "fake_fill": {(3,): "Memset (Device)", (2,): "Memset (Pinned)"},
-    "fake_synchronization": {
-        (1,): "Event Sync",
-        (2,): "Stream Wait Event",
-        (3,): "Stream Sync",
-        (4,): "Context Sync",
-    },
+    "fake_synchronization": {(1,): "Event Sync", (2,): "Stream Wait Event", (3,): "Stream Sync", (4,): "Context Sync"},
     "fake_overhead": {
         (1,): "Driver Compiler",
         (1 << 16,): "Buffer Flush",

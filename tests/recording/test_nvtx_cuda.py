@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 from helpers.nvtx_programs import compiled, needs_headers
 
 pytestmark = needs_headers
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    folder = tmp_path_factory.mktemp("nvtx")
-    return build(folder), compiled(folder, "-shared", "-fPIC")
+def libraries(fake: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    return fake, compiled(tmp_path_factory.mktemp("nvtx"), "-shared", "-fPIC")
 
 
 def _run(libraries: tuple[Path, str], program: str) -> Any:

@@ -132,21 +132,6 @@ def test_a_profile_that_is_restarted_or_ends_by_an_exception_has_its_latest_resu
     assert {row.key for row in prof.key_averages(peaks="none")} & {"aten::sin", "aten::cos"} == {"aten::cos"}
 
 
-def test_the_handler_is_called_for_each_cycle(tmp_path: Path) -> None:
-    seen = []
-
-    def ready(prof: Any) -> None:
-        rows = {row.key: row.count for row in prof.key_averages(peaks="none")}
-        seen.append((prof.step_num, rows["forward"], rows["ProfilerStep*"]))
-        same_rows(prof.key_averages(peaks="none"), super(ft.profile, prof).key_averages(), False)
-
-    plan = ft.schedule(wait=1, warmup=1, active=2, repeat=2)
-    with ft.profile(activities=CPU, schedule=plan, on_trace_ready=ready) as prof:
-        train(8, prof.step)
-    assert seen == [(4, 2, 2), (8, 2, 2)]
-    assert isinstance(prof, torch.profiler.profile)
-
-
 def test_tables_are_available_after_the_trace_handler_of_torch(tmp_path: Path) -> None:
     handler = ft.tensorboard_trace_handler(str(tmp_path), use_gzip=True)
     with ft.profile(activities=CPU, on_trace_ready=handler) as prof:

@@ -404,18 +404,19 @@ def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypa
     assert written(stacked, tmp_path).data["rows"]["count"] == by_shape
 
 
+@pytest.mark.parametrize("path", EACH)
+def test_rows_of_the_core_lead_to_the_names_of_a_page_without_shapes(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile, "MOST_ROWS", 0)
+    source = profile.Profile(fs.load_trace(path), blocks=1000)
+    own, row_of = source.shaped.columns, source.row_of
+    assert row_of is not None and len(row_of) == len(own["key"])
+    for name in ("key", "device_type", "is_user_annotation"):
+        assert [source.rows.columns[name][row] for row in row_of.tolist()] == list(own[name])
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_running_profile_has_no_page(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("old")
-    prof = fs.profile()
-    with prof, pytest.raises(RuntimeError, match="still running"):
-        prof.write_report(path)
-    assert path.read_text() == "old"
-    with pytest.raises(RuntimeError, match="report"):
-        fs.profile().write_report(path)
 
 
 def test_a_page_has_no_other_sections(tmp_path: Path) -> None:

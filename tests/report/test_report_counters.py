@@ -86,6 +86,9 @@ def test_pages_without_counters_have_no_tracks(tmp_path: Path) -> None:
     assert page.data["sections"]["timeline"]["counters"]["tracks"] == []
     overview = page.data["sections"]["overview"]
     assert overview["counted"] == {"hfu": None, "devices": [], "energy": []}
+    found = recorded(overview)["Counters"]
+    assert (found["present"], found["option"]) == (False, "counters=True")
+    assert recorded(overview_of(sampled().load(), tmp_path))["Counters"]["present"] is True
 
 
 def test_windows_of_a_process_share_tracks(tmp_path: Path) -> None:
@@ -176,12 +179,6 @@ def test_energy_is_that_of_the_profile(tmp_path: Path, capsys: pytest.CaptureFix
 
 def recorded(overview: dict[str, Any]) -> dict[str, Any]:
     return {one["what"]: one for one in overview["missing"]}
-
-
-def test_counters_are_among_what_was_recorded(tmp_path: Path) -> None:
-    assert recorded(overview_of(sampled().load(), tmp_path))["Counters"]["present"] is True
-    found = recorded(overview_of(sampled(points=[]).load(), tmp_path))["Counters"]
-    assert (found["present"], found["option"]) == (False, "counters=True")
 
 
 def test_files_of_other_profilers_name_their_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,8 @@ def test_parts_that_follow_from_bounds_have_their_colour() -> None:
 
 def test_texts_of_parts_are_of_a_device_or_of_none() -> None:
     assert list(_core.parts) == list(_core.bare_parts)
+    for part in (*_core.parts.values(), *_core.bare_parts.values()):
+        assert part.label and part.gloss and part.noun and part.meaning.endswith(".")
     assert all(len(part.gloss) <= 35 for rows in (_core.parts, _core.bare_parts) for part in rows.values())
     idle = set(_core.idle_parts)
     assert {name for name, part in _core.parts.items() if part.change} == idle
@@ -70,22 +72,12 @@ def test_texts_of_parts_are_of_a_device_or_of_none() -> None:
 def test_markers_differ_and_have_outlines_of_one_area() -> None:
     markers = [bound.marker for bound in BOUNDS.values()]
     assert len(set(markers)) == len(markers) == len(_core.bounds) and set(markers) == set(OUTLINES)
-    assert list(BOUNDS)[-1] == "unknown"
+    assert list(BOUNDS)[-1] == "unknown" and all(bound.meaning for bound in _core.bounds.values())
+    assert set(markers) <= set(pytest.importorskip("matplotlib.lines").Line2D.filled_markers)
     for marker, corners in OUTLINES.items():
         following = [*corners[1:], *corners[:1]]
         area = abs(sum(a * d - b * c for (a, b), (c, d) in zip(corners, following, strict=True))) / 2
         assert not corners or area == pytest.approx(math.pi, rel=0.25), marker
-
-
-def test_markers_are_matplotlibs() -> None:
-    lines = pytest.importorskip("matplotlib.lines")
-    assert all(bound.marker in lines.Line2D.filled_markers for bound in _core.bounds.values())
-
-
-def test_every_bound_and_part_has_its_texts() -> None:
-    assert all(bound.meaning for bound in _core.bounds.values())
-    for part in (*_core.parts.values(), *_core.bare_parts.values()):
-        assert part.label and part.gloss and part.noun and part.meaning.endswith(".")
 
 
 def test_categories_are_drawn_in_the_colour_of_a_series() -> None:

@@ -80,10 +80,7 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
     assert (
         marks(page, first)
         == marks(page, second)
-        == {
-            **{"aten::mm": "300 µs", "aten::add": "180 µs"},
-            "aten::copy_": "120 µs",
-        }
+        == {**{"aten::mm": "300 µs", "aten::add": "180 µs"}, "aten::copy_": "120 µs"}
     )
     assert first["total"] == 650 and second["total"] == 600
 
