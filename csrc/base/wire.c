@@ -87,3 +87,20 @@ fs_status fs_wire_end(const fs_wire *wire, fs_error *err)
     if (wire->problem == NULL) return FS_OK;
     return fs_fail(err, FS_VALUE_ERROR, "byte %zu: %s", (size_t)(wire->at - wire->begin), wire->problem);
 }
+
+fs_status fs_wire_number(fs_wire message, uint32_t number, int64_t *value, fs_error *err)
+{
+    fs_wire_field field;
+    while (fs_wire_next(&message, &field))
+        if (field.number == number && field.type == FS_WIRE_VARINT) *value = (int64_t)field.value;
+    return fs_wire_end(&message, err);
+}
+
+fs_status fs_wire_numbers(fs_wire message, int64_t *values, uint32_t count, fs_error *err)
+{
+    fs_wire_field field;
+    while (fs_wire_next(&message, &field))
+        if (field.number >= 1 && field.number <= count && field.type == FS_WIRE_VARINT)
+            values[field.number - 1] = (int64_t)field.value;
+    return fs_wire_end(&message, err);
+}

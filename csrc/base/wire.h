@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 /* The values of a field's type that occur in files. */
 typedef enum {
@@ -124,11 +125,15 @@ static inline double fs_wire_double(const fs_wire_field *field)
     return value;
 }
 
-/* Whether a field is text equal to `text`. */
-static inline bool fs_wire_is(const fs_wire_field *field, const char *text)
+/* The text of a field; empty if it is none. */
+static inline fs_text fs_wire_text(const fs_wire_field *field)
 {
-    size_t size = strlen(text);
-    return field->type == FS_WIRE_BYTES && field->size == size && memcmp(field->bytes, text, size) == 0;
+    return field->type == FS_WIRE_BYTES ? (fs_text){(const char *)field->bytes, field->size} : fs_text_of("");
 }
+
+/* Take the varint of the last field with a number, or of those with the numbers from 1 to `count`; what is not there
+ * stays as it is. The failures of fs_wire_end. */
+fs_status fs_wire_number(fs_wire message, uint32_t number, int64_t *value, fs_error *err);
+fs_status fs_wire_numbers(fs_wire message, int64_t *values, uint32_t count, fs_error *err);
 
 #endif

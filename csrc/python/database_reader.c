@@ -14,7 +14,7 @@
 
 /* What an XSpace holds besides its events, as objects of Python. */
 
-static PyObject *text_object(fs_xtext text)
+static PyObject *text_object(fs_text text)
 {
     return PyUnicode_DecodeUTF8(text.bytes, (Py_ssize_t)text.size, "replace");
 }

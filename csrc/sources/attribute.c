@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/id_map.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "store/api_calls.h"
@@ -21,7 +22,7 @@ typedef struct {
 /* A range on a stream, from its first to its last work. */
 typedef struct {
     int64_t start, end;
-    uint32_t range, lane; /* range + 1; 0: free */
+    uint32_t range, lane;
 } span;
 
 typedef struct {
@@ -34,7 +35,8 @@ typedef struct {
     uint32_t *owners; /* by event: the innermost op, range or step around it, itself included */
     fs_api_calls by_correlation;
     span *spans;
-    uint32_t span_count, span_slots;
+    uint32_t span_count, span_capacity;
+    fs_id_map span_places; /* (range, lane) → index in spans */
 } attribution;
 
 #define AT(store, index, field) FS_EVENT_AT(store, index, field)
@@ -119,8 +121,7 @@ static fs_status list_by_lane(attribution *all, bool (*wanted)(const fs_store *,
         if (lane < lanes && wanted(all->store, i)) first[lane + 2]++, total++;
     }
     for (uint32_t lane = 0; lane < lanes; lane++) first[lane + 2] += first[lane + 1];
-    *list = fs_malloc(total * sizeof **list);
-    if (*list == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(list, total, err));
     for (uint32_t i = 0; i < all->count; i++) {
         uint32_t lane = AT(all->store, i, lane);
         if (lane < lanes && wanted(all->store, i)) (*list)[first[lane + 1]++] = i;
@@ -201,8 +202,7 @@ static fs_status nest_calls(attribution *all, fs_error *err)
 
 static fs_status find_owners(attribution *all, fs_error *err)
 {
-    all->owners = fs_malloc(all->count * sizeof *all->owners);
-    if (all->owners == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&all->owners, all->count, err));
     for (uint32_t i = 0; i < all->count; i++) {
         uint32_t parent = AT(all->store, i, parent);
         bool owns = is_host(all->store, i) && AT(all->store, i, kind) != FS_EVENT_FRAME;
@@ -276,41 +276,17 @@ static fs_status adopt_calls(attribution *all, fs_error *err)
 
 /* Ranges on the device --------------------------------------------------------------------------------------------- */
 
-static span *find_span(span *spans, uint32_t slots, uint32_t range, uint32_t lane)
-{
-    /* High bits, because the ranges of a loop may be a power of two apart. */
-    uint64_t hash = ((uint64_t)lane << 32 | range) * 0x9e3779b97f4a7c15u;
-    uint32_t slot = (uint32_t)(hash >> 32) & (slots - 1);
-    while (spans[slot].range != 0 && (spans[slot].range != range + 1 || spans[slot].lane != lane)) {
-        slot = (slot + 1) & (slots - 1);
-    }
-    return &spans[slot];
-}
-
-static fs_status grow_spans(attribution *all, fs_error *err)
-{
-    uint32_t slots = all->span_slots ? all->span_slots * 2 : 64;
-    span *spans = fs_calloc(slots, sizeof *spans);
-    if (spans == NULL) return fs_no_memory(err);
-    for (uint32_t i = 0; i < all->span_slots; i++) {
-        if (all->spans[i].range == 0) continue;
-        *find_span(spans, slots, all->spans[i].range - 1, all->spans[i].lane) = all->spans[i];
-    }
-    fs_free(all->spans);
-    all->spans = spans;
-    all->span_slots = slots;
-    return FS_OK;
-}
-
 static fs_status stretch(attribution *all, uint32_t range, const fs_event *work, fs_error *err)
 {
-    if (2 * all->span_count >= all->span_slots) FS_TRY(grow_spans(all, err));
-    span *found = find_span(all->spans, all->span_slots, range, work->lane);
     int64_t end = work->start + work->duration;
-    if (found->range == 0) {
-        *found = (span){work->start, end, range + 1, work->lane};
-        all->span_count++;
+    uint32_t place = fs_id_map_get(&all->span_places, range, work->lane);
+    if (place == FS_NONE) {
+        place = all->span_count;
+        FS_TRY(fs_id_map_set(&all->span_places, range, work->lane, place, err));
+        FS_TRY(FS_LIST_ADD(&all->spans, &all->span_count, &all->span_capacity, 64, err,
+                           (span){work->start, end, range, work->lane}));
     }
+    span *found = &all->spans[place];
     if (work->start < found->start) found->start = work->start;
     if (end > found->end) found->end = end;
     return FS_OK;
@@ -346,17 +322,16 @@ static void link_wait(attribution *all, uint32_t index)
 
 static fs_status append_spans(attribution *all, fs_error *err)
 {
-    for (uint32_t i = 0; i < all->span_slots; i++) {
+    for (uint32_t i = 0; i < all->span_count; i++) {
         const span *found = &all->spans[i];
-        if (found->range == 0) continue;
         fs_event event, range;
-        fs_store_get(all->store, found->range - 1, &range);
+        fs_store_get(all->store, found->range, &range);
         event = fs_event_missing;
         event.kind = range.kind;
         event.name = range.name;
         event.start = found->start;
         event.duration = found->end - found->start;
-        event.launcher = found->range - 1;
+        event.launcher = found->range;
         event.lane = found->lane;
         event.device = (int8_t)fs_store_lane(all->store, found->lane).device;
         event.timing = FS_TIMING_CUPTI;
@@ -390,5 +365,6 @@ done:
     fs_free(all.owners);
     fs_api_calls_clear(&all.by_correlation);
     fs_free(all.spans);
+    fs_id_map_clear(&all.span_places);
     return status;
 }

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/id_map.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "sources/kineto/records.h"
-#include "sources/sqlite/id_map.h"
 #include "store/api_calls.h"
 #include "store/collective.h"
 #include "store/event.h"
@@ -43,21 +44,16 @@ static const struct {
 enum { KINDS = sizeof kinds / sizeof *kinds };
 _Static_assert((int)KINDS <= (int)FS_NCCL_GROUP_START, "the first numbers are those of the kinds");
 
-static bool is_text(fs_span text, const char *word)
-{
-    return text.size == strlen(word) && memcmp(text.bytes, word, text.size) == 0;
-}
-
 uint8_t fs_nccl_kind(fs_span text)
 {
     static const char prefix[] = "nccl";
     size_t size = sizeof prefix - 1;
     if (text.size < size || memcmp(text.bytes, prefix, size) != 0) return FS_NCCL_NO_CALL;
-    fs_span rest = {(const char *)text.bytes + size, text.size - (uint32_t)size, 0};
+    fs_text rest = {(const char *)text.bytes + size, text.size - size};
     for (unsigned kind = 0; kind < KINDS; kind++)
-        if (is_text(rest, kinds[kind].call)) return (uint8_t)kind;
-    if (is_text(rest, "GroupStart")) return FS_NCCL_GROUP_START;
-    return is_text(rest, "GroupEnd") ? FS_NCCL_GROUP_END : FS_NCCL_COMMUNICATOR;
+        if (fs_text_is(rest, kinds[kind].call)) return (uint8_t)kind;
+    if (fs_text_is(rest, "GroupStart")) return FS_NCCL_GROUP_START;
+    return fs_text_is(rest, "GroupEnd") ? FS_NCCL_GROUP_END : FS_NCCL_COMMUNICATOR;
 }
 
 /* Launches --------------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "store/step_marks.h"
 #include "table/build.h"
 
@@ -27,11 +28,6 @@ typedef struct {
     fs_intern found;   /* (parent, name) of each module */
     uint32_t capacity; /* of table->modules */
 } finding;
-
-static bool begins(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 static bool is_word(char letter)
 {
@@ -58,7 +54,7 @@ static uint8_t class_of(const char *text)
 {
     static const char *const prefixes[] = {"nn.Module: ", "Torch-Compiled Region: ", "scope: "};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (begins(text, prefixes[i])) return NAME_OF_MODULE;
+        if (fs_begins(text, prefixes[i])) return NAME_OF_MODULE;
     return is_path(text) ? NAME_OF_RANGE : NAME_OF_OTHER;
 }
 
@@ -230,14 +226,14 @@ static bool is_of_program(const char *name)
     static const char *const folders[] = {"-packages/", "/lib/python"};
     if (*name == '<' || strstr(name, ".py(") == NULL) return false;
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-        if (begins(name, libraries[i])) return false;
+        if (fs_begins(name, libraries[i])) return false;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         const char *below = strstr(name, folders[i]);
         if (below != NULL) below = strchr(below + 1, '/');
-        for (; below != NULL && i == 1 && begins(below, "/python"); below = strchr(below + 1, '/')) continue;
+        for (; below != NULL && i == 1 && fs_begins(below, "/python"); below = strchr(below + 1, '/')) continue;
         if (below == NULL) continue;
         for (size_t j = 0; j < sizeof libraries / sizeof *libraries; j++)
-            if (begins(below + 1, libraries[j])) return false;
+            if (fs_begins(below + 1, libraries[j])) return false;
     }
     return true;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 
 /* A pattern can fit only if the name has the pattern's first two letters next to each other somewhere. The name's pairs
  * are collected once, as bits, and only patterns that begin with one of them are looked at; the first of the list that
@@ -170,17 +171,6 @@ fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
     return (fs_host_kind)(known - 1);
 }
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *text, const char *with)
-{
-    size_t size = strlen(text), length = strlen(with);
-    return size >= length && memcmp(text + size - length, with, length + 1) == 0;
-}
-
 static bool contains_any(const char *text, const char *const *parts, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -191,8 +181,9 @@ static bool contains_any(const char *text, const char *const *parts, size_t coun
 bool fs_name_wraps_autograd(const char *text)
 {
     static const char backward[] = "Backward";
-    if (begins(text, "autograd::engine::") || ends(text, "AccumulateGrad") || ends(text, "CopyBackwards") ||
-        ends(text, "CopySlices"))
+    fs_text whole = fs_text_of(text);
+    if (fs_begins(text, "autograd::engine::") || fs_text_ends(whole, "AccumulateGrad") ||
+        fs_text_ends(whole, "CopyBackwards") || fs_text_ends(whole, "CopySlices"))
         return true;
     /* "AddmmBackward0"; torch 1.8 and before: "AddmmBackward" */
     const char *last = strstr(text, backward);

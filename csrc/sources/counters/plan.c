@@ -162,8 +162,7 @@ static fs_status take_config(fs_plan *plan, fs_error *err)
     if (code == FS_COUNTERS_SUCCESS) code = fs_counters->host_config_size(&size);
     if (code != FS_COUNTERS_SUCCESS) return fs_counters_fail(code, doing, err);
     plan->config_size = size.size;
-    plan->config = fs_calloc(1, size.size);
-    if (plan->config == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&plan->config, size.size, err));
     FS_COUNTERS_ARGUMENTS(host_config, config, .host = plan->host, .size = size.size, .image = plan->config);
     code = fs_counters->host_config(&config);
     FS_COUNTERS_ARGUMENTS(host_passes, passes, .size = size.size, .image = plan->config);

@@ -50,8 +50,7 @@ static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_
     static const char doing[] = "the counters of the GPU cannot be read";
     FS_COUNTERS_ARGUMENTS(range_availability, arguments, .context = ranges->context);
     FS_TRY(check(fs_counters->range_availability(&arguments), doing, err));
-    *image = fs_calloc(1, arguments.size);
-    if (*image == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(image, arguments.size, err));
     arguments.image = *image;
     return check(fs_counters->range_availability(&arguments), doing, err);
 }
@@ -75,8 +74,7 @@ static fs_status make_image(fs_ranges *ranges, fs_error *err)
                           .count = ranges->plan.count, .ranges = ranges->count, .nodes = (uint32_t)ranges->count);
     FS_TRY(check(fs_counters->range_data_size(&size), "the counters' memory cannot be sized", err));
     ranges->image_size = size.size;
-    ranges->image = fs_calloc(1, size.size);
-    if (ranges->image == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&ranges->image, size.size, err));
     FS_COUNTERS_ARGUMENTS(range_data_init, init, .profiler = ranges->profiler, .size = size.size,
                           .image = ranges->image);
     return check(fs_counters->range_data_init(&init), "the counters' memory cannot be prepared", err);

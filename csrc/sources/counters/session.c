@@ -19,8 +19,7 @@ static fs_status take_availability(int device, uint8_t **image, fs_error *err)
     static const char doing[] = "the counters of the GPU cannot be read";
     FS_COUNTERS_ARGUMENTS(pm_availability, arguments, .device = (size_t)device);
     FS_TRY(check(fs_counters->pm_availability(&arguments), doing, err));
-    *image = fs_calloc(1, arguments.size);
-    if (*image == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(image, arguments.size, err));
     arguments.image = *image;
     return check(fs_counters->pm_availability(&arguments), doing, err);
 }

@@ -95,21 +95,18 @@ static bool may_be_captured(const fs_event *event)
 static fs_status allocate(fs_joining *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from), stores = all->captures->store_count;
-    all->by_event = fs_calloc((size_t)count + 1, sizeof *all->by_event);
-    all->moved = fs_malloc(((size_t)count + 1) * sizeof *all->moved);
-    all->captured = fs_calloc((size_t)count + 1, sizeof *all->captured);
-    all->copies = fs_calloc((size_t)stores + 1, sizeof *all->copies);
-    all->epochs = fs_calloc((size_t)stores + 1, sizeof *all->epochs);
-    all->marks = fs_calloc((size_t)all->captures->mark_names.count + 1, sizeof *all->marks);
-    all->marked = fs_calloc((size_t)all->captures->mark_names.count + 1, sizeof *all->marked);
-    if (all->by_event == NULL || all->moved == NULL || all->captured == NULL || all->copies == NULL ||
-        all->epochs == NULL || all->marks == NULL || all->marked == NULL)
-        return fs_no_memory(err);
+    size_t events = (size_t)count + 1, names = (size_t)all->captures->mark_names.count + 1;
+    FS_TRY(FS_NEW_ZEROED(&all->by_event, events, err));
+    FS_TRY(FS_NEW(&all->moved, events, err));
+    FS_TRY(FS_NEW_ZEROED(&all->captured, events, err));
+    FS_TRY(FS_NEW_ZEROED(&all->copies, (size_t)stores + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->epochs, (size_t)stores + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->marks, names, err));
+    FS_TRY(FS_NEW_ZEROED(&all->marked, names, err));
     for (uint32_t i = 0; i < stores; i++) {
-        size_t events = fs_store_count(all->captures->stores[i]);
-        all->copies[i] = fs_malloc((events + 1) * sizeof **all->copies);
-        all->epochs[i] = fs_calloc(events + 1, sizeof **all->epochs);
-        if (all->copies[i] == NULL || all->epochs[i] == NULL) return fs_no_memory(err);
+        size_t captured = (size_t)fs_store_count(all->captures->stores[i]) + 1;
+        FS_TRY(FS_NEW(&all->copies[i], captured, err));
+        FS_TRY(FS_NEW_ZEROED(&all->epochs[i], captured, err));
     }
     for (uint32_t i = 0; i < all->work_count; i++) all->by_event[all->works[i].event] = i + 1;
     return FS_OK;

@@ -280,12 +280,6 @@ static fs_status add_text(fs_piece *piece, fs_torch_type type, fs_scan_span conc
     return status;
 }
 
-static bool begins(fs_scan_span span, const char *text)
-{
-    size_t size = strlen(text);
-    return span.size >= size && memcmp(span.text, text, size) == 0;
-}
-
 /* Types as written by Kineto (torch/csrc/profiler/util.cpp, inputTypes): a tensor's dtype, or one of a few words. */
 static fs_status add_argument(fs_piece *piece, fs_scan_span type, fs_scan_span dims, fs_scan_span strides,
                               fs_scan_span concrete, fs_error *err)
@@ -294,9 +288,9 @@ static fs_status add_argument(fs_piece *piece, fs_scan_span type, fs_scan_span d
     const char *inner = dims.size > 1 ? dims.text + 1 : "";
     while (*inner == ' ') inner++;
     bool nested = *inner == '[', sized = !nested && *inner != 0 && *inner != ']';
-    if (nested || begins(type, "TensorList")) return add_list(piece, dims, strides, err);
+    if (nested || fs_scan_begins(&type, "TensorList")) return add_list(piece, dims, strides, err);
     if (sized || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(piece, dtype, dims, strides, err);
-    if (begins(type, "ScalarList") || begins(type, "GenericList"))
+    if (fs_scan_begins(&type, "ScalarList") || fs_scan_begins(&type, "GenericList"))
         return add_text(piece, FS_TORCH_SCALAR_LIST, concrete, err);
     if (type.size > 0 || string_in(concrete).size > 0) return add_text(piece, FS_TORCH_SCALAR, concrete, err);
     return fs_torch_add_nothing(&piece->builder, err);

@@ -240,17 +240,13 @@ static fs_status list_hosts(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
     uint32_t count = join->host_count;
-    join->hosts = fs_malloc(count * sizeof *join->hosts);
-    join->firsts = fs_calloc(fs_store_lane_count(join->store) + (size_t)2, sizeof *join->firsts);
-    join->parents = fs_malloc(count * sizeof *join->parents);
-    if (!join->keeps_alike) join->children = fs_malloc(count * sizeof *join->children);
-    if (!join->keeps_alike) join->ones = fs_malloc(count * sizeof *join->ones);
-    join->memory = fs_malloc(join->memory_count * sizeof *join->memory);
-    if (join->frame_count > 0) join->frames = fs_malloc(count * sizeof *join->frames);
-    bool merges = join->keeps_alike || (join->children != NULL && join->ones != NULL);
-    bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && merges &&
-                join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
-    if (!room) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&join->hosts, count, err));
+    FS_TRY(FS_NEW_ZEROED(&join->firsts, fs_store_lane_count(join->store) + (size_t)2, err));
+    FS_TRY(FS_NEW(&join->parents, count, err));
+    if (!join->keeps_alike) FS_TRY(FS_NEW(&join->children, count, err));
+    if (!join->keeps_alike) FS_TRY(FS_NEW(&join->ones, count, err));
+    FS_TRY(FS_NEW(&join->memory, join->memory_count, err));
+    if (join->frame_count > 0) FS_TRY(FS_NEW(&join->frames, count, err));
     return fs_hosts_list(join, err);
 }
 

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -38,6 +40,16 @@ static inline void fs_scan_no_text(fs_scan_span *span)
     span->text = "";
     span->size = 0;
     span->escaped = false;
+}
+
+static inline bool fs_scan_is(const fs_scan_span *span, const char *text)
+{
+    return fs_text_is((fs_text){span->text, span->size}, text);
+}
+
+static inline bool fs_scan_begins(const fs_scan_span *span, const char *start)
+{
+    return fs_text_begins((fs_text){span->text, span->size}, start);
 }
 
 static inline fs_scan_status fs_scan_bad(fs_scan *scan, const char *expected)

@@ -18,20 +18,10 @@
 
 /* Device properties and clock from the head of a trace. */
 
-static bool is(const fs_scan_span *span, const char *text)
-{
-    return span->size == strlen(text) && memcmp(span->text, text, span->size) == 0;
-}
-
-static bool begins(const fs_scan_span *span, const char *text)
-{
-    return span->size >= strlen(text) && memcmp(span->text, text, strlen(text)) == 0;
-}
-
 static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
 {
 #define FACT_NAMED(field, trace_name, prose) \
-    if (is(key, #trace_name)) return &facts->field;
+    if (fs_scan_is(key, #trace_name)) return &facts->field;
     FS_DEVICE_FACT_LIST(FACT_NAMED)
 #undef FACT_NAMED
     return NULL;
@@ -76,11 +66,11 @@ static fs_status take_device(fs_scan_pull *pull, fs_store *store, uint32_t *acce
         if (token == FS_SCAN_OBJECT_END && pull->depth < depth) break;
         if (token == FS_SCAN_KEY) key = span;
         if (pull->depth != depth) continue;
-        if (token == FS_SCAN_STRING && is(&key, "name")) take_name(&span, &facts);
+        if (token == FS_SCAN_STRING && fs_scan_is(&key, "name")) take_name(&span, &facts);
         if (token != FS_SCAN_NUMBER) continue;
         int64_t value, *fact = fact_named(&facts, &key);
         if (!fs_scan_decimal(span.text, span.size, 0, false, &value)) continue;
-        if (is(&key, "id")) id = value;
+        if (fs_scan_is(&key, "id")) id = value;
         else if (fact != NULL && is_possible(&facts, fact, value)) *fact = value;
     }
     *accelerators |= fs_accelerators_of_device(facts.name);
@@ -98,11 +88,11 @@ fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs
     fs_scan_pull_begin(&pull, head, size);
     while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
         if (token == FS_SCAN_KEY && pull.depth == 1) {
-            here = is(&span, "deviceProperties");
-            facts->own = facts->own || is(&span, "flopscope");
-            is_base = is(&span, "baseTimeNanoseconds");
-            is_accelerator = is(&span, "accelerator");
-            if (begins(&span, "hip_")) facts->accelerators |= 1U << FS_ACCELERATOR_HIP;
+            here = fs_scan_is(&span, "deviceProperties");
+            facts->own = facts->own || fs_scan_is(&span, "flopscope");
+            is_base = fs_scan_is(&span, "baseTimeNanoseconds");
+            is_accelerator = fs_scan_is(&span, "accelerator");
+            if (fs_scan_begins(&span, "hip_")) facts->accelerators |= 1U << FS_ACCELERATOR_HIP;
         }
         bool value = token == FS_SCAN_NUMBER || token == FS_SCAN_STRING;
         if (is_base && value && pull.depth == 1) fs_scan_decimal(span.text, span.size, 0, false, &facts->base);

@@ -147,29 +147,6 @@ static fs_status join_place_overheads(fs_join *join, fs_error *err)
     return status;
 }
 
-/* Open hosts during the sweep, outermost first. A host that ends no later than a later one is omitted: anything nested
- * in it is also nested in the later one. So ends decrease. */
-typedef struct {
-    uint32_t *open;
-    uint32_t depth, capacity;
-} fs_nest;
-
-static fs_status put(fs_nest *nest, uint32_t host, fs_error *err)
-{
-    return FS_LIST_ADD(&nest->open, &nest->depth, &nest->capacity, 64, err, host);
-}
-
-static inline void close_shorter(const fs_join *join, fs_nest *nest, uint32_t host)
-{
-    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
-}
-
-static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
-{
-    close_shorter(join, nest, host);
-    return put(nest, host, err);
-}
-
 /* Return whether a contradiction counts: not for overhead, which has no thread, nor for open events, which have no
  * end. */
 static bool may_contradict(const fs_host *host)
@@ -252,7 +229,7 @@ static fs_status nest_hosts(const fs_join *join, nest_part *part, fs_error *err)
             uint32_t caller = innermost(join, frames, host, &unused);
             if (caller != FS_NONE && join->parents[caller] == parent) join->frames[host] = caller;
         }
-        FS_TRY(push(join, frame ? frames : events, host, err));
+        FS_TRY(fs_nest_push(join, frame ? frames : events, host, err));
         if (part->new_lane || events->depth > 1) continue;
         FS_TRY(FS_LIST_ADD(&part->orphans, &part->orphan_count, &part->orphan_capacity, 64, err,
                            (orphan){host, overlaps}));
@@ -283,7 +260,7 @@ static void adopt(fs_join *join, fs_nest *outer, const orphan *child)
         if (overlaps && !child->overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
         if (join->children != NULL && parent != FS_NONE) join->children[parent]++;
     }
-    close_shorter(join, outer, host);
+    fs_nest_close_shorter(join, outer, host);
 }
 
 /* Nest the parts in what is open before each. */
@@ -299,7 +276,8 @@ static fs_status join_parts(const nesting *all, fs_nest *outer, fs_error *err)
         if (!part->inherits) outer->depth = 0;
         for (uint32_t i = 0; i < part->orphan_count && outer->depth > 0; i++) adopt(join, outer, &part->orphans[i]);
         if (part->new_lane) outer->depth = 0;
-        for (uint32_t i = 0; i < part->events.depth; i++) FS_TRY(put(outer, part->events.open[i], err));
+        for (uint32_t i = 0; i < part->events.depth; i++)
+            FS_TRY(FS_LIST_ADD(&outer->open, &outer->depth, &outer->capacity, 64, err, part->events.open[i]));
     }
     return FS_OK;
 }

@@ -74,9 +74,10 @@ typedef struct {
     fs_join *join;
     uint32_t *places; /* by group and lane, memory last: the number of hosts, and then the place of the next one */
     uint32_t lanes, groups;
+    bool placing; /* after counting */
 } listing;
 
-static void list_group(const listing *all, uint32_t group, bool placing)
+static void list_group(const listing *all, uint32_t group)
 {
     const fs_join *join = all->join;
     uint32_t *places = all->places + group * (size_t)(all->lanes + 1), *memory = places + all->lanes;
@@ -89,7 +90,7 @@ static void list_group(const listing *all, uint32_t group, bool placing)
                 bool host = fs_record_is_host(record);
                 if (!host && record->kind != FS_EVENT_MEMORY) continue;
                 uint32_t place = host ? places[record->lane]++ : (*memory)++;
-                if (!placing) continue;
+                if (!all->placing) continue;
                 if (host) join->hosts[place] = (fs_host){record->start, fs_record_end(record), record};
                 else join->memory[place] = (fs_host){record->start, record->start, record};
             }
@@ -97,14 +98,9 @@ static void list_group(const listing *all, uint32_t group, bool placing)
     }
 }
 
-static void count_groups(void *context, int64_t begin, int64_t end)
+static void list_groups(void *context, int64_t begin, int64_t end)
 {
-    for (int64_t group = begin; group < end; group++) list_group(context, (uint32_t)group, false);
-}
-
-static void place_groups(void *context, int64_t begin, int64_t end)
-{
-    for (int64_t group = begin; group < end; group++) list_group(context, (uint32_t)group, true);
+    for (int64_t group = begin; group < end; group++) list_group(context, (uint32_t)group);
 }
 
 /* Turn the counts into places: by lane, and within a lane by group. */
@@ -128,11 +124,12 @@ fs_status fs_hosts_list(fs_join *join, fs_error *err)
     /* A table of many lanes and groups would take longer than the hosts. */
     if ((all.lanes + UINT64_C(1)) * all.groups > join->host_count / 4 + UINT64_C(64)) all.groups = 1;
     FS_TRY(FS_NEW_ZEROED(&all.places, all.groups * (size_t)(all.lanes + 1), err));
-    fs_parallel_for(all.groups, 1, count_groups, &all);
+    fs_parallel_for(all.groups, 1, list_groups, &all);
     fs_status status = fs_interrupt_poll(err);
     if (status == FS_OK) {
         set_places(&all);
-        fs_parallel_for(all.groups, 1, place_groups, &all);
+        all.placing = true;
+        fs_parallel_for(all.groups, 1, list_groups, &all);
         status = fs_interrupt_poll(err);
     }
     fs_free(all.places);
@@ -441,40 +438,21 @@ void fs_owners_move_calls(const fs_owners *owners)
 
 /* Launchers -------------------------------------------------------------------------------------------------------- */
 
-/* Started events of one kind during a sweep, the latest last. One that ends before a later one is omitted: anything it
- * encloses from there on is also enclosed by the later one. So ends decrease. */
-typedef struct {
-    const fs_host **open;
-    uint32_t depth, capacity;
-} open_hosts;
-
-static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
-{
-    while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
-    return FS_LIST_ADD(&stack->open, &stack->depth, &stack->capacity, 64, err, host);
-}
-
 /* Return the innermost event around the call, as an event of the store, or FS_NONE. */
-static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t slack)
+static uint32_t innermost(const fs_join *join, const fs_nest *nest, const fs_host *call)
 {
     fs_host span = *call;
     if (span.end == INT64_MAX) span.end = span.start; /* it has no duration */
-    uint32_t low = FS_FIRST_NOT(i, 0, stack->depth, stack->open[i]->end >= span.end - slack);
+    uint32_t low = FS_FIRST_NOT(i, 0, nest->depth, join->hosts[nest->open[i]].end >= span.end - join->slack);
     for (; low > 0; low--) {
-        const fs_host *around = stack->open[low - 1];
-        if (around->end >= span.end || fs_host_lies_in(&span, around, slack)) return around->record->index;
+        const fs_host *around = &join->hosts[nest->open[low - 1]];
+        if (around->end >= span.end || fs_host_lies_in(&span, around, join->slack)) return around->record->index;
     }
     return FS_NONE;
 }
 
-/* Return whether b comes after a in the order of (start, -end). */
-static bool comes_after(const fs_host *b, const fs_host *a)
-{
-    return b->start > a->start || (b->start == a->start && b->end < a->end);
-}
-
 /* Unlike the tree of events, this does not depend on contradictory events around a call. */
-static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops, open_hosts *annotations, fs_error *err)
+static fs_status sweep_lane(const fs_join *join, uint32_t lane, fs_nest *ops, fs_nest *annotations, fs_error *err)
 {
     const fs_host *hosts = join->hosts;
     uint32_t end = join->firsts[lane + 1], next = join->firsts[lane];
@@ -483,20 +461,20 @@ static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops,
         fs_record *call = hosts[host].record;
         FS_POLL(host, err);
         if (!fs_record_is_call(call)) continue;
-        for (; next < end && !comes_after(&hosts[next], &hosts[host]); next++) {
+        for (; next < end && !comes_before(&hosts[host], &hosts[next]); next++) {
             const fs_record *record = hosts[next].record;
             if (!fs_record_is_owner(record) || record->communication) continue;
-            FS_TRY(push(record->kind == FS_EVENT_OP ? ops : annotations, &hosts[next], err));
+            FS_TRY(fs_nest_push(join, record->kind == FS_EVENT_OP ? ops : annotations, next, err));
         }
-        call->launcher = innermost(ops, &hosts[host], join->slack);
-        if (call->launcher == FS_NONE) call->launcher = innermost(annotations, &hosts[host], join->slack);
+        call->launcher = innermost(join, ops, &hosts[host]);
+        if (call->launcher == FS_NONE) call->launcher = innermost(join, annotations, &hosts[host]);
     }
     return FS_OK;
 }
 
 fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err)
 {
-    open_hosts ops = {NULL, 0, 0}, annotations = {NULL, 0, 0};
+    fs_nest ops = {NULL, 0, 0}, annotations = {NULL, 0, 0};
     fs_status status = FS_OK;
     if (owners->calls.count == 0) return FS_OK;
     for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(owners->join->store); lane++)

@@ -17,6 +17,7 @@
 #ifndef FS_SOURCES_KINETO_OWNERS_H
 #define FS_SOURCES_KINETO_OWNERS_H
 
+#include "base/memory.h"
 #include "sources/kineto/records.h"
 #include "store/event.h"
 
@@ -90,6 +91,24 @@ static inline bool fs_host_lies_in(const fs_host *host, const fs_host *around, i
     if (host->start >= around->end) return false;
     if (host->end <= around->end) return true;
     return host->end - slack <= around->end && host->start + slack < around->end;
+}
+
+/* Open hosts during a sweep along a lane, outermost first. A host that ends no later than a later one is omitted:
+ * anything nested in it is also nested in the later one. So ends decrease. */
+typedef struct {
+    uint32_t *open;
+    uint32_t depth, capacity;
+} fs_nest;
+
+static inline void fs_nest_close_shorter(const fs_join *join, fs_nest *nest, uint32_t host)
+{
+    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
+}
+
+static inline fs_status fs_nest_push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
+{
+    fs_nest_close_shorter(join, nest, host);
+    return FS_LIST_ADD(&nest->open, &nest->depth, &nest->capacity, 64, err, host);
 }
 
 /* List the hosts by lane in the order of the text, and the records of memory. FS_OUT_OF_MEMORY. */

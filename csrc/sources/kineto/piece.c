@@ -72,18 +72,6 @@ static const category categories[] = {
 };
 enum { CATEGORY_COUNT = sizeof categories / sizeof *categories };
 
-static bool is(const fs_scan_span *span, const char *text)
-{
-    size_t size = strlen(text);
-    return span->size == size && memcmp(span->text, text, size) == 0;
-}
-
-static bool begins(const fs_scan_span *span, const char *text)
-{
-    size_t size = strlen(text);
-    return span->size >= size && memcmp(span->text, text, size) == 0;
-}
-
 static const category *find_category(const fs_scan_span *name)
 {
     for (const category *row = categories; row < categories + CATEGORY_COUNT; row++)
@@ -105,14 +93,14 @@ static bool is_hidden(const fs_scan_span *name)
 {
     if (name->size < 13 || (name->text[0] != 'a' && name->text[0] != 'p')) return false;
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
-        if (is(name, hidden[i])) return true;
+        if (fs_scan_is(name, hidden[i])) return true;
     return false;
 }
 
 bool fs_scan_is_communication(const fs_scan_span *name)
 {
-    return begins(name, "nccl:") || begins(name, "gloo:") || begins(name, "ucc:") || begins(name, "mpi:") ||
-           begins(name, "xccl:");
+    return fs_scan_begins(name, "nccl:") || fs_scan_begins(name, "gloo:") || fs_scan_begins(name, "ucc:") ||
+           fs_scan_begins(name, "mpi:") || fs_scan_begins(name, "xccl:");
 }
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
@@ -138,7 +126,7 @@ typedef struct {
 /* Whether a counter is one of the rates that flopscope computes when it writes a trace. */
 static bool is_achieved(const event_text *event)
 {
-    return is(&event->category_name, "flopscope");
+    return fs_scan_is(&event->category_name, "flopscope");
 }
 
 static fs_scan_status read_identity(fs_scan *scan, identity *to)
@@ -176,23 +164,23 @@ static fs_scan_status read_event_member(fs_scan *scan, const fs_scan_span *key, 
         if (key->text[0] == 's' && key->text[1] == 'f') return fs_scan_integer(scan, &event->frame, &event->has_frame);
         break;
     case 3:
-        if (is(key, "cat")) {
+        if (fs_scan_is(key, "cat")) {
             status = read_text(scan, &event->category_name);
             if (status == FS_SCAN_GOOD) event->category = find_category(&event->category_name);
             return status;
         }
-        if (is(key, "pid")) return read_identity(scan, &event->process);
-        if (is(key, "tid")) return read_identity(scan, &event->thread);
-        if (is(key, "dur")) return fs_scan_microseconds(scan, &event->duration, &event->has_duration);
+        if (fs_scan_is(key, "pid")) return read_identity(scan, &event->process);
+        if (fs_scan_is(key, "tid")) return read_identity(scan, &event->thread);
+        if (fs_scan_is(key, "dur")) return fs_scan_microseconds(scan, &event->duration, &event->has_duration);
         break;
     case 4:
-        if (is(key, "name")) return read_text(scan, &event->name);
-        if (is(key, "args") && event->phase == 'C') {
+        if (fs_scan_is(key, "name")) return read_text(scan, &event->name);
+        if (fs_scan_is(key, "args") && event->phase == 'C') {
             event->series_read = true;
             return fs_counters_read(scan, &event->series);
         }
-        if (is(key, "tdur")) return fs_scan_microseconds(scan, &event->cpu, &event->has_cpu);
-        if (is(key, "args")) return fs_arguments_read(scan, &event->arguments);
+        if (fs_scan_is(key, "tdur")) return fs_scan_microseconds(scan, &event->cpu, &event->has_cpu);
+        if (fs_scan_is(key, "args")) return fs_arguments_read(scan, &event->arguments);
         break;
     default:
         break;
@@ -257,7 +245,7 @@ static uint8_t graph_flags(int64_t written)
 static bool marks_step(const fs_record *record, const fs_scan_span *name)
 {
     if (record->kind != FS_EVENT_RANGE && record->kind != FS_EVENT_OP) return false;
-    return begins(name, "ProfilerStep#") || is(name, "ProfilerStep*");
+    return fs_scan_begins(name, "ProfilerStep#") || fs_scan_is(name, "ProfilerStep*");
 }
 
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
@@ -273,7 +261,7 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     }
     if (record->kind == FS_EVENT_RUNTIME) {
-        if (begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
+        if (fs_scan_begins(&event->name, "hip")) piece->accelerators |= 1U << FS_ACCELERATOR_HIP;
         return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
     }
     if (fs_event_is_annotation(record->kind))
@@ -362,7 +350,7 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
     if (found != NULL && found->form == WINDOW) extend_window(piece, event);
     if (found == NULL && !instant && event->phase != 0) count_unknown(piece, &event->category_name);
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
-    if (instant != (found->form == MEMORY) || (instant && !is(&event->name, "[memory]"))) return FS_OK;
+    if (instant != (found->form == MEMORY) || (instant && !fs_scan_is(&event->name, "[memory]"))) return FS_OK;
     if (found->form == HOST && is_hidden(&event->name)) return FS_OK;
     if (!event->has_start) {
         piece->report.without_time++;

@@ -53,16 +53,10 @@ static fs_status add_frame(frames *all, int64_t key, frame **added, fs_error *er
     return FS_OK;
 }
 
-static bool is(const fs_scan_span *span, const char *text)
-{
-    return span->size == strlen(text) && memcmp(span->text, text, span->size) == 0;
-}
-
 static fs_status take_name(frame *of, const fs_scan_span *text, fs_error *err)
 {
     fs_free(of->name);
-    of->name = fs_malloc(text->size + 1);
-    if (of->name == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&of->name, text->size + 1, err));
     fs_scan_unescape(text, of->name);
     return FS_OK;
 }
@@ -77,9 +71,9 @@ static fs_status take_frame(fs_scan_pull *pull, frame *of, fs_error *err)
         if (token == FS_SCAN_OBJECT_END && pull->depth < depth) break;
         if (token == FS_SCAN_KEY) key = span;
         if (pull->depth != depth) continue;
-        if (token == FS_SCAN_STRING && is(&key, "name")) FS_TRY(take_name(of, &span, err));
-        if (token == FS_SCAN_STRING && is(&key, "category")) of->program = is(&span, "program");
-        if ((token == FS_SCAN_STRING || token == FS_SCAN_NUMBER) && is(&key, "parent"))
+        if (token == FS_SCAN_STRING && fs_scan_is(&key, "name")) FS_TRY(take_name(of, &span, err));
+        if (token == FS_SCAN_STRING && fs_scan_is(&key, "category")) of->program = fs_scan_is(&span, "program");
+        if ((token == FS_SCAN_STRING || token == FS_SCAN_NUMBER) && fs_scan_is(&key, "parent"))
             fs_scan_decimal(span.text, span.size, 0, false, &of->parent);
     }
     return FS_OK;
@@ -94,7 +88,7 @@ static fs_status read_frames(frames *all, const char *head, size_t size, fs_erro
     int64_t key = -1;
     fs_scan_pull_begin(&pull, head, size);
     while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
-        if (token == FS_SCAN_KEY && pull.depth == 1) here = is(&span, "stackFrames");
+        if (token == FS_SCAN_KEY && pull.depth == 1) here = fs_scan_is(&span, "stackFrames");
         if (here && token == FS_SCAN_KEY && pull.depth == 2 && !fs_scan_decimal(span.text, span.size, 0, false, &key))
             key = -1;
         if (here && token == FS_SCAN_OBJECT && pull.depth == 3 && key >= 0) {

@@ -34,35 +34,28 @@ enum { EXTRA_NAME = 1, EXTRA_VALUE = 2 };
 enum { LAUNCH_GRID = 1, LAUNCH_BLOCK = 2 };
 enum { LONGEST_NUMBER = 18 };
 
-typedef fs_pftrace_span span;
-
-static span plain(const char *text)
-{
-    return (span){(const uint8_t *)text, strlen(text)};
-}
-
 /* The category of a Chrome trace; that of another stage is its name, which no reader of categories knows. */
-static span stage_category(span stage, bool launched)
+static fs_text stage_category(fs_text stage, bool launched)
 {
     static const char *const rows[][2] = {{"Kernel", "kernel"},
                                           {"Memcpy", "gpu_memcpy"},
                                           {"Memset", "gpu_memset"},
                                           {"Annotation", "gpu_user_annotation"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (fs_pftrace_is(stage, rows[i][0])) return plain(rows[i][1]);
-    return launched ? plain("kernel") : stage;
+        if (fs_text_is(stage, rows[i][0])) return fs_text_of(rows[i][1]);
+    return launched ? fs_text_of("kernel") : stage;
 }
 
-static span key_of(span name)
+static fs_text key_of(fs_text name)
 {
     static const char *const rows[][2] = {{"device id", "device"}, {"stream id", "stream"}, {"context id", "context"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (fs_pftrace_is(name, rows[i][0])) return plain(rows[i][1]);
+        if (fs_text_is(name, rows[i][0])) return fs_text_of(rows[i][1]);
     return name;
 }
 
 /* Whether a text is a number as JSON has it, and which. */
-static bool is_number(span text, int64_t *number)
+static bool is_number(fs_text text, int64_t *number)
 {
     if (text.size == 0 || text.size > LONGEST_NUMBER || (text.size > 1 && text.bytes[0] == '0')) return false;
     *number = 0;
@@ -73,13 +66,15 @@ static bool is_number(span text, int64_t *number)
     return true;
 }
 
-static fs_status read_extra(fs_wire wire, span *name, span *value, fs_error *err)
+static fs_status read_extra(fs_wire wire, fs_text *name, fs_text *value, fs_error *err)
 {
     fs_wire_field field;
-    *name = *value = plain("");
+    *name = *value = fs_text_of("");
     while (fs_wire_next(&wire, &field)) {
-        if (field.number == EXTRA_NAME && field.type == FS_WIRE_BYTES) *name = (span){field.bytes, field.size};
-        if (field.number == EXTRA_VALUE && field.type == FS_WIRE_BYTES) *value = (span){field.bytes, field.size};
+        if (field.number == EXTRA_NAME && field.type == FS_WIRE_BYTES)
+            *name = (fs_text){(const char *)field.bytes, field.size};
+        if (field.number == EXTRA_VALUE && field.type == FS_WIRE_BYTES)
+            *value = (fs_text){(const char *)field.bytes, field.size};
     }
     return fs_wire_end(&wire, err);
 }
@@ -87,16 +82,12 @@ static fs_status read_extra(fs_wire wire, span *name, span *value, fs_error *err
 /* Put ,"key":[x,y,z]. */
 static fs_status put_sizes(fs_pftrace_text *text, const char *key, fs_wire wire, fs_error *err)
 {
-    uint64_t sizes[] = {1, 1, 1};
-    fs_wire_field field;
-    while (fs_wire_next(&wire, &field))
-        if (field.number >= 1 && field.number <= 3 && field.type == FS_WIRE_VARINT)
-            sizes[field.number - 1] = field.value;
-    FS_TRY(fs_wire_end(&wire, err));
+    int64_t sizes[] = {1, 1, 1};
+    FS_TRY(fs_wire_numbers(wire, sizes, 3, err));
     FS_TRY(fs_text_put_plain(text, key, err));
     for (int i = 0; i < 3; i++) {
         FS_TRY(fs_text_put_plain(text, i > 0 ? "," : "[", err));
-        FS_TRY(fs_text_put_integer(text, (int64_t)sizes[i], err));
+        FS_TRY(fs_text_put_integer(text, sizes[i], err));
     }
     return fs_text_put_plain(text, "]", err);
 }
@@ -114,7 +105,7 @@ static fs_status put_launch(fs_pftrace_text *text, fs_wire wire, fs_error *err)
 static fs_status put_arguments(fs_pftrace_text *text, fs_wire wire, int64_t device, fs_error *err)
 {
     fs_wire_field field;
-    span name, value;
+    fs_text name, value;
     int64_t number;
     FS_TRY(fs_text_put_plain(text, ",\"args\":{\"gpu\":", err));
     FS_TRY(fs_text_put_integer(text, device, err));
@@ -138,7 +129,7 @@ static fs_status pftrace_put_stage(fs_pftrace_text *text, const fs_pftrace_names
 {
     fs_wire rest = stage;
     fs_wire_field field;
-    span kind = plain("stage"), name = {NULL, 0}, key, value;
+    fs_text kind = fs_text_of("stage"), name = {NULL, 0}, key, value;
     int64_t device = 0, stream = 0;
     uint64_t end = start;
     bool launched = false;
@@ -156,13 +147,13 @@ static fs_status pftrace_put_stage(fs_pftrace_text *text, const fs_pftrace_names
     for (rest = stage; fs_wire_next(&rest, &field);) { /* the queue's number is the file's own */
         if (field.number != STAGE_EXTRA) continue;
         FS_TRY(read_extra(fs_wire_in(&rest, &field), &key, &value, err));
-        if (fs_pftrace_is(key, "stream id")) is_number(value, &stream);
+        if (fs_text_is(key, "stream id")) is_number(value, &stream);
     }
-    if (kind.bytes == NULL) kind = plain("stage");
+    if (kind.bytes == NULL) kind = fs_text_of("stage");
     if (name.bytes == NULL) name = kind;
     FS_TRY(fs_text_begin_event(text, start, &end, device, stream, err));
     FS_TRY(fs_text_put_member(text, "name", name.bytes, name.size, err));
-    span category = stage_category(kind, launched);
+    fs_text category = stage_category(kind, launched);
     FS_TRY(fs_text_put_member(text, "cat", category.bytes, category.size, err));
     FS_TRY(put_arguments(text, stage, device, err));
     FS_TRY(fs_text_put_plain(text, "}", err));
@@ -198,8 +189,6 @@ enum {
 enum { BEGIN = 1, END = 2, INSTANT = 3 };
 enum { CLOCKS_CLOCK = 1, CLOCK_ID = 1, CLOCK_TIME = 2, CLOCK_INCREMENTAL = 3, CLOCK_UNIT = 4 };
 enum { FIRST_OWN_CLOCK = 64, MOST_PARENTS = 8 };
-
-typedef fs_pftrace_span span;
 
 typedef struct {
     uint64_t parent;
@@ -260,7 +249,7 @@ static fs_status sequence_of(reading *all, uint64_t id, uint32_t *index, fs_erro
 
 static fs_status read_track(reading *all, fs_wire wire, fs_error *err)
 {
-    fs_wire_field field, inner;
+    fs_wire_field field;
     track found = {0, -1, -1, 0, FS_NONE, FS_NONE};
     uint64_t id = 0;
     uint32_t index;
@@ -268,13 +257,10 @@ static fs_status read_track(reading *all, fs_wire wire, fs_error *err)
         if (field.number == TRACK_ID && field.type == FS_WIRE_VARINT) id = field.value;
         if (field.number == TRACK_PARENT && field.type == FS_WIRE_VARINT) found.parent = field.value;
         if (field.number != TRACK_PROCESS && field.number != TRACK_THREAD) continue;
-        fs_wire rest = fs_wire_in(&wire, &field);
-        while (fs_wire_next(&rest, &inner)) {
-            if (inner.number == 1 && inner.type == FS_WIRE_VARINT) found.process = (int64_t)inner.value;
-            if (inner.number == 2 && inner.type == FS_WIRE_VARINT && field.number == TRACK_THREAD)
-                found.thread = (int64_t)inner.value;
-        }
-        FS_TRY(fs_wire_end(&rest, err));
+        int64_t ids[] = {found.process, found.thread};
+        FS_TRY(fs_wire_numbers(fs_wire_in(&wire, &field), ids, field.number == TRACK_THREAD ? 2 : 1, err));
+        found.process = ids[0];
+        found.thread = ids[1];
     }
     FS_TRY(track_of(all, id, &index, err));
     all->tracks[index] = found;
@@ -284,19 +270,18 @@ static fs_status read_track(reading *all, fs_wire wire, fs_error *err)
 /* Events ----------------------------------------------------------------------------------------------------------- */
 
 /* The category of torch's traces; without one it follows from the annotations. */
-static const char *category_of(span category, span name, const fs_pftrace_signs *told)
+static const char *category_of(fs_text category, fs_text name, const fs_pftrace_signs *told)
 {
     static const struct {
         const char *start, *category;
     } rows[] = {{"kernel_dispatch", "kernel"}, {"memory_copy", "gpu_memcpy"},  {"hip_", "hip_runtime"},
                 {"hsa_", "hip_runtime"},       {"marker_", "user_annotation"}, {"rccl_", "user_annotation"}};
     for (size_t i = 0; category.bytes != NULL && i < sizeof rows / sizeof *rows; i++)
-        if (fs_pftrace_begins(category, rows[i].start) && !fs_pftrace_is(category, "hip_runtime"))
-            return rows[i].category;
+        if (fs_text_begins(category, rows[i].start) && !fs_text_is(category, "hip_runtime")) return rows[i].category;
     if (category.size > 0) return NULL;
     if (told->grid) return "kernel";
-    if (told->stream && fs_pftrace_begins(name, "Memcpy")) return "gpu_memcpy";
-    if (told->stream && fs_pftrace_begins(name, "Memset")) return "gpu_memset";
+    if (told->stream && fs_text_begins(name, "Memcpy")) return "gpu_memcpy";
+    if (told->stream && fs_text_begins(name, "Memset")) return "gpu_memset";
     if (told->stream) return "gpu_user_annotation";
     if (told->called) return "cuda_runtime";
     return told->op ? "cpu_op" : "user_annotation";
@@ -324,7 +309,7 @@ static fs_status write_event(reading *all, uint32_t track_index, const slice *of
     fs_pftrace_text *text = &all->text;
     fs_wire wire = of->event;
     fs_wire_field field;
-    span name = {NULL, 0}, category = {NULL, 0};
+    fs_text name = {NULL, 0}, category = {NULL, 0};
     fs_pftrace_signs told = {false, false, false, false};
     int64_t process, thread;
     while (fs_wire_next(&wire, &field)) {
@@ -333,14 +318,14 @@ static fs_status write_event(reading *all, uint32_t track_index, const slice *of
         if (field.number == EVENT_CATEGORY || (field.number == EVENT_CATEGORY_ID && field.type == FS_WIRE_VARINT))
             category = fs_pftrace_text_of(&all->names, of->epoch, &field, FS_INTERNED_CATEGORY);
     }
-    if (name.bytes == NULL) name = (span){(const uint8_t *)"<unnamed>", 9};
+    if (name.bytes == NULL) name = (fs_text){"<unnamed>", 9};
     place_of(all, track_index, &process, &thread);
     FS_TRY(fs_text_begin_event(text, of->time, end, process, thread, err));
     FS_TRY(fs_text_put_member(text, "name", name.bytes, name.size, err));
     FS_TRY(fs_text_put_plain(text, ",\"args\":", err));
     FS_TRY(fs_pftrace_put_annotations(text, &all->names, of->epoch, of->event, &told, err));
     const char *known = category_of(category, name, &told);
-    if (known != NULL) category = (span){(const uint8_t *)known, strlen(known)};
+    if (known != NULL) category = fs_text_of(known);
     FS_TRY(fs_text_put_member(text, "cat", category.bytes, category.size, err));
     FS_TRY(fs_text_put_plain(text, "}", err));
     return fs_text_hand_on(text, false, err);
@@ -426,14 +411,13 @@ static fs_status read_clocks(sequence *of, fs_wire wire, fs_error *err)
 
 static fs_status read_defaults(sequence *of, fs_wire wire, fs_error *err)
 {
-    fs_wire_field field, inner;
+    fs_wire_field field;
     while (fs_wire_next(&wire, &field)) {
         if (field.number == DEFAULTS_CLOCK && field.type == FS_WIRE_VARINT) of->clock = field.value;
         if (field.number != DEFAULTS_EVENT) continue;
-        fs_wire rest = fs_wire_in(&wire, &field);
-        while (fs_wire_next(&rest, &inner))
-            if (inner.number == EVENT_TRACK && inner.type == FS_WIRE_VARINT) of->track = inner.value;
-        FS_TRY(fs_wire_end(&rest, err));
+        int64_t track_id = (int64_t)of->track;
+        FS_TRY(fs_wire_number(fs_wire_in(&wire, &field), EVENT_TRACK, &track_id, err));
+        of->track = (uint64_t)track_id;
     }
     return fs_wire_end(&wire, err);
 }

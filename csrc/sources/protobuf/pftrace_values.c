@@ -106,8 +106,6 @@ fs_status fs_text_hand_on(fs_pftrace_text *text, bool all, fs_error *err)
 
 enum { INTERNED_KINDS = 32, EVENT_ANNOTATION = 4, MOST_NESTED = 32 };
 
-typedef fs_pftrace_span span;
-
 void fs_pftrace_names_clear(fs_pftrace_names *names)
 {
     fs_id_map_clear(&names->ids);
@@ -120,13 +118,14 @@ fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire
 {
     fs_wire_field field, inner;
     while (fs_wire_next(&wire, &field)) {
-        span text = {NULL, 0};
+        fs_text text = {NULL, 0};
         uint64_t id = 0;
         if (field.number >= INTERNED_KINDS) continue;
         fs_wire rest = fs_wire_in(&wire, &field);
         while (fs_wire_next(&rest, &inner)) {
             if (inner.number == 1 && inner.type == FS_WIRE_VARINT) id = inner.value;
-            if (inner.number == 2 && inner.type == FS_WIRE_BYTES) text = (span){inner.bytes, inner.size};
+            if (inner.number == 2 && inner.type == FS_WIRE_BYTES)
+                text = (fs_text){(const char *)inner.bytes, inner.size};
         }
         FS_TRY(fs_wire_end(&rest, err));
         if (text.bytes == NULL) continue;
@@ -139,27 +138,17 @@ fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire
     return fs_wire_end(&wire, err);
 }
 
-static span interned(const fs_pftrace_names *names, uint32_t epoch, int kind, uint64_t id)
+static fs_text interned(const fs_pftrace_names *names, uint32_t epoch, int kind, uint64_t id)
 {
     uint32_t index = fs_id_map_get(&names->ids, (int64_t)epoch * INTERNED_KINDS + kind, (int64_t)id);
-    return index != FS_NONE ? names->texts[index] : (span){NULL, 0};
+    return index != FS_NONE ? names->texts[index] : (fs_text){NULL, 0};
 }
 
 /* The text of a field, or the one that another field names. */
-fs_pftrace_span fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind)
+fs_text fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind)
 {
-    if (field->type == FS_WIRE_BYTES) return (span){field->bytes, field->size};
-    return field->type == FS_WIRE_VARINT ? interned(names, epoch, kind, field->value) : (span){NULL, 0};
-}
-
-bool fs_pftrace_is(span text, const char *other)
-{
-    return text.size == strlen(other) && memcmp(text.bytes, other, text.size) == 0;
-}
-
-bool fs_pftrace_begins(span text, const char *other)
-{
-    return text.size >= strlen(other) && memcmp(text.bytes, other, strlen(other)) == 0;
+    if (field->type == FS_WIRE_BYTES) return (fs_text){(const char *)field->bytes, field->size};
+    return field->type == FS_WIRE_VARINT ? interned(names, epoch, kind, field->value) : (fs_text){NULL, 0};
 }
 
 /* Where annotations are written, and the names that they refer to. */
@@ -214,7 +203,7 @@ static fs_status put_value(const writing *to, fs_wire wire, const fs_wire_field 
     if ((value->number == UNSIGNED || value->number == INTEGER || value->number == POINTER) && number)
         return fs_text_put_integer(text, (int64_t)value->value, err);
     if (value->number == REAL && value->type == FS_WIRE_FIXED64) return put_real(text, fs_wire_double(value), err);
-    span string = {NULL, 0};
+    fs_text string = {NULL, 0};
     if (value->number == STRING || value->number == JSON || value->number == STRING_ID)
         string = fs_pftrace_text_of(to->names, to->epoch, value, FS_INTERNED_TEXT);
     return string.bytes != NULL ? fs_text_put_quoted(text, string.bytes, string.size, err)
@@ -222,11 +211,11 @@ static fs_status put_value(const writing *to, fs_wire wire, const fs_wire_field 
 }
 
 /* Names of rocprofv3's annotations, and what torch calls them. */
-static span known_as(span name)
+static fs_text known_as(fs_text name)
 {
     static const char *const names[][2] = {{"corr_id", "correlation"}, {"agent", "device"}, {"queue", "stream"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (fs_pftrace_is(name, names[i][0])) return (span){(const uint8_t *)names[i][1], strlen(names[i][1])};
+        if (fs_text_is(name, names[i][0])) return fs_text_of(names[i][1]);
     return name;
 }
 
@@ -235,7 +224,7 @@ static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool
 {
     fs_wire rest = wire;
     fs_wire_field field, value = {.number = 0, .type = FS_WIRE_GROUP};
-    span name = {(const uint8_t *)"", 0};
+    fs_text name = {"", 0};
     while (fs_wire_next(&rest, &field)) {
         if (field.number == NAME || field.number == NAME_ID)
             name = fs_pftrace_text_of(to->names, to->epoch, &field, FS_INTERNED_ANNOTATION);
@@ -243,7 +232,7 @@ static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool
     }
     FS_TRY(fs_wire_end(&rest, err));
     if (named) {
-        name = known_as(name.bytes != NULL ? name : (span){(const uint8_t *)"", 0});
+        name = known_as(name.bytes != NULL ? name : (fs_text){"", 0});
         FS_TRY(fs_text_put_quoted(to->text, name.bytes, name.size, err));
         FS_TRY(fs_text_put_plain(to->text, ":", err));
     }
@@ -262,12 +251,12 @@ fs_status fs_pftrace_put_annotations(fs_pftrace_text *text, const fs_pftrace_nam
         fs_wire annotation = fs_wire_in(&event, &field), rest = annotation;
         while (fs_wire_next(&rest, &inner)) {
             if (inner.number != NAME && inner.number != NAME_ID) continue;
-            span name = fs_pftrace_text_of(to->names, to->epoch, &inner, FS_INTERNED_ANNOTATION);
+            fs_text name = fs_pftrace_text_of(to->names, to->epoch, &inner, FS_INTERNED_ANNOTATION);
             if (name.bytes == NULL) continue;
-            signs->grid = signs->grid || fs_pftrace_is(name, "grid");
-            signs->stream = signs->stream || fs_pftrace_is(name, "stream") || fs_pftrace_is(name, "queue");
-            signs->called = signs->called || fs_pftrace_is(name, "cbid");
-            signs->op = signs->op || fs_pftrace_is(name, "Input Dims") || fs_pftrace_is(name, "Sequence number");
+            signs->grid = signs->grid || fs_text_is(name, "grid");
+            signs->stream = signs->stream || fs_text_is(name, "stream") || fs_text_is(name, "queue");
+            signs->called = signs->called || fs_text_is(name, "cbid");
+            signs->op = signs->op || fs_text_is(name, "Input Dims") || fs_text_is(name, "Sequence number");
         }
         if (some) FS_TRY(fs_text_put_plain(to->text, ",", err));
         some = true;

@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
+#include "base/id_map.h"
 #include "base/wire.h"
 #include "sources/protobuf/pftrace.h"
-#include "sources/sqlite/id_map.h"
 
 /* JSON of events, in a buffer that is handed on when it is full. Private to the reader of Perfetto's traces. */
 
@@ -30,12 +30,6 @@ fs_status fs_text_put_member(fs_pftrace_text *text, const char *key, const void 
 /* Hand on what is in the buffer, once it is enough, or `all`. */
 fs_status fs_text_hand_on(fs_pftrace_text *text, bool all, fs_error *err);
 
-/* A text of the file; bytes NULL: none. */
-typedef struct {
-    const uint8_t *bytes;
-    size_t size;
-} fs_pftrace_span;
-
 /* The kinds of interned names that are used, by their fields of InternedData. */
 enum {
     FS_INTERNED_CATEGORY = 1,
@@ -48,7 +42,7 @@ enum {
 /* All-zero: none. An epoch is a sequence between two times that it forgets its names. */
 typedef struct {
     fs_id_map ids;
-    fs_pftrace_span *texts;
+    fs_text *texts;
     uint32_t count, capacity;
 } fs_pftrace_names;
 
@@ -58,10 +52,7 @@ void fs_pftrace_names_clear(fs_pftrace_names *names);
 fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire wire, fs_error *err);
 
 /* Return the text of a field, or the one whose number it is. */
-fs_pftrace_span fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind);
-
-bool fs_pftrace_is(fs_pftrace_span text, const char *other);
-bool fs_pftrace_begins(fs_pftrace_span text, const char *start);
+fs_text fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind);
 
 /* What the annotations of an event tell of its kind. */
 typedef struct {

@@ -52,7 +52,7 @@ typedef struct {
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
 /* The name of a call of Python as torch's profiler has it: "file.py(12): f". */
-static int frame_name(fs_xtext name, char text[NAME_BYTES])
+static int frame_name(fs_text name, char text[NAME_BYTES])
 {
     const char *begin = name.bytes + 1, *end = name.bytes + name.size, *colon = NULL, *space = NULL;
     for (const char *at = begin; at < end && space == NULL; at++) {
@@ -68,7 +68,7 @@ static int frame_name(fs_xtext name, char text[NAME_BYTES])
 }
 
 /* The size of the name of an API call: "cuGraphLaunch (CudaGraph:40)" is "cuGraphLaunch". */
-static size_t call_size(fs_xtext name)
+static size_t call_size(fs_text name)
 {
     static const char graph[] = " (CudaGraph:";
     const char *found = memchr(name.bytes, ' ', name.size);
@@ -85,12 +85,12 @@ static fs_status add_names(fs_xspace *space, uint32_t part, uint32_t plane, fs_e
     char text[NAME_BYTES];
     for (uint32_t i = 0; i < list->count; i++) {
         const fs_xname *name = &list->items[i];
-        fs_xtext plain =
+        fs_text plain =
             name->shown.size > 0 && space->planes[plane].role == FS_XPLANE_DEVICE ? name->shown : name->name;
         FS_POLL(i, err);
         if (name->frame) {
             int size = frame_name(name->name, text);
-            plain = (fs_xtext){text, size < NAME_BYTES ? (size_t)size : NAME_BYTES - 1};
+            plain = (fs_text){text, size < NAME_BYTES ? (size_t)size : NAME_BYTES - 1};
         } else {
             plain.size = call_size(plain);
         }
@@ -211,7 +211,7 @@ static int64_t copy_kind(const event *from)
         int64_t kind;
     } kinds[] = {{"MemcpyH2D", 1}, {"MemcpyD2H", 2}, {"MemcpyD2D", 8}, {"MemcpyP2P", 10}};
     for (size_t i = 0; from->name != NULL && i < sizeof kinds / sizeof *kinds; i++) {
-        if (fs_xtext_is(from->name->name, kinds[i].name)) return kinds[i].kind;
+        if (fs_text_is(from->name->name, kinds[i].name)) return kinds[i].kind;
     }
     return 0;
 }
@@ -267,7 +267,7 @@ static fs_status add_work(chunk *of, const event *from, fs_error *err)
 /* "train#5" */
 static fs_status add_step(chunk *of, const event *from, fs_error *err)
 {
-    fs_xtext name = from->name != NULL ? from->name->name : (fs_xtext){"step", 4};
+    fs_text name = from->name != NULL ? from->name->name : (fs_text){"step", 4};
     int size = name.size < NAME_BYTES ? (int)name.size : NAME_BYTES;
     if (knows(from, FS_XSTAT_STEP))
         size = snprintf(of->text, NAME_BYTES, "%.*s#%lld", size, name.bytes,
@@ -288,7 +288,7 @@ static fs_status add_host(chunk *of, const event *from, fs_error *err)
     if (frame) return add(of, FS_ROW_FRAME, err);
     if (!from->lasts) return add_mark(of, err);
     bool ranged =
-        of->line->role == FS_XLINE_THREAD || (from->name != NULL && fs_xtext_begins(from->name->name, "NVTX:"));
+        of->line->role == FS_XLINE_THREAD || (from->name != NULL && fs_text_begins(from->name->name, "NVTX:"));
     return add(of, ranged ? FS_ROW_SPAN : FS_ROW_OVERHEAD, err);
 }
 

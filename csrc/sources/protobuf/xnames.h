@@ -5,23 +5,6 @@
 #include "base/wire.h"
 #include "sources/protobuf/xspace.h"
 
-/* The text of a field; empty if it is none. */
-static inline fs_xtext fs_xtext_of(const fs_wire_field *field)
-{
-    if (field->type != FS_WIRE_BYTES) return (fs_xtext){"", 0};
-    return (fs_xtext){(const char *)field->bytes, field->size};
-}
-
-static inline bool fs_xtext_is(fs_xtext text, const char *other)
-{
-    return text.size == strlen(other) && memcmp(text.bytes, other, text.size) == 0;
-}
-
-static inline bool fs_xtext_begins(fs_xtext text, const char *start)
-{
-    return text.size >= strlen(start) && memcmp(text.bytes, start, strlen(start)) == 0;
-}
-
 /* The stats of events that are used. X(NAME, name) */
 #define FS_XSTATS(X)                        \
     X(CORRELATION, "correlation_id")        \
@@ -78,10 +61,10 @@ typedef struct {
 
 typedef struct {
     int64_t id;
-    fs_xtext name, shown; /* shown: display_name */
-    uint32_t details;     /* of a stat's name: index in details; FS_NONE: none */
-    uint8_t key;          /* of a stat: an fs_xstat_key */
-    bool frame;           /* of an event: a call of Python */
+    fs_text name, shown; /* shown: display_name */
+    uint32_t details;    /* of a stat's name: index in details; FS_NONE: none */
+    uint8_t key;         /* of a stat: an fs_xstat_key */
+    bool frame;          /* of an event: a call of Python */
 } fs_xname;
 
 typedef struct {
@@ -99,7 +82,7 @@ struct fs_xnames {
 const fs_xname *fs_xname_of(const fs_xname_list *list, int64_t id);
 
 /* Read the numbers of a text. */
-void fs_xdetails_read(fs_xtext text, fs_xdetails *details);
+void fs_xdetails_read(fs_text text, fs_xdetails *details);
 
 /* Read a stat. An id without a name has the key FS_XSTAT_COUNT and an empty name. FS_VALUE_ERROR. */
 fs_status fs_xstat_read(const fs_xnames *names, fs_wire wire, fs_xstat *stat, const fs_xname **name,

@@ -47,14 +47,14 @@ static const char *take_number(const char *at, const char *end, int64_t *value)
     return at;
 }
 
-static int64_t memory_named(fs_xtext text)
+static int64_t memory_named(fs_text text)
 {
     for (size_t i = 0; i < sizeof memories / sizeof *memories; i++)
-        if (fs_xtext_is(text, memories[i])) return (int64_t)i;
+        if (fs_text_is(text, memories[i])) return (int64_t)i;
     return -1;
 }
 
-static void take_values(int word, fs_xtext text, fs_xdetails *details)
+static void take_values(int word, fs_text text, fs_xdetails *details)
 {
     const char *at = text.bytes, *end = at + text.size;
     if (word == FS_XDETAIL_FROM || word == FS_XDETAIL_TO || word == FS_XDETAIL_KIND) {
@@ -66,17 +66,16 @@ static void take_values(int word, fs_xtext text, fs_xdetails *details)
         at = take_number(at + 1, end, &details->values[word]);
 }
 
-void fs_xdetails_read(fs_xtext text, fs_xdetails *details)
+void fs_xdetails_read(fs_text text, fs_xdetails *details)
 {
     const char *at = text.bytes, *end = at + text.size;
     for (int i = 0; i < FS_XDETAIL_COUNT; i++) details->values[i] = -1;
     while (at < end) {
         const char *space = memchr(at, ' ', (size_t)(end - at)), *until = space != NULL ? space : end;
         const char *colon = memchr(at, ':', (size_t)(until - at));
-        fs_xtext word = {at, colon != NULL ? (size_t)(colon - at) : 0};
+        fs_text word = {at, colon != NULL ? (size_t)(colon - at) : 0};
         for (int i = 0; word.size > 0 && i < FS_XDETAIL_COUNT; i++)
-            if (fs_xtext_is(word, words[i]))
-                take_values(i, (fs_xtext){colon + 1, (size_t)(until - colon - 1)}, details);
+            if (fs_text_is(word, words[i])) take_values(i, (fs_text){colon + 1, (size_t)(until - colon - 1)}, details);
         at = until < end ? until + 1 : end;
     }
 }
@@ -84,7 +83,7 @@ void fs_xdetails_read(fs_xtext text, fs_xdetails *details)
 /* Many events refer to one text of details: it is read once. */
 static fs_status keep_details(fs_xnames *names, fs_xname *name, fs_error *err)
 {
-    if (!fs_xtext_begins(name->name, "regs:") && !fs_xtext_begins(name->name, "kind")) return FS_OK;
+    if (!fs_text_begins(name->name, "regs:") && !fs_text_begins(name->name, "kind")) return FS_OK;
     FS_TRY(FS_LIST_ROOM(&names->details, names->detail_count, &names->detail_capacity, 64, err));
     fs_xdetails_read(name->name, &names->details[names->detail_count]);
     name->details = names->detail_count++;
@@ -93,10 +92,10 @@ static fs_status keep_details(fs_xnames *names, fs_xname *name, fs_error *err)
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
 
-static uint8_t key_of(fs_xtext name)
+static uint8_t key_of(fs_text name)
 {
     for (int key = 0; key < FS_XSTAT_COUNT; key++)
-        if (fs_xtext_is(name, keys[key])) return (uint8_t)key;
+        if (fs_text_is(name, keys[key])) return (uint8_t)key;
     return FS_XSTAT_COUNT;
 }
 
@@ -105,8 +104,8 @@ static fs_status read_name(fs_wire wire, fs_xname *name, fs_error *err)
     fs_wire_field field;
     while (fs_wire_next(&wire, &field)) {
         if (field.number == NAME_ID && field.type == FS_WIRE_VARINT) name->id = (int64_t)field.value;
-        if (field.number == NAME_TEXT) name->name = fs_xtext_of(&field);
-        if (field.number == NAME_SHOWN) name->shown = fs_xtext_of(&field);
+        if (field.number == NAME_TEXT) name->name = fs_wire_text(&field);
+        if (field.number == NAME_SHOWN) name->shown = fs_wire_text(&field);
     }
     return fs_wire_end(&wire, err);
 }
@@ -166,7 +165,7 @@ static fs_status xnames_read(fs_xnames *names, fs_wire plane, fs_error *err)
     sort(&names->events);
     sort(&names->stats);
     for (uint32_t i = 0; i < names->events.count; i++)
-        names->events.items[i].frame = fs_xtext_begins(names->events.items[i].name, "$");
+        names->events.items[i].frame = fs_text_begins(names->events.items[i].name, "$");
     for (uint32_t i = 0; i < names->stats.count; i++) {
         names->stats.items[i].key = key_of(names->stats.items[i].name);
         FS_TRY(keep_details(names, &names->stats.items[i], err));
@@ -207,7 +206,7 @@ fs_status fs_xstat_read(const fs_xnames *names, fs_wire wire, fs_xstat *stat, co
             stat->value.type = types[field.number];
             if (field.type != FS_WIRE_BYTES) stat->value.integer = (int64_t)field.value;
             if (field.number == STAT_REAL) stat->value.real = fs_wire_double(&field);
-            if (field.type == FS_WIRE_BYTES) stat->value.text = fs_xtext_of(&field);
+            if (field.type == FS_WIRE_BYTES) stat->value.text = fs_wire_text(&field);
             if (field.number == STAT_NAME) {
                 *referred = fs_xname_of(&names->stats, stat->value.integer);
                 if (*referred != NULL) stat->value.text = (*referred)->name;
@@ -232,11 +231,11 @@ enum { CHUNK_BYTES = FS_BLOCK(1 << 20, 64) };
 /* Roles ------------------------------------------------------------------------------------------------------------ */
 
 /* Whether a name is "/device:GPU:0": a kind in capitals, and an index. */
-static bool is_device(fs_xtext name, int64_t *device)
+static bool is_device(fs_text name, int64_t *device)
 {
     static const char start[] = "/device:";
     size_t at = sizeof start - 1, digits = 0;
-    if (!fs_xtext_begins(name, start) || fs_xtext_begins(name, "/device:CUSTOM")) return false;
+    if (!fs_text_begins(name, start) || fs_text_begins(name, "/device:CUSTOM")) return false;
     while (at < name.size && name.bytes[at] >= 'A' && name.bytes[at] <= 'Z') at++;
     if (at == sizeof start - 1 || at >= name.size || name.bytes[at] != ':') return false;
     at++;
@@ -248,26 +247,26 @@ static bool is_device(fs_xtext name, int64_t *device)
     return digits > 0 && at == name.size;
 }
 
-static fs_xplane_role role_of(fs_xtext name, int64_t *device)
+static fs_xplane_role role_of(fs_text name, int64_t *device)
 {
     static const char *const hosts[] = {"/host:CPU",       "/host:CUPTI",         "/host:NVTX-CUPTI",
                                         "/host:ROCTRACER", "/host:python-tracer", "/host:TPU-runtime"};
     if (is_device(name, device)) return FS_XPLANE_DEVICE;
-    if (fs_xtext_is(name, "/host:metadata")) return FS_XPLANE_METADATA;
+    if (fs_text_is(name, "/host:metadata")) return FS_XPLANE_METADATA;
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
-        if (fs_xtext_is(name, hosts[i])) return FS_XPLANE_HOST;
+        if (fs_text_is(name, hosts[i])) return FS_XPLANE_HOST;
     return FS_XPLANE_OTHER;
 }
 
 /* A GPU's streams have all that runs on it; what else its plane has was derived from them. A TPU has no streams. */
-static fs_xline_role line_role(const fs_xplane *plane, fs_xtext name)
+static fs_xline_role line_role(const fs_xplane *plane, fs_text name)
 {
-    if (plane->role == FS_XPLANE_HOST) return fs_xtext_begins(name, "Host Threads/") ? FS_XLINE_CALLS : FS_XLINE_THREAD;
+    if (plane->role == FS_XPLANE_HOST) return fs_text_begins(name, "Host Threads/") ? FS_XLINE_CALLS : FS_XLINE_THREAD;
     if (plane->role != FS_XPLANE_DEVICE) return FS_XLINE_LEFT_OUT;
-    if (fs_xtext_begins(name, "Stream #")) return FS_XLINE_STREAM;
-    if (!fs_xtext_begins(plane->name, "/device:TPU:")) return FS_XLINE_LEFT_OUT;
-    if (fs_xtext_is(name, "XLA Ops")) return FS_XLINE_OPS;
-    return fs_xtext_is(name, "Steps") ? FS_XLINE_STEPS : FS_XLINE_LEFT_OUT;
+    if (fs_text_begins(name, "Stream #")) return FS_XLINE_STREAM;
+    if (!fs_text_begins(plane->name, "/device:TPU:")) return FS_XLINE_LEFT_OUT;
+    if (fs_text_is(name, "XLA Ops")) return FS_XLINE_OPS;
+    return fs_text_is(name, "Steps") ? FS_XLINE_STEPS : FS_XLINE_LEFT_OUT;
 }
 
 /* Lines ------------------------------------------------------------------------------------------------------------ */
@@ -300,7 +299,7 @@ static fs_status read_line(reading *all, uint32_t plane, fs_wire wire, fs_error 
     while (fs_wire_next(&wire, &field)) {
         if (field.number == LINE_ID && field.type == FS_WIRE_VARINT) line.id = (int64_t)field.value;
         if (field.number == LINE_START && field.type == FS_WIRE_VARINT) line.start = (int64_t)field.value;
-        if (field.number == LINE_NAME) line.name = fs_xtext_of(&field);
+        if (field.number == LINE_NAME) line.name = fs_wire_text(&field);
         if (field.number != LINE_EVENT) continue;
         FS_POLL(line.events, err);
         line.events++;
@@ -329,7 +328,7 @@ static fs_status read_stat(fs_xspace *space, fs_xplane *plane, fs_wire wire, fs_
     fs_xstat stat;
     FS_TRY(fs_xstat_read(plane->names, wire, &stat, &name, &referred, err));
     if (stat.name.size == 0 || stat.value.type == FS_XNOTHING || stat.value.type == FS_XBYTES) return FS_OK;
-    if (fs_xtext_is(stat.name, "process_id") && stat.value.type != FS_XTEXT && space->process == 0)
+    if (fs_text_is(stat.name, "process_id") && stat.value.type != FS_XTEXT && space->process == 0)
         space->process = stat.value.integer;
     return FS_LIST_ADD(&plane->stats, &plane->stat_count, &plane->stat_capacity, 8, err, stat);
 }
@@ -344,10 +343,10 @@ static fs_status read_module(fs_xspace *space, const fs_xplane *plane, fs_wire e
     while (fs_wire_next(&entry, &field)) {
         fs_wire wire = fs_wire_in(&entry, &field);
         while (field.number == ENTRY_VALUE && fs_wire_next(&wire, &inner)) {
-            if (inner.number == METADATA_NAME) module.name = fs_xtext_of(&inner);
+            if (inner.number == METADATA_NAME) module.name = fs_wire_text(&inner);
             if (inner.number != METADATA_STAT) continue;
             FS_TRY(fs_xstat_read(plane->names, fs_wire_in(&wire, &inner), &stat, &name, &referred, err));
-            bool is_module = fs_xtext_is(stat.name, "Hlo Proto") || fs_xtext_is(stat.name, "hlo_proto");
+            bool is_module = fs_text_is(stat.name, "Hlo Proto") || fs_text_is(stat.name, "hlo_proto");
             if (is_module && stat.value.type == FS_XBYTES) module.proto = stat.value.text;
         }
         FS_TRY(fs_wire_end(&wire, err));
@@ -372,7 +371,7 @@ static fs_status read_plane(reading *all, fs_wire wire, fs_error *err)
     FS_TRY(FS_NEW_ZEROED(&plane->names, 1, err));
     space->plane_count++;
     while (fs_wire_next(&rest, &field))
-        if (field.number == PLANE_NAME) plane->name = fs_xtext_of(&field);
+        if (field.number == PLANE_NAME) plane->name = fs_wire_text(&field);
     FS_TRY(fs_wire_end(&rest, err));
     plane->role = role_of(plane->name, &plane->device);
     FS_TRY(xnames_read(plane->names, wire, err));
@@ -396,7 +395,7 @@ static fs_status read_space(reading *all, fs_wire wire, fs_error *err)
         if (field.number == SPACE_PLANE) FS_TRY(read_plane(all, fs_wire_in(&wire, &field), err));
         if (field.number < FS_XREMARK_ERROR || field.number > FS_XREMARK_HOST) continue;
         FS_TRY(FS_LIST_ADD(&space->remarks, &space->remark_count, &space->remark_capacity, 8, err,
-                           (fs_xremark){(fs_xremark_kind)field.number, fs_xtext_of(&field)}));
+                           (fs_xremark){(fs_xremark_kind)field.number, fs_wire_text(&field)}));
     }
     FS_TRY(fs_wire_end(&wire, err));
     return fs_xevents_read(space, all->chunks, all->count, err);

@@ -15,13 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "sources/sqlite/rows.h"
-
-/* Text of the file; it does not end in a zero byte. */
-typedef struct {
-    const char *bytes; /* NULL: none */
-    size_t size;
-} fs_xtext;
 
 typedef enum { FS_XNOTHING, FS_XINTEGER, FS_XUNSIGNED, FS_XREAL, FS_XTEXT, FS_XBYTES } fs_xvalue_type;
 
@@ -29,11 +24,11 @@ typedef struct {
     fs_xvalue_type type;
     int64_t integer; /* also the bits of FS_XUNSIGNED */
     double real;
-    fs_xtext text;
+    fs_text text;
 } fs_xvalue;
 
 typedef struct {
-    fs_xtext name;
+    fs_text name;
     fs_xvalue value;
 } fs_xstat;
 
@@ -51,7 +46,7 @@ typedef enum {
 
 typedef struct {
     fs_xline_role role;
-    fs_xtext name;
+    fs_text name;
     int64_t id, start; /* start: ns; the events' starts count from it */
     int64_t events;
 } fs_xline;
@@ -60,7 +55,7 @@ typedef struct fs_xnames fs_xnames;
 
 typedef struct {
     fs_xplane_role role;
-    fs_xtext name;
+    fs_text name;
     int64_t device; /* of FS_XPLANE_DEVICE */
     fs_xstat *stats;
     fs_xline *lines;
@@ -70,7 +65,7 @@ typedef struct {
 
 /* A module of HLO: its bytes are an HloProto. */
 typedef struct {
-    fs_xtext name, proto; /* name: "jit_step(12)" */
+    fs_text name, proto; /* name: "jit_step(12)" */
 } fs_xmodule;
 
 /* What the profiler says of the recording. */
@@ -78,7 +73,7 @@ typedef enum { FS_XREMARK_ERROR = 2, FS_XREMARK_WARNING = 3, FS_XREMARK_HOST = 4
 
 typedef struct {
     fs_xremark_kind kind;
-    fs_xtext text; /* of a host: its name */
+    fs_text text; /* of a host: its name */
 } fs_xremark;
 
 typedef struct {

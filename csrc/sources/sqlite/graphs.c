@@ -77,21 +77,16 @@ enum { MOST_CLONES = 64 };
 
 /* Rows ------------------------------------------------------------------------------------------------------------- */
 
-static int64_t number(const fs_cell *cells, fs_row_column column)
-{
-    return cells[column].type == FS_IS_INTEGER ? cells[column].integer : 0;
-}
-
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
 {
     return FS_LIST_ADD(&part->nodes, &part->node_count, &part->node_capacity, 64, err,
                        (fs_graph_node){
-                           .process = number(cells, FS_CELL_PROCESS),
-                           .thread = number(cells, FS_CELL_THREAD),
-                           .start = number(cells, FS_CELL_START),
-                           .end = number(cells, FS_CELL_END),
-                           .node = number(cells, FS_CELL_GRAPH_NODE),
-                           .original = number(cells, FS_CELL_ORIGINAL),
+                           .process = fs_cell_number(cells, FS_CELL_PROCESS, 0),
+                           .thread = fs_cell_number(cells, FS_CELL_THREAD, 0),
+                           .start = fs_cell_number(cells, FS_CELL_START, 0),
+                           .end = fs_cell_number(cells, FS_CELL_END, 0),
+                           .node = fs_cell_number(cells, FS_CELL_GRAPH_NODE, 0),
+                           .original = fs_cell_number(cells, FS_CELL_ORIGINAL, 0),
                        });
 }
 
@@ -162,20 +157,6 @@ static fs_status list_hosts(joining *all, fs_error *err)
     }
     while (lane < lanes) all->firsts[++lane] = count;
     return FS_OK;
-}
-
-/* The process whose threads the join numbers first. */
-static int64_t first_process(const fs_rows *rows)
-{
-    int64_t process = -1;
-    for (uint32_t i = 0; i < rows->part_count; i++) {
-        const fs_intern *lanes = &rows->parts[i]->piece.lanes;
-        for (uint32_t id = 0; id < lanes->count && process < 0; id++) {
-            const fs_record_lane *lane = fs_intern_get(lanes, id).bytes;
-            if (lane->device < 0) process = lane->process;
-        }
-    }
-    return process;
 }
 
 /* Return the lane of the thread that made a node, or FS_NONE. */
@@ -280,7 +261,7 @@ static fs_status join_all(joining *all, fs_store *into, fs_rows_report *report, 
     fs_replay_report joined;
     FS_TRY(fs_captures_add(&all->captures, all->store, err));
     FS_TRY(list_nodes(all, err));
-    all->first_process = first_process(all->rows);
+    all->first_process = report->process;
     FS_TRY(list_hosts(all, err));
     FS_TRY(find_owners(all, 0, err));
     FS_TRY(link_work(all, err));

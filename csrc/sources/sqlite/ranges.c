@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "sources/kineto/piece.h"
 #include "sources/sqlite/parts.h"
 #include "store/event.h"
@@ -80,11 +81,6 @@ static bool take_parts(cursor text, fs_nvtx_text *parsed, bool *numbered)
     return text.at == text.end;
 }
 
-static bool begins(const char *text, size_t size, const char *word)
-{
-    return size >= strlen(word) && memcmp(text, word, strlen(word)) == 0;
-}
-
 static bool contains(const char *text, size_t size, const char *word)
 {
     size_t length = strlen(word);
@@ -113,7 +109,7 @@ static const char *const plain_ops[] = {"detach", "detach_", "record_param_comms
 
 static bool is_plain_op(const char *text, size_t size)
 {
-    if (begins(text, size, "triton_")) return true;
+    if (fs_text_begins((fs_text){text, size}, "triton_")) return true;
     for (size_t i = 0; i < sizeof plain_ops / sizeof *plain_ops; i++)
         if (size == strlen(plain_ops[i]) && memcmp(text, plain_ops[i], size) == 0) return true;
     return false;
@@ -138,10 +134,10 @@ static fs_nvtx_text nvtx_parse(const char *text, size_t size)
         break;
     }
     size_t name = parsed.name_size;
-    bool marked = name < size, evaluates = begins(text, name, evaluate);
+    bool marked = name < size, evaluates = fs_text_begins((fs_text){text, name}, evaluate);
     bool qualified = is_qualified(text, name);
-    parsed.op = evaluates || (qualified && (marked || begins(text, name, "aten::"))) || parsed.sequence >= 0 ||
-                parsed.sizes != NULL || (numbered && is_plain_op(text, name));
+    parsed.op = evaluates || (qualified && (marked || fs_text_begins((fs_text){text, name}, "aten::"))) ||
+                parsed.sequence >= 0 || parsed.sizes != NULL || (numbered && is_plain_op(text, name));
     parsed.backward = parsed.sequence >= 0 && (evaluates || is_node(text, name));
     return parsed;
 }

@@ -2,10 +2,10 @@
 #ifndef FS_SOURCES_SQLITE_TABLES_H
 #define FS_SOURCES_SQLITE_TABLES_H
 
+#include "base/id_map.h"
 #include "sources/kineto/arguments.h"
 #include "sources/kineto/piece.h"
 #include "sources/nccl.h"
-#include "sources/sqlite/id_map.h"
 #include "sources/sqlite/rows.h"
 
 /* A node of a CUDA graph, as the thread that made it recorded it. */

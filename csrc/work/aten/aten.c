@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "ops/op.h"
 #include "work/aten/elements.h"
 #include "work/aten/products.h"
@@ -442,18 +443,12 @@ const fs_aten_rule *fs_aten_find(const char *name, size_t size)
     return find(name, size);
 }
 
-static bool ends(const char *name, size_t size, const char *end)
-{
-    size_t length = strlen(end);
-    return size > length && memcmp(name + size - length, end, length) == 0;
-}
-
 /* Find a name verbatim, or without "_out" or "_": the out-of-place and in-place forms of an op. */
 static const fs_aten_rule *find_form(const char *name, size_t size)
 {
     const fs_aten_rule *rule = find(name, size);
-    if (rule == NULL && ends(name, size, "_out")) rule = find(name, size - strlen("_out"));
-    if (rule == NULL && ends(name, size, "_")) rule = find(name, size - 1);
+    if (rule == NULL && fs_text_ends((fs_text){name, size}, "_out")) rule = find(name, size - strlen("_out"));
+    if (rule == NULL && fs_text_ends((fs_text){name, size}, "_")) rule = find(name, size - 1);
     return rule;
 }
 
@@ -478,7 +473,7 @@ static fs_aten_rule find_like(const char *name)
     }
     if ((rest = without(name, special)) != NULL && (rule = find_form(rest, size - strlen(special))) != NULL)
         return *rule;
-    if (ends(name, size, backward) && (rule = find(name, size - strlen(backward))) != NULL)
+    if (fs_text_ends((fs_text){name, size}, backward) && (rule = find(name, size - strlen(backward))) != NULL)
         return fs_aten_backward(rule);
     return nothing;
 }

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "store/extend.h"
@@ -25,11 +26,6 @@
  * counts. A name that is too long names nothing. */
 
 static const char thunk_prefix[] = "TSL: Thunk:#", module_prefix[] = "TSL: XlaModule:#";
-
-static bool begins(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
 
 /* Copy the value of a key of a range's name, such as "hlo_op="; false if it has none. */
 static bool take_value(const char *text, const char *key, char value[FS_THUNK_NAME_BYTES])
@@ -53,8 +49,8 @@ bool fs_hlo_thunk_of(const fs_store *store, uint32_t work, fs_hlo_thunk *thunk)
         const char *text =
             FS_EVENT_AT(store, event, kind) == FS_EVENT_RANGE && name != FS_NONE ? fs_store_name_text(store, name) : "";
         bool named = thunk->instruction[0] != 0;
-        if (!named && begins(text, thunk_prefix) && !take_value(text, "hlo_op=", thunk->instruction)) return false;
-        if (named && begins(text, module_prefix)) {
+        if (!named && fs_begins(text, thunk_prefix) && !take_value(text, "hlo_op=", thunk->instruction)) return false;
+        if (named && fs_begins(text, module_prefix)) {
             take_value(text, "hlo_module=", thunk->module);
             return true;
         }

@@ -66,9 +66,9 @@ fs_status fs_hlo_expect(fs_hlo_parser *parser, char byte)
 fs_status fs_hlo_take_id(fs_hlo_parser *parser, uint32_t *text)
 {
     fs_hlo_eat(parser, '%');
-    fs_hlo_word name = fs_hlo_take_name(parser);
+    fs_text name = fs_hlo_take_name(parser);
     if (name.size == 0) return fs_hlo_wrong(parser, parser->at, "a name is missing");
-    return fs_intern_bytes(&parser->module->texts, name.at, name.size, text, parser->err);
+    return fs_intern_bytes(&parser->module->texts, name.bytes, name.size, text, parser->err);
 }
 
 fs_status fs_hlo_take_integer(fs_hlo_parser *parser, int64_t *value)
@@ -251,8 +251,8 @@ static fs_status take_array(fs_hlo_parser *parser, uint32_t *id)
         parser->at = end;
         return FS_OK;
     }
-    fs_hlo_word type = fs_hlo_take_name(parser);
-    fs_hlo_shape shape = {.type = fs_hlo_type_of(type.at, type.size)};
+    fs_text type = fs_hlo_take_name(parser);
+    fs_hlo_shape shape = {.type = fs_hlo_type_of(type.bytes, type.size)};
     if (type.size == 0) return fs_hlo_wrong(parser, from, "a shape has no type");
     FS_TRY(take_sizes(parser, &shape));
     FS_TRY(take_layout(parser, &shape));

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "work/hlo/cost_parts.h"
 
 static const fs_hlo_opcode rows[] = {
@@ -37,12 +38,6 @@ static const fs_hlo_opcode *find(const char *name, size_t size)
     return NULL;
 }
 
-static bool ends_with(const char *text, size_t size, const char *end)
-{
-    size_t length = strlen(end);
-    return size > length && memcmp(text + size - length, end, length) == 0;
-}
-
 const fs_hlo_opcode *fs_hlo_opcode_of(const fs_hlo_module *module, uint32_t instruction, bool *starts)
 {
     const char *name = fs_hlo_text(module, module->instructions[instruction].opcode);
@@ -51,9 +46,9 @@ const fs_hlo_opcode *fs_hlo_opcode_of(const fs_hlo_module *module, uint32_t inst
     size_t size = strlen(name);
     const fs_hlo_opcode *row = find(name, size);
     if (row != NULL) return row;
-    if (ends_with(name, size, "-done")) return &done;
-    if (ends_with(name, size, "-update")) return &update;
-    if (!ends_with(name, size, "-start")) return NULL;
+    if (fs_text_ends((fs_text){name, size}, "-done")) return &done;
+    if (fs_text_ends((fs_text){name, size}, "-update")) return &update;
+    if (!fs_text_ends((fs_text){name, size}, "-start")) return NULL;
     if (starts != NULL) *starts = true;
     return find(name, size - strlen("-start"));
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/text.h"
 #include "work/hlo/build.h"
 
 typedef struct {
@@ -29,11 +30,6 @@ typedef struct {
 /* Classes of bytes. */
 enum { FS_HLO_IN_NAME = 1, FS_HLO_BLANK = 2, FS_HLO_DIGIT = 4, FS_HLO_OPENS = 8, FS_HLO_CLOSES = 16, FS_HLO_ENDS = 32 };
 extern const uint8_t fs_hlo_classes[256];
-
-typedef struct {
-    const char *at;
-    size_t size;
-} fs_hlo_word;
 
 /* Fail with the line of `at` and what is wrong there. */
 fs_status fs_hlo_wrong(fs_hlo_parser *parser, const char *at, const char *format, ...)
@@ -68,18 +64,13 @@ static inline bool fs_hlo_eat(fs_hlo_parser *parser, char byte)
 }
 
 /* Return the name that follows, empty if none does. */
-static inline fs_hlo_word fs_hlo_take_name(fs_hlo_parser *parser)
+static inline fs_text fs_hlo_take_name(fs_hlo_parser *parser)
 {
     fs_hlo_pass_blanks(parser);
     const char *from = parser->at, *at = from;
     while (at < parser->end && (fs_hlo_classes[(uint8_t)*at] & FS_HLO_IN_NAME)) at++;
     parser->at = at;
-    return (fs_hlo_word){from, (size_t)(at - from)};
-}
-
-static inline bool fs_hlo_is(fs_hlo_word word, const char *text)
-{
-    return strlen(text) == word.size && memcmp(word.at, text, word.size) == 0;
+    return (fs_text){from, (size_t)(at - from)};
 }
 
 /* Take a name, with % before it or not, as the id of its text. */

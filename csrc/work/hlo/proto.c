@@ -163,28 +163,17 @@ static fs_status proto_shape(fs_hlo_reader *reader, fs_wire message, uint32_t *i
 
 /* Frames ------------------------------------------------------------------------------------------------------------*/
 
-/* Return the numbers 1, 2 and 3 of a message, 0 where they are missing. */
-static fs_status read_three(fs_hlo_reader *reader, fs_wire message, int64_t values[3])
-{
-    fs_wire_field field;
-    memset(values, 0, 3 * sizeof *values);
-    while (fs_wire_next(&message, &field))
-        if (field.number >= 1 && field.number <= 3 && field.type == FS_WIRE_VARINT)
-            values[field.number - 1] = (int32_t)field.value;
-    return fs_wire_end(&message, reader->err);
-}
-
 /* Read the tables: files, functions and places come before the frames that they describe. */
 static fs_status read_frames(fs_hlo_reader *reader, const fs_wire *rows, const uint32_t *starts)
 {
     fs_hlo_module *module = reader->module;
-    int64_t values[3], place[3];
     fs_wire_field field;
     for (uint32_t at = starts[FRAMES_FRAME]; at < starts[FRAMES_FRAME + 1]; at++) {
         fs_hlo_frame frame = {.file = FS_NONE, .function = FS_NONE, .parent = FS_NONE};
-        FS_TRY(read_three(reader, rows[at], values));
+        int64_t values[2] = {0, 0}, place[3] = {0, 0, 0};
+        FS_TRY(fs_wire_numbers(rows[at], values, 2, reader->err));
         if (values[0] >= 1 && values[0] <= starts[FRAMES_LOCATION + 1] - starts[FRAMES_LOCATION]) {
-            FS_TRY(read_three(reader, rows[starts[FRAMES_LOCATION] + (uint32_t)values[0] - 1], place));
+            FS_TRY(fs_wire_numbers(rows[starts[FRAMES_LOCATION] + (uint32_t)values[0] - 1], place, 3, reader->err));
             for (int kind = FRAMES_FILE; kind <= FRAMES_FUNCTION; kind++) {
                 if (place[kind - 1] < 1 || place[kind - 1] > starts[kind + 1] - starts[kind]) continue;
                 fs_wire text = rows[starts[kind] + (uint32_t)place[kind - 1] - 1];
@@ -379,12 +368,8 @@ static fs_status read_instruction(fs_hlo_reader *reader, const instruction_list 
 
 static fs_status list_instruction(fs_hlo_reader *reader, instruction_list *list, fs_wire message)
 {
-    fs_wire rest = message;
-    fs_wire_field field;
     int64_t id = 0;
-    while (fs_wire_next(&rest, &field))
-        if (field.number == INSTRUCTION_ID && field.type == FS_WIRE_VARINT) id = (int64_t)field.value;
-    FS_TRY(fs_wire_end(&rest, reader->err));
+    FS_TRY(fs_wire_number(message, INSTRUCTION_ID, &id, reader->err));
     FS_TRY(FS_LIST_ROOM(&list->messages, list->count, &list->capacity, 64, reader->err));
     FS_TRY(FS_LIST_ROOM(&list->places, list->count, &list->place_capacity, 64, reader->err));
     list->places[list->count] = (fs_hlo_numbered){id, list->count};
@@ -483,11 +468,7 @@ typedef struct {
 static fs_status list_computation(fs_hlo_reader *reader, computation_list *list, fs_wire message)
 {
     listed item = {.message = message, .sequence = fs_wire_of(reader->begin, 0)};
-    fs_wire rest = message;
-    fs_wire_field field;
-    while (fs_wire_next(&rest, &field))
-        if (field.number == COMPUTATION_ID && field.type == FS_WIRE_VARINT) item.id = (int64_t)field.value;
-    FS_TRY(fs_wire_end(&rest, reader->err));
+    FS_TRY(fs_wire_number(message, COMPUTATION_ID, &item.id, reader->err));
     return FS_LIST_ADD(&list->items, &list->count, &list->capacity, 64, reader->err, item);
 }
 
@@ -505,14 +486,11 @@ static fs_status read_devices(fs_hlo_reader *reader, fs_wire message)
 /* A list of messages, whose fields of a number are parameters; 0 is left out. */
 static fs_status read_donors(fs_hlo_reader *reader, fs_wire message, uint32_t number)
 {
-    fs_wire_field field, one;
+    fs_wire_field field;
     while (fs_wire_next(&message, &field)) {
         int64_t parameter = 0;
         if (field.number != 1) continue;
-        fs_wire entry = fs_wire_in(&message, &field);
-        while (fs_wire_next(&entry, &one))
-            if (one.number == number && one.type == FS_WIRE_VARINT) parameter = (int64_t)one.value;
-        FS_TRY(fs_wire_end(&entry, reader->err));
+        FS_TRY(fs_wire_number(fs_wire_in(&message, &field), number, &parameter, reader->err));
         FS_TRY(fs_hlo_put_donor(reader->module, parameter, reader->err));
     }
     return fs_wire_end(&message, reader->err);
@@ -564,7 +542,8 @@ static fs_status find_entry(fs_hlo_reader *reader, const computation_list *list,
     fs_hlo_module *module = reader->module;
     module->entry = place_of(reader->computations, list->count, list->entry);
     for (uint32_t i = 0; module->entry == FS_NONE && i < list->count; i++)
-        if (fs_wire_is(&list->entry_name, fs_hlo_text(module, module->computations[i].name))) module->entry = i;
+        if (fs_text_is(fs_wire_text(&list->entry_name), fs_hlo_text(module, module->computations[i].name)))
+            module->entry = i;
     if (module->entry == FS_NONE && list->count == 1) module->entry = 0;
     return module->entry != FS_NONE ? FS_OK : fs_hlo_damaged(reader, at, "no computation is the entry");
 }

@@ -110,17 +110,6 @@ static fs_status take_text(fs_hlo_reader *reader, fs_wire FS_UNUSED(message), co
     return fs_hlo_proto_text(reader, field, (uint32_t *)(void *)((char *)instruction + what));
 }
 
-/* Take the numbers 1 to `count` of a message, where they are missing `rest`. */
-static fs_status proto_fields(fs_hlo_reader *reader, fs_wire message, int count, const int64_t *rest, int64_t *values)
-{
-    fs_wire_field field;
-    for (int i = 0; i < count; i++) values[i] = rest[i];
-    while (fs_wire_next(&message, &field))
-        if (field.number >= 1 && field.number <= (uint32_t)count && field.type == FS_WIRE_VARINT)
-            values[field.number - 1] = (int64_t)field.value;
-    return fs_wire_end(&message, reader->err);
-}
-
 /* Windows -----------------------------------------------------------------------------------------------------------*/
 
 /* The text has only those of a window's numbers that are not usual. */
@@ -128,7 +117,7 @@ static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wi
                              fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
     enum { SIZE, STRIDE, LOW, HIGH, RHS_DILATE, LHS_DILATE, COLUMNS };
-    static const int64_t REST[COLUMNS] = {0}, USUAL[COLUMNS] = {-1, 1, 0, 0, 1, 1};
+    static const int64_t USUAL[COLUMNS] = {-1, 1, 0, 0, 1, 1};
     static const fs_hlo_attribute_key KEYS[COLUMNS] = {FS_HLO_WINDOW_SIZE,       FS_HLO_WINDOW_STRIDE,
                                                        FS_HLO_WINDOW_PAD_LOW,    FS_HLO_WINDOW_PAD_HIGH,
                                                        FS_HLO_WINDOW_RHS_DILATE, FS_HLO_WINDOW_LHS_DILATE};
@@ -142,7 +131,8 @@ static fs_status take_window(fs_hlo_reader *reader, fs_wire message, const fs_wi
         if (dimensions == FS_HLO_MOST_RANK)
             return fs_hlo_damaged(reader, inner.at, "more than %d dimensions", FS_HLO_MOST_RANK);
         int64_t *row = values[dimensions++];
-        FS_TRY(proto_fields(reader, fs_wire_in(&inner, &one), COLUMNS, REST, row));
+        memset(row, 0, sizeof *values);
+        FS_TRY(fs_wire_numbers(fs_wire_in(&inner, &one), row, COLUMNS, reader->err));
         for (int j = 0; j < COLUMNS; j++) odd[j] = odd[j] || row[j] != USUAL[j];
     }
     FS_TRY(fs_wire_end(&inner, reader->err));
@@ -208,9 +198,9 @@ static fs_status take_labels(fs_hlo_reader *reader, fs_wire message, const fs_wi
 {
     enum { RHS_INPUT = 3, RHS_OUTPUT = 4, RHS = 6, LHS_BATCH = 7, LHS_FEATURE = 8, OUT_BATCH = 9, OUT_FEATURE = 10 };
     enum { LHS = 11, OUT = 12 };
-    int64_t values[OUT_FEATURE], rest[OUT_FEATURE] = {0};
+    int64_t values[OUT_FEATURE] = {0};
     fs_wire inner = fs_wire_in(&message, field);
-    FS_TRY(proto_fields(reader, inner, OUT_FEATURE, rest, values));
+    FS_TRY(fs_wire_numbers(inner, values, OUT_FEATURE, reader->err));
     FS_TRY(take_operand_labels(reader, inner, values, LHS_BATCH, LHS_FEATURE, LHS, FS_HLO_LHS_LABELS));
     FS_TRY(take_operand_labels(reader, inner, values, RHS_OUTPUT, RHS_INPUT, RHS, FS_HLO_RHS_LABELS));
     return take_operand_labels(reader, inner, values, OUT_BATCH, OUT_FEATURE, OUT, FS_HLO_OUT_LABELS);
@@ -264,14 +254,14 @@ static fs_status take_algorithm(fs_hlo_reader *reader, fs_wire message, const fs
                                         "dot_f32_f32_f32",
                                         "dot_f64_f64_f64",
                                         "dot_bf16_bf16_f32_x9"};
-    int64_t values[2];
+    int64_t values[2] = {0, 0};
     fs_hlo_module *module = reader->module;
     uint32_t first = module->number_count;
     bool stated = false;
     FS_TRY(fs_hlo_proto_numbers(reader, fs_wire_in(&message, field), 1));
     for (uint32_t i = first; i < module->number_count; i++) stated = stated || module->numbers[i] != 0;
     if (stated) FS_TRY(fs_hlo_put_values(module, FS_HLO_PRECISION, first, reader->err));
-    FS_TRY(proto_fields(reader, fs_wire_in(&message, field), 2, (int64_t[]){0, 0}, values));
+    FS_TRY(fs_wire_numbers(fs_wire_in(&message, field), values, 2, reader->err));
     return put_kind(reader, NAMES, sizeof NAMES / sizeof *NAMES, (uint64_t)values[1], instruction);
 }
 
@@ -387,9 +377,9 @@ static fs_status take_iota(fs_hlo_reader *reader, fs_wire message, const fs_wire
     fs_hlo_module *module = reader->module;
     fs_wire inner = fs_wire_in(&message, field);
     groups_text text = {.size = 0};
-    int64_t values[NUMBERS]; /* of groups, and of devices in each */
+    int64_t values[NUMBERS] = {0, 0}; /* of groups, and of devices in each */
     uint32_t first = module->number_count;
-    FS_TRY(proto_fields(reader, inner, NUMBERS, (int64_t[]){0, 0}, values));
+    FS_TRY(fs_wire_numbers(inner, values, NUMBERS, reader->err));
     FS_TRY(fs_hlo_proto_numbers(reader, inner, DIMENSIONS));
     uint32_t dimensions = module->number_count - first;
     FS_TRY(fs_hlo_proto_numbers(reader, inner, ORDER));
@@ -445,8 +435,7 @@ static fs_status put_grouped(fs_hlo_reader *reader, groups_text *text, fs_wire m
     int64_t part[2] = {0, 0}; /* the size of what is before it, and its own */
     while (fs_wire_next(&grouped, &field)) {
         if (field.number == AXIS && field.type == FS_WIRE_VARINT) axis = field.value;
-        if (field.number == PART)
-            FS_TRY(proto_fields(reader, fs_wire_in(&grouped, &field), 2, (int64_t[]){0, 0}, part));
+        if (field.number == PART) FS_TRY(fs_wire_numbers(fs_wire_in(&grouped, &field), part, 2, reader->err));
     }
     FS_TRY(fs_wire_end(&grouped, reader->err));
     FS_TRY(put_axes(reader, text, mesh, axis));
@@ -486,10 +475,10 @@ static fs_status take_pairs(fs_hlo_reader *reader, fs_wire message, const fs_wir
     uint32_t number = field->number;
     fs_wire_field one;
     groups_text text = {.size = 0};
-    int64_t pair[2];
     while (fs_wire_next(&message, &one)) {
         if (one.number != number) continue;
-        FS_TRY(proto_fields(reader, fs_wire_in(&message, &one), 2, (int64_t[]){0, 0}, pair));
+        int64_t pair[2] = {0, 0};
+        FS_TRY(fs_wire_numbers(fs_wire_in(&message, &one), pair, 2, reader->err));
         put_numbers(&text, text.size == 0 ? "{{" : ",{", pair, 2, "}");
     }
     FS_TRY(fs_wire_end(&message, reader->err));

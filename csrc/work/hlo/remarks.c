@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "device/units.h"
 #include "work/category.h"
 #include "work/hlo/collective.h"
@@ -258,12 +259,6 @@ static bool of_transfer(const fs_hlo_remarks *of, uint32_t id, char *text, size_
 
 /* Modules ---------------------------------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t size = strlen(text), length = strlen(end);
-    return size > length && strcmp(text + size - length, end) == 0;
-}
-
 static void note_instruction(fs_hlo_remarks *of, uint32_t id, uint32_t *last_reader)
 {
     const fs_hlo_module *module = of->module;
@@ -278,8 +273,8 @@ static void note_instruction(fs_hlo_remarks *of, uint32_t id, uint32_t *last_rea
         of->readers[value]++;
     }
     if (strcmp(opcode, "while") == 0 && called != FS_NONE) of->bodies[called] = true;
-    if (ends_with(opcode, "-start") && called != FS_NONE) of->starts[called] = id + 1;
-    if (ends_with(opcode, "-done") && first != FS_NONE) of->ends[first] = id + 1;
+    if (fs_text_ends(fs_text_of(opcode), "-start") && called != FS_NONE) of->starts[called] = id + 1;
+    if (fs_text_ends(fs_text_of(opcode), "-done") && first != FS_NONE) of->ends[first] = id + 1;
 }
 
 /* Note the results of the entry and its donated parameters. */
@@ -305,7 +300,7 @@ static bool works(const fs_hlo_module *module, uint32_t id)
     fs_hlo_run run = fs_hlo_run_of(module, id);
     uint32_t called = fs_hlo_called(module, id, 0);
     if (run != FS_HLO_CALLS) return (run == FS_HLO_RUNS || run == FS_HLO_COPIES) && !fs_hlo_communicates(module, id);
-    bool starts = ends_with(fs_hlo_text(module, module->instructions[id].opcode), "-start");
+    bool starts = fs_text_ends(fs_text_of(fs_hlo_text(module, module->instructions[id].opcode)), "-start");
     uint32_t root = called != FS_NONE ? module->computations[called].root : FS_NONE;
     return !starts || root == FS_NONE || !fs_hlo_communicates(module, root);
 }

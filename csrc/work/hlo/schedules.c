@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/text.h"
 #include "work/hlo/align.h"
 #include "work/hlo/collective.h"
 #include "work/hlo/cost_parts.h"
@@ -378,11 +379,6 @@ typedef struct {
     bool *known;         /* by computation: whether it is empty is known */
 } walk;
 
-static bool begins(const char *text, const char *prefix)
-{
-    return text != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The kernels of these have names of a library, or of XLA's runtime, not of the instruction. */
 static bool is_library(const fs_hlo_module *module, uint32_t instruction)
 {
@@ -392,7 +388,7 @@ static bool is_library(const fs_hlo_module *module, uint32_t instruction)
     };
     const char *opcode = fs_hlo_text(module, module->instructions[instruction].opcode);
     for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
-        if (begins(opcode, opcodes[i])) return true;
+        if (fs_begins(opcode, opcodes[i])) return true;
     return fs_hlo_communicates(module, instruction);
 }
 
@@ -400,8 +396,8 @@ static fs_family family_of_slot(const fs_hlo_module *module, uint32_t instructio
 {
     const fs_hlo_instruction *of = &module->instructions[instruction];
     const char *target = fs_hlo_text(module, of->target), *opcode = fs_hlo_text(module, of->opcode);
-    if (begins(target, "__cublas") || begins(opcode, "dot")) return FS_FAMILY_PRODUCT;
-    if (begins(target, "__cudnn$conv") || begins(opcode, "convolution")) return FS_FAMILY_CONVOLUTION;
+    if (fs_begins(target, "__cublas") || fs_begins(opcode, "dot")) return FS_FAMILY_PRODUCT;
+    if (fs_begins(target, "__cudnn$conv") || fs_begins(opcode, "convolution")) return FS_FAMILY_CONVOLUTION;
     return fs_hlo_communicates(module, instruction) ? FS_FAMILY_COMMUNICATION : FS_FAMILY_ANY;
 }
 
@@ -445,7 +441,7 @@ static bool name_of_fused(const fs_hlo_module *module, uint32_t id, char *name, 
     static const char before[] = "fused_", after[] = ".clone";
     uint32_t body = fs_hlo_is(module, id, "fusion-start") ? fs_hlo_called(module, id, 0) : FS_NONE;
     const char *computation = body != FS_NONE ? fs_hlo_text(module, module->computations[body].name) : NULL;
-    if (computation == NULL || !begins(computation, before) || !fs_hlo_communicates(module, id)) return false;
+    if (computation == NULL || !fs_begins(computation, before) || !fs_hlo_communicates(module, id)) return false;
     computation += sizeof before - 1;
     const char *end = strstr(computation, after);
     int size = end != NULL ? (int)(end - computation) : (int)strlen(computation);

@@ -90,9 +90,9 @@ static fs_status name_attributes(fs_hlo_parser *parser)
 /* Take a name, = and a value. */
 static fs_status take_attribute(fs_hlo_parser *parser, fs_hlo_instruction *instruction, fs_hlo_place place)
 {
-    fs_hlo_word name = fs_hlo_take_name(parser);
+    fs_text name = fs_hlo_take_name(parser);
     if (name.size == 0) return fs_hlo_wrong(parser, parser->at, "the name of an attribute is missing");
-    uint32_t id = fs_intern_find(&parser->keys, name.at, name.size);
+    uint32_t id = fs_intern_find(&parser->keys, name.bytes, name.size);
     FS_TRY(fs_hlo_expect(parser, '='));
     fs_hlo_pass_blanks(parser);
     if (id == FS_NONE || ROWS[parser->rows[id]].place != place)
@@ -298,38 +298,38 @@ static fs_status take_labels(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSE
 
 /* Take the text of groups, of which only the beginning is kept. The order of a mesh's devices stands after a comma:
  * mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'x'} */
-static fs_status take_text_of_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, fs_hlo_word *word)
+static fs_status take_text_of_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, fs_text *word)
 {
     static const char ORDER[] = ", device_ids=";
-    *word = (fs_hlo_word){parser->at, 0};
+    *word = (fs_text){parser->at, 0};
     FS_TRY(fs_hlo_skip_value(parser, false));
     size_t left = (size_t)(parser->end - parser->at), size = sizeof ORDER - 1;
-    if (left > size && *word->at == 'm' && memcmp(parser->at, ORDER, size) == 0) {
+    if (left > size && *word->bytes == 'm' && memcmp(parser->at, ORDER, size) == 0) {
         parser->at += size;
         FS_TRY(fs_hlo_skip_value(parser, false));
     }
-    word->size = (size_t)(parser->at - word->at);
+    word->size = (size_t)(parser->at - word->bytes);
     size = word->size < FS_HLO_MOST_GROUPS ? word->size : FS_HLO_MOST_GROUPS;
-    return fs_intern_bytes(&parser->module->texts, word->at, size, &instruction->groups, parser->err);
+    return fs_intern_bytes(&parser->module->texts, word->bytes, size, &instruction->groups, parser->err);
 }
 
 static fs_status take_groups(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    fs_hlo_word word;
+    fs_text word;
     FS_TRY(take_text_of_groups(parser, instruction, &word));
-    int64_t size = fs_hlo_group_size(word.at, word.size);
+    int64_t size = fs_hlo_group_size(word.bytes, word.size);
     return size > 0 ? fs_hlo_put_value(parser->module, FS_HLO_GROUP_SIZE, size, parser->err) : FS_OK;
 }
 
 static fs_status take_pairs(fs_hlo_parser *parser, fs_hlo_instruction *instruction, size_t FS_UNUSED(what))
 {
-    fs_hlo_word word;
+    fs_text word;
     return take_text_of_groups(parser, instruction, &word);
 }
 
 static fs_status take_global(fs_hlo_parser *parser, fs_hlo_instruction *FS_UNUSED(instruction), size_t FS_UNUSED(what))
 {
-    bool stated = fs_hlo_is(fs_hlo_take_name(parser), "true");
+    bool stated = fs_text_is(fs_hlo_take_name(parser), "true");
     return stated ? fs_hlo_put_value(parser->module, FS_HLO_GLOBAL_IDS, 1, parser->err) : FS_OK;
 }
 
@@ -340,8 +340,8 @@ static fs_status take_precision(fs_hlo_parser *parser, fs_hlo_instruction *FS_UN
     uint32_t first = parser->module->number_count;
     FS_TRY(fs_hlo_expect(parser, '{'));
     while (fs_hlo_peek(parser) != '}') {
-        fs_hlo_word word = fs_hlo_take_name(parser);
-        int64_t number = fs_hlo_is(word, "highest") ? 2 : fs_hlo_is(word, "high") ? 1 : 0;
+        fs_text word = fs_hlo_take_name(parser);
+        int64_t number = fs_text_is(word, "highest") ? 2 : fs_text_is(word, "high") ? 1 : 0;
         FS_TRY(fs_hlo_put_number(parser->module, number, parser->err));
         if (!fs_hlo_eat(parser, ',')) break;
     }
@@ -375,11 +375,11 @@ static fs_status take_fields(fs_hlo_parser *parser, const char *const *names, in
     for (int i = 0; i < count; i++) values[i] = 0;
     FS_TRY(fs_hlo_expect(parser, '{'));
     while (fs_hlo_peek(parser) != '}') {
-        fs_hlo_word name = fs_hlo_take_name(parser);
+        fs_text name = fs_hlo_take_name(parser);
         int field = 0;
         if (name.size == 0) return fs_hlo_wrong(parser, parser->at, "the name of a field is missing");
         FS_TRY(fs_hlo_expect(parser, '='));
-        while (field < count && !fs_hlo_is(name, names[field])) field++;
+        while (field < count && !fs_text_is(name, names[field])) field++;
         FS_TRY(field < count ? fs_hlo_take_integer(parser, &values[field]) : fs_hlo_skip_value(parser, true));
         fs_hlo_eat(parser, ',');
     }
@@ -455,7 +455,7 @@ static fs_status take_tables(fs_hlo_parser *parser)
     for (size_t i = 0; i < sizeof TABLES / sizeof *TABLES; i++) {
         fs_hlo_pass_blanks(parser);
         const char *at = parser->at;
-        if (!fs_hlo_is(fs_hlo_take_name(parser), TABLES[i].name)) {
+        if (!fs_text_is(fs_hlo_take_name(parser), TABLES[i].name)) {
             parser->at = at;
             continue;
         }
@@ -495,10 +495,10 @@ static fs_status take_operand(fs_hlo_parser *parser, uint32_t first, uint32_t *o
     uint32_t shape, name;
     *operand = FS_NONE;
     if (next != '%') {
-        fs_hlo_word word = fs_hlo_take_name(parser);
+        fs_text word = fs_hlo_take_name(parser);
         char after = parser->at < parser->end ? *parser->at : 0;
         parser->at = at;
-        if (after == '[' || (after == '(' && (word.size == 0 || fs_hlo_is(word, "b")))) {
+        if (after == '[' || (after == '(' && (word.size == 0 || fs_text_is(word, "b")))) {
             FS_TRY(fs_hlo_take_shape(parser, &shape));
             next = fs_hlo_peek(parser);
             if (next == ',' || next == ')') return FS_OK;
@@ -540,10 +540,10 @@ static fs_status take_instruction(fs_hlo_parser *parser, uint32_t first)
     fs_hlo_module *module = parser->module;
     fs_hlo_instruction instruction = fs_hlo_blank();
     const char *at = parser->at;
-    fs_hlo_word word = {0};
+    fs_text word = {0};
     instruction.operands.first = module->operand_count;
     if (*at != '%') word = fs_hlo_take_name(parser);
-    instruction.root = fs_hlo_is(word, "ROOT") && fs_hlo_peek(parser) != '=';
+    instruction.root = fs_text_is(word, "ROOT") && fs_hlo_peek(parser) != '=';
     if (!instruction.root) parser->at = at;
     FS_TRY(fs_hlo_take_id(parser, &instruction.name));
     if (find_named(parser, instruction.name, first) != FS_NONE)
@@ -553,11 +553,11 @@ static fs_status take_instruction(fs_hlo_parser *parser, uint32_t first)
     FS_TRY(fs_hlo_take_shape(parser, &instruction.shape));
     word = fs_hlo_take_name(parser);
     if (word.size == 0) return fs_hlo_wrong(parser, parser->at, "an opcode is missing");
-    FS_TRY(fs_intern_bytes(&module->texts, word.at, word.size, &instruction.opcode, parser->err));
+    FS_TRY(fs_intern_bytes(&module->texts, word.bytes, word.size, &instruction.opcode, parser->err));
     FS_TRY(fs_hlo_expect(parser, '('));
     int64_t parameter = -1;
-    if (fs_hlo_is(word, "constant")) FS_TRY(take_literal(parser, &instruction));
-    else if (!fs_hlo_is(word, "parameter")) FS_TRY(take_operands(parser, &instruction, first));
+    if (fs_text_is(word, "constant")) FS_TRY(take_literal(parser, &instruction));
+    else if (!fs_text_is(word, "parameter")) FS_TRY(take_operands(parser, &instruction, first));
     else {
         FS_TRY(fs_hlo_take_integer(parser, &parameter));
         FS_TRY(fs_hlo_expect(parser, ')'));
@@ -578,9 +578,9 @@ static fs_status take_computation(fs_hlo_parser *parser)
     fs_hlo_computation computation = {.root = FS_NONE, .instructions.first = module->instruction_count};
     const char *at = parser->at;
     uint32_t shape, first = module->instruction_count;
-    fs_hlo_word word = fs_hlo_take_name(parser);
-    bool entry = fs_hlo_is(word, "ENTRY");
-    if (fs_hlo_is(word, "HloModule"))
+    fs_text word = fs_hlo_take_name(parser);
+    bool entry = fs_text_is(word, "ENTRY");
+    if (fs_text_is(word, "HloModule"))
         return fs_hlo_wrong(parser, at, "a second module begins; each is read on its own");
     if (!entry) parser->at = at;
     FS_TRY(fs_hlo_take_id(parser, &computation.name));
@@ -671,7 +671,7 @@ static fs_status take_header(fs_hlo_parser *parser)
     fs_hlo_module *module = parser->module;
     fs_hlo_pass_blanks(parser);
     const char *at = parser->at;
-    if (!fs_hlo_is(fs_hlo_take_name(parser), "HloModule")) {
+    if (!fs_text_is(fs_hlo_take_name(parser), "HloModule")) {
         parser->at = at;
         return fs_hlo_wrong(
             parser, at, "it must begin with 'HloModule', as jax.jit(f).lower(x).compile().as_text() does, not '%.*s'",
@@ -679,13 +679,13 @@ static fs_status take_header(fs_hlo_parser *parser)
     }
     FS_TRY(fs_hlo_take_id(parser, &module->name));
     while (fs_hlo_eat(parser, ',')) {
-        fs_hlo_word key = fs_hlo_take_name(parser);
+        fs_text key = fs_hlo_take_name(parser);
         FS_TRY(fs_hlo_expect(parser, '='));
         fs_hlo_pass_blanks(parser);
-        if (fs_hlo_is(key, "is_scheduled")) module->scheduled = fs_hlo_is(fs_hlo_take_name(parser), "true");
-        else if (fs_hlo_is(key, "num_partitions")) FS_TRY(take_count(parser, &module->partitions));
-        else if (fs_hlo_is(key, "replica_count")) FS_TRY(take_count(parser, &module->replicas));
-        else if (fs_hlo_is(key, "input_output_alias") || fs_hlo_is(key, "buffer_donor")) FS_TRY(take_donors(parser));
+        if (fs_text_is(key, "is_scheduled")) module->scheduled = fs_text_is(fs_hlo_take_name(parser), "true");
+        else if (fs_text_is(key, "num_partitions")) FS_TRY(take_count(parser, &module->partitions));
+        else if (fs_text_is(key, "replica_count")) FS_TRY(take_count(parser, &module->replicas));
+        else if (fs_text_is(key, "input_output_alias") || fs_text_is(key, "buffer_donor")) FS_TRY(take_donors(parser));
         else FS_TRY(fs_hlo_skip_value(parser, false));
     }
     return FS_OK;
