@@ -254,6 +254,15 @@ fs_status fs_store_copy_ids(fs_store *into, const fs_store *from, fs_error *err)
     return FS_OK;
 }
 
+fs_status fs_store_copy_words(fs_store *into, const fs_store *from, uint32_t index, fs_event *event, fs_error *err)
+{
+    uint32_t name = FS_EVENT_AT(from, index, name), signature = FS_EVENT_AT(from, index, signature);
+    if (name != FS_NONE) FS_TRY(fs_store_name(into, fs_store_name_text(from, name), &event->name, err));
+    if (signature == FS_NONE) return FS_OK;
+    fs_span bytes = fs_store_signature_bytes(from, signature);
+    return fs_store_signature(into, bytes.bytes, bytes.size, &event->signature, err);
+}
+
 void fs_store_copy_forwards(fs_store *into, const fs_store *from, const uint32_t *moved)
 {
     uint32_t at, count = fs_store_count(from);

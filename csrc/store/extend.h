@@ -39,6 +39,9 @@ fs_status fs_store_insert(const fs_store *from, fs_late_op *ops, uint32_t count,
  * FS_OUT_OF_MEMORY. */
 fs_status fs_store_copy_ids(fs_store *into, const fs_store *from, fs_error *err);
 
+/* Give an event of `into` the name and the signature of an event of `from`. FS_OUT_OF_MEMORY. */
+fs_status fs_store_copy_words(fs_store *into, const fs_store *from, uint32_t index, fs_event *event, fs_error *err);
+
 /* Let each event's `forward`, of which the copy still has the index in `from`, be the copy of that event. moved: by
  * event of `from`, its index in `into`. */
 void fs_store_copy_forwards(fs_store *into, const fs_store *from, const uint32_t *moved);

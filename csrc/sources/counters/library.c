@@ -78,6 +78,11 @@ fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
     return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI failed with %s (%d)", doing, text, code);
 }
 
+fs_status fs_counters_check(int code, const char *doing, fs_error *err)
+{
+    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
+}
+
 /* Coming back ----------------------------------------------------------------------------------------------------- */
 
 static void ignore(void *FS_UNUSED(context), int FS_UNUSED(domain), uint32_t FS_UNUSED(function),

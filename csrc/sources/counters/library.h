@@ -13,6 +13,9 @@ extern const fs_counters_functions *fs_counters;
 /* Return FS_RUNTIME_ERROR with the failed step, what CUPTI answered and, where it is known, what to do about it. */
 fs_status fs_counters_fail(int code, const char *doing, fs_error *err);
 
+/* Return that if the code is not FS_COUNTERS_SUCCESS. */
+fs_status fs_counters_check(int code, const char *doing, fs_error *err);
+
 /* What keeps CUPTI in the process while counters are open: a profile that ends meanwhile does not detach it. */
 typedef struct {
     void *subscriber; /* NULL: none was needed */

@@ -117,7 +117,7 @@ static fs_status open_host(const fs_plan *plan, const char *chip, const uint8_t 
                           .chip = chip, .availability = availability);
     int code = fs_counters->host_open(&open);
     *host = open.host;
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, "counters cannot be planned", err);
+    return fs_counters_check(code, "counters cannot be planned", err);
 }
 
 static void close_host(void *host)
@@ -168,7 +168,7 @@ static fs_status take_config(fs_plan *plan, fs_error *err)
     FS_COUNTERS_ARGUMENTS(host_passes, passes, .size = size.size, .image = plan->config);
     if (code == FS_COUNTERS_SUCCESS) code = fs_counters->host_passes(&passes);
     plan->passes = passes.passes;
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
+    return fs_counters_check(code, doing, err);
 }
 
 static fs_status finish(fs_plan *plan, const char *chip, const uint8_t *availability, fs_error *err)
@@ -249,7 +249,7 @@ fs_status fs_plan_evaluate(const fs_plan *plan, const uint8_t *image, size_t siz
     FS_COUNTERS_ARGUMENTS(host_evaluate, arguments, .host = plan->host, .image = image, .size = size, .index = index,
                           .metrics = metrics, .count = plan->count, .values = values);
     int code = fs_counters->host_evaluate(&arguments);
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, "counters cannot be evaluated", err);
+    return fs_counters_check(code, "counters cannot be evaluated", err);
 }
 
 fs_status fs_plan_chips(const char *const **chips, size_t *count, fs_error *err)
@@ -259,5 +259,5 @@ fs_status fs_plan_chips(const char *const **chips, size_t *count, fs_error *err)
     int code = fs_counters->host_chips(&arguments);
     *chips = arguments.chips;
     *count = code == FS_COUNTERS_SUCCESS ? arguments.count : 0;
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, "the chips cannot be listed", err);
+    return fs_counters_check(code, "the chips cannot be listed", err);
 }

@@ -27,11 +27,6 @@ struct fs_ranges {
     uint32_t generation;
 };
 
-static fs_status check(int code, const char *doing, fs_error *err)
-{
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
-}
-
 static fs_status take_context(fs_ranges *ranges, int index, fs_error *err)
 {
     unsigned flags;
@@ -49,17 +44,17 @@ static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_
 {
     static const char doing[] = "the counters of the GPU cannot be read";
     FS_COUNTERS_ARGUMENTS(range_availability, arguments, .context = ranges->context);
-    FS_TRY(check(fs_counters->range_availability(&arguments), doing, err));
+    FS_TRY(fs_counters_check(fs_counters->range_availability(&arguments), doing, err));
     FS_TRY(FS_NEW_ZEROED(image, arguments.size, err));
     arguments.image = *image;
-    return check(fs_counters->range_availability(&arguments), doing, err);
+    return fs_counters_check(fs_counters->range_availability(&arguments), doing, err);
 }
 
 static fs_status make_plan(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)ranges->index);
     uint8_t *availability = NULL;
-    fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
+    fs_status status = fs_counters_check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(ranges, &availability, err);
     if (status == FS_OK) status = fs_plan_ranges(&ranges->plan, chip.chip, ranges->group, availability, err);
     fs_free(availability);
@@ -72,12 +67,12 @@ static fs_status make_image(fs_ranges *ranges, fs_error *err)
     memcpy(metrics, ranges->plan.metrics, sizeof metrics);
     FS_COUNTERS_ARGUMENTS(range_data_size, size, .profiler = ranges->profiler, .metrics = metrics,
                           .count = ranges->plan.count, .ranges = ranges->count, .nodes = (uint32_t)ranges->count);
-    FS_TRY(check(fs_counters->range_data_size(&size), "the counters' memory cannot be sized", err));
+    FS_TRY(fs_counters_check(fs_counters->range_data_size(&size), "the counters' memory cannot be sized", err));
     ranges->image_size = size.size;
     FS_TRY(FS_NEW_ZEROED(&ranges->image, size.size, err));
     FS_COUNTERS_ARGUMENTS(range_data_init, init, .profiler = ranges->profiler, .size = size.size,
                           .image = ranges->image);
-    return check(fs_counters->range_data_init(&init), "the counters' memory cannot be prepared", err);
+    return fs_counters_check(fs_counters->range_data_init(&init), "the counters' memory cannot be prepared", err);
 }
 
 static fs_status configure(fs_ranges *ranges, fs_error *err)
@@ -86,13 +81,13 @@ static fs_status configure(fs_ranges *ranges, fs_error *err)
                           .config = ranges->plan.config, .size = ranges->image_size, .image = ranges->image,
                           .range = FS_COUNTERS_USER_RANGE, .replay = FS_COUNTERS_USER_REPLAY, .ranges = ranges->count,
                           .levels = 1, .least_level = 1, .level = 1);
-    return check(fs_counters->range_config(&config), "the counters cannot be configured", err);
+    return fs_counters_check(fs_counters->range_config(&config), "the counters cannot be configured", err);
 }
 
 static fs_status open_profiler(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_enable, enable, .context = ranges->context);
-    FS_TRY(check(fs_counters->range_enable(&enable), "the counters cannot be used", err));
+    FS_TRY(fs_counters_check(fs_counters->range_enable(&enable), "the counters cannot be used", err));
     ranges->profiler = enable.profiler;
     FS_TRY(make_image(ranges, err));
     return configure(ranges, err);
@@ -121,6 +116,15 @@ static void leave(bool entered)
     void *context;
     if (entered) fs_driver->context_pop(&context);
 }
+
+/* The result of a call with the context current. */
+#define WITHIN(ranges, call)                 \
+    __extension__({                          \
+        const bool entered_ = enter(ranges); \
+        const int code_ = (call);            \
+        leave(entered_);                     \
+        code_;                               \
+    })
 
 static fs_status try_to_open(void *what, fs_error *err)
 {
@@ -154,11 +158,9 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
 fs_status fs_ranges_begin(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_start, start, .profiler = ranges->profiler);
-    bool entered = enter(ranges);
-    int code = fs_counters->range_start(&start);
-    leave(entered);
+    int code = WITHIN(ranges, fs_counters->range_start(&start));
     ranges->started = code == FS_COUNTERS_SUCCESS;
-    return check(code, "counting cannot be started", err);
+    return fs_counters_check(code, "counting cannot be started", err);
 }
 
 /* CUPTI orders ranges as they first come, and tells them apart by their names. */
@@ -167,34 +169,28 @@ fs_status fs_ranges_push(fs_ranges *ranges, size_t index, fs_error *err)
     char name[24];
     snprintf(name, sizeof name, "%zu", index);
     FS_COUNTERS_ARGUMENTS(range_push, push, .profiler = ranges->profiler, .name = name);
-    bool entered = enter(ranges);
-    int code = fs_counters->range_push(&push);
-    leave(entered);
+    int code = WITHIN(ranges, fs_counters->range_push(&push));
     ranges->pushed = code == FS_COUNTERS_SUCCESS;
-    return check(code, "counting cannot be started", err);
+    return fs_counters_check(code, "counting cannot be started", err);
 }
 
 fs_status fs_ranges_pop(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_pop, pop, .profiler = ranges->profiler);
-    bool entered = enter(ranges);
-    int code = fs_counters->range_pop(&pop);
-    leave(entered);
+    int code = WITHIN(ranges, fs_counters->range_pop(&pop));
     ranges->pushed = false;
-    return check(code, "counting cannot be ended", err);
+    return fs_counters_check(code, "counting cannot be ended", err);
 }
 
 fs_status fs_ranges_end(fs_ranges *ranges, bool *complete, fs_error *err)
 {
     fs_status popped = ranges->pushed ? fs_ranges_pop(ranges, err) : FS_OK;
     FS_COUNTERS_ARGUMENTS(range_stop, stop, .profiler = ranges->profiler);
-    bool entered = enter(ranges);
-    int stopped = ranges->started ? fs_counters->range_stop(&stop) : FS_COUNTERS_SUCCESS;
-    leave(entered);
+    int stopped = WITHIN(ranges, ranges->started ? fs_counters->range_stop(&stop) : FS_COUNTERS_SUCCESS);
     ranges->started = false;
     *complete = stop.complete != 0;
     if (popped != FS_OK) return popped;
-    return check(stopped, "counting cannot be ended", err);
+    return fs_counters_check(stopped, "counting cannot be ended", err);
 }
 
 static const char reading[] = "the counts cannot be read";
@@ -202,12 +198,10 @@ static const char reading[] = "the counts cannot be read";
 fs_status fs_ranges_decode(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_decode, decode, .profiler = ranges->profiler);
-    bool entered = enter(ranges);
-    int decoded = fs_counters->range_decode(&decode);
-    leave(entered);
-    FS_TRY(check(decoded, reading, err));
+    int decoded = WITHIN(ranges, fs_counters->range_decode(&decode));
+    FS_TRY(fs_counters_check(decoded, reading, err));
     FS_COUNTERS_ARGUMENTS(range_data_info, info, .image = ranges->image, .size = ranges->image_size);
-    FS_TRY(check(fs_counters->range_data_info(&info), reading, err));
+    FS_TRY(fs_counters_check(fs_counters->range_data_info(&info), reading, err));
     if (decode.dropped == 0 && info.count == ranges->count) return FS_OK;
     return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI has those of %zu pieces of work, not of %zu", reading, info.count,
                    ranges->count);

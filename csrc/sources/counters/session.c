@@ -9,19 +9,14 @@
 
 enum { HARDWARE_BYTES = 16 << 10 /* of CUPTI's buffer for a sample; an H200 uses 12 to 14 KB */ };
 
-static fs_status check(int code, const char *doing, fs_error *err)
-{
-    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
-}
-
 static fs_status take_availability(int device, uint8_t **image, fs_error *err)
 {
     static const char doing[] = "the counters of the GPU cannot be read";
     FS_COUNTERS_ARGUMENTS(pm_availability, arguments, .device = (size_t)device);
-    FS_TRY(check(fs_counters->pm_availability(&arguments), doing, err));
+    FS_TRY(fs_counters_check(fs_counters->pm_availability(&arguments), doing, err));
     FS_TRY(FS_NEW_ZEROED(image, arguments.size, err));
     arguments.image = *image;
-    return check(fs_counters->pm_availability(&arguments), doing, err);
+    return fs_counters_check(fs_counters->pm_availability(&arguments), doing, err);
 }
 
 static const fs_plan *plan_of(const fs_session *session)
@@ -34,7 +29,7 @@ fs_status fs_session_plan(fs_session *session, fs_error *err)
     fs_plan *plan = &session->plans[false];
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)session->device);
     uint8_t *availability = NULL;
-    fs_status status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
+    fs_status status = fs_counters_check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(session->device, &availability, err);
     if (status == FS_OK) status = fs_plan_samples(plan, chip.chip, availability, err);
     if (status == FS_OK && plan->passes != 1)
@@ -67,13 +62,13 @@ static fs_status configure(fs_session *session, uint32_t records, fs_error *err)
         config.header.size = offsetof(fs_counters_pm_config, append_mode);
         code = fs_counters->pm_config(&config);
     }
-    return check(code, "sampling cannot be configured", err);
+    return fs_counters_check(code, "sampling cannot be configured", err);
 }
 
 fs_status fs_session_open(fs_session *session, int64_t interval_ns, uint32_t records, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)session->device);
-    FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
+    FS_TRY(fs_counters_check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
     session->sampling = enable.sampling;
     session->interval_ns = interval_ns;
     session->running = session->broken = false;
@@ -107,7 +102,7 @@ fs_status fs_session_make_image(fs_session *session, uint32_t samples, fs_error 
     memcpy(metrics, plan->metrics, sizeof metrics);
     FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = session->sampling, .metrics = metrics, .count = plan->count,
                           .most = samples);
-    FS_TRY(check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
+    FS_TRY(fs_counters_check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
     if (size.size > session->image_room) {
         fs_session_drop_image(session);
         session->image = fs_malloc_huge(size.size);
@@ -117,13 +112,13 @@ fs_status fs_session_make_image(fs_session *session, uint32_t samples, fs_error 
     session->image_size = size.size;
     FS_COUNTERS_ARGUMENTS(pm_data_init, arguments, .sampling = session->sampling, .size = session->image_size,
                           .image = session->image);
-    return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
+    return fs_counters_check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
 }
 
 fs_status fs_session_start(fs_session *session, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(pm_start, arguments, .sampling = session->sampling);
-    FS_TRY(check(fs_counters->pm_start(&arguments), "sampling cannot be started", err));
+    FS_TRY(fs_counters_check(fs_counters->pm_start(&arguments), "sampling cannot be started", err));
     session->decoded = fs_clock_now();
     session->running = session->first = true;
     return FS_OK;
@@ -135,7 +130,7 @@ fs_status fs_session_stop(fs_session *session, fs_error *err)
     FS_COUNTERS_ARGUMENTS(pm_stop, arguments, .sampling = session->sampling);
     session->running = false;
     session->ended = fs_clock_now();
-    return check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err);
+    return fs_counters_check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err);
 }
 
 static int64_t end_of(const fs_session *session)
@@ -159,8 +154,8 @@ fs_status fs_session_decode(fs_session *session, size_t *count, bool *lost, fs_e
     *count = 0;
     session->broken = *lost = code == FS_COUNTERS_NO_MEMORY;
     if (session->broken) return FS_OK;
-    FS_TRY(check(code, "samples cannot be decoded", err));
-    FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
+    FS_TRY(fs_counters_check(code, "samples cannot be decoded", err));
+    FS_TRY(fs_counters_check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
     *lost = arguments.overflow != 0 || arguments.reason == FS_COUNTERS_IMAGE_FULL;
     *count = info.completed;
     return FS_OK;
@@ -174,7 +169,7 @@ fs_status fs_session_take(fs_session *session, size_t index, fs_raw_samples *sam
     FS_COUNTERS_ARGUMENTS(pm_sample, sample, .sampling = session->sampling, .image = session->image,
                           .size = session->image_size, .index = index);
     *taken = NULL;
-    FS_TRY(check(fs_counters->pm_sample(&sample), "a sample cannot be read", err));
+    FS_TRY(fs_counters_check(fs_counters->pm_sample(&sample), "a sample cannot be read", err));
     bool skipped = session->first || sample.start == 0;
     session->first = false;
     if (skipped) return FS_OK;

@@ -13,6 +13,7 @@
 #include "base/sort.h"
 #include "sources/cupti/abi.h"
 #include "store/event.h"
+#include "store/extend.h"
 
 void fs_watched_clear(fs_watched *watched)
 {
@@ -106,11 +107,7 @@ fs_status fs_watched_copy(const fs_store *from, const bool *kept, fs_store *into
         made.kind = event.kind;
         made.start = made.duration = 0;
         if (event.parent != FS_NONE) made.parent = moved[event.parent];
-        if (event.name != FS_NONE) FS_TRY(fs_store_name(into, fs_store_name_text(from, event.name), &made.name, err));
-        if (event.signature != FS_NONE) {
-            fs_span bytes = fs_store_signature_bytes(from, event.signature);
-            FS_TRY(fs_store_signature(into, bytes.bytes, bytes.size, &made.signature, err));
-        }
+        FS_TRY(fs_store_copy_words(into, from, i, &made, err));
         FS_TRY(fs_store_append(into, &made, &moved[i], err));
     }
     return FS_OK;
@@ -267,18 +264,14 @@ fs_status fs_watched_copy_chain(fs_watched *watched, const fs_store *from, uint3
         events[depth++] = at;
     }
     while (depth-- > 0) {
-        uint32_t at = events[depth], name = FS_EVENT_AT(from, at, name), signature = FS_EVENT_AT(from, at, signature);
+        uint32_t at = events[depth];
         fs_event made = fs_event_missing;
         made.kind = FS_EVENT_AT(from, at, kind);
         if (made.kind == FS_EVENT_STEP || made.kind == FS_EVENT_RUNTIME)
             continue; /* of the capture, not of its replays */
         made.parent = parent;
         made.start = made.duration = 0;
-        if (name != FS_NONE) FS_TRY(fs_store_name(watched->store, fs_store_name_text(from, name), &made.name, NULL));
-        if (signature != FS_NONE) {
-            fs_span bytes = fs_store_signature_bytes(from, signature);
-            FS_TRY(fs_store_signature(watched->store, bytes.bytes, bytes.size, &made.signature, NULL));
-        }
+        FS_TRY(fs_store_copy_words(watched->store, from, at, &made, NULL));
         FS_TRY(fs_store_append(watched->store, &made, &parent, NULL));
     }
     *copy = parent;

@@ -248,19 +248,13 @@ static fs_status list_calls(reading *all, fs_error *err)
     return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, err);
 }
 
-static bool has_number(const char *name)
+uint32_t fs_captures_label_of(const fs_store *store, uint32_t event)
 {
-    return name[strcspn(name, "0123456789")] != 0;
-}
-
-/* Return the innermost annotation around an event whose name contains a number. */
-static uint32_t label_of(const fs_store *store, uint32_t event)
-{
-    for (uint32_t at = FS_EVENT_AT(store, event, parent); at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
+    for (uint32_t at = event; at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
         uint32_t name = FS_EVENT_AT(store, at, name);
-        if (FS_EVENT_AT(store, at, kind) == FS_EVENT_RANGE && name != FS_NONE &&
-            has_number(fs_store_name_text(store, name)))
-            return at;
+        if (FS_EVENT_AT(store, at, kind) != FS_EVENT_RANGE || name == FS_NONE) continue;
+        const char *text = fs_store_name_text(store, name);
+        if (text[strcspn(text, "0123456789")] != 0) return at;
     }
     return FS_NONE;
 }
@@ -293,7 +287,8 @@ static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err
 {
     FS_TRY(FS_LIST_ADD(&all->open, &all->open_count, &all->open_capacity, 64, err,
                        (open_capture){call->lane, all->captures->graph_count}));
-    FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err));
+    FS_TRY(fs_captures_begin(all->captures, all->store_index, call->start,
+                             fs_captures_label_of(all->store, call->event), err));
     all->captures->graphs[all->captures->graph_count - 1].lane = call->lane;
     return FS_OK;
 }

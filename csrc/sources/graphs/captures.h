@@ -101,6 +101,9 @@ const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uin
 void fs_captures_sort(fs_captures *captures);
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
 
+/* Return the innermost annotation around a call whose name contains a number, such as a batch size; FS_NONE: none. */
+uint32_t fs_captures_label_of(const fs_store *store, uint32_t event);
+
 /* Return whether a call lies within another one, as that of the driver within the runtime's. */
 bool fs_captures_is_inner_call(const fs_store *store, uint32_t event);
 

@@ -120,14 +120,6 @@ typedef struct {
     uint32_t first; /* the first epoch of the launch and annotation, whose ranges all rounds share */
 } place;
 
-static fs_status copy_signature(fs_joining *all, const fs_store *store, uint32_t id, uint32_t *copy, fs_error *err)
-{
-    *copy = FS_NONE;
-    if (id == FS_NONE) return FS_OK;
-    fs_span bytes = fs_store_signature_bytes(store, id);
-    return fs_store_signature(all->into, bytes.bytes, bytes.size, copy, err);
-}
-
 /* Append a copy of a work's owner in the capture and, before it, of all that encloses it there. */
 static fs_status copy_chain(fs_joining *all, const fs_replayed *work, const place *at_launch, uint32_t *copy,
                             fs_error *err)
@@ -158,9 +150,7 @@ static fs_status copy_chain(fs_joining *all, const fs_replayed *work, const plac
         copied.lane = at_launch->lane;
         copied.timing =
             FS_EVENT_AT(all->from, work->event, timing) == FS_TIMING_TRACE ? FS_TIMING_TRACE : FS_TIMING_CPU;
-        if (event.name != FS_NONE)
-            FS_TRY(fs_store_name(all->into, fs_store_name_text(store, event.name), &copied.name, err));
-        FS_TRY(copy_signature(all, store, event.signature, &copied.signature, err));
+        FS_TRY(fs_store_copy_words(all->into, store, events[depth], &copied, err));
         FS_TRY(fs_store_append(all->into, &copied, &parent, err));
         copies[events[depth]] = parent;
         epochs[events[depth]] = at_launch->epoch;
@@ -482,19 +472,6 @@ static fs_status symbols_of(fs_joining *all, const fs_replayed *works, uint32_t 
     return FS_OK;
 }
 
-/* Return the text of the innermost annotation with a number around the launch; else of one that another thread has open
- * then. NULL: none. */
-static const char *label_of(const fs_joining *all, uint32_t call)
-{
-    for (uint32_t at = call; at != FS_NONE; at = FS_EVENT_AT(all->from, at, parent)) {
-        uint32_t name = FS_EVENT_AT(all->from, at, name);
-        if (FS_EVENT_AT(all->from, at, kind) != FS_EVENT_RANGE || name == FS_NONE) continue;
-        const char *text = fs_store_name_text(all->from, name);
-        if (text[strcspn(text, "0123456789")] != 0) return text;
-    }
-    return NULL;
-}
-
 static bool are_identified(const fs_joining *all, const fs_replayed *works, uint32_t count)
 {
     fs_launch launch;
@@ -532,13 +509,15 @@ static fs_status match_launch(fs_joining *all, fs_matcher *matcher, fs_replayed 
     uint32_t *lanes = symbols + count, *nodes = lanes + count;
     fs_match match = {0};
     uint32_t call = fs_api_calls_find(&all->calls, works[0].launch);
+    uint32_t label = fs_captures_label_of(all->from, call);
     fs_status status = symbols_of(all, works, count, symbols, lanes, err);
     bool by_node = (works[0].order >> 63) == 0;
-    fs_launched launched = {.symbols = symbols,
-                            .lanes = by_node ? NULL : lanes,
-                            .count = count,
-                            .identified = are_identified(all, works, count),
-                            .label = call != FS_NONE ? label_of(all, call) : NULL};
+    fs_launched launched = {
+        .symbols = symbols,
+        .lanes = by_node ? NULL : lanes,
+        .count = count,
+        .identified = are_identified(all, works, count),
+        .label = label != FS_NONE ? fs_store_name_text(all->from, FS_EVENT_AT(all->from, label, name)) : NULL};
     uint32_t tied = launched.identified ? 0 : tied_graph_of(all, call);
     if (status == FS_OK && tied != 0) match_tied(all, tied, &launched, nodes, &match);
     else if (status == FS_OK) status = fs_matcher_find(matcher, &launched, nodes, &match, err);

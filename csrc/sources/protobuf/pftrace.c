@@ -41,17 +41,8 @@ static fs_text stage_category(fs_text stage, bool launched)
                                           {"Memcpy", "gpu_memcpy"},
                                           {"Memset", "gpu_memset"},
                                           {"Annotation", "gpu_user_annotation"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (fs_text_is(stage, rows[i][0])) return fs_text_of(rows[i][1]);
-    return launched ? fs_text_of("kernel") : stage;
-}
-
-static fs_text key_of(fs_text name)
-{
-    static const char *const rows[][2] = {{"device id", "device"}, {"stream id", "stream"}, {"context id", "context"}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (fs_text_is(name, rows[i][0])) return fs_text_of(rows[i][1]);
-    return name;
+    fs_text category = fs_pftrace_renamed(stage, rows, sizeof rows / sizeof *rows);
+    return launched && category.bytes == stage.bytes ? fs_text_of("kernel") : category;
 }
 
 /* Whether a text is a number as JSON has it, and which. */
@@ -104,6 +95,7 @@ static fs_status put_launch(fs_pftrace_text *text, fs_wire wire, fs_error *err)
 
 static fs_status put_arguments(fs_pftrace_text *text, fs_wire wire, int64_t device, fs_error *err)
 {
+    static const char *const keys[][2] = {{"device id", "device"}, {"stream id", "stream"}, {"context id", "context"}};
     fs_wire_field field;
     fs_text name, value;
     int64_t number;
@@ -113,7 +105,7 @@ static fs_status put_arguments(fs_pftrace_text *text, fs_wire wire, int64_t devi
         if (field.number == STAGE_LAUNCH) FS_TRY(put_launch(text, fs_wire_in(&wire, &field), err));
         if (field.number != STAGE_EXTRA) continue;
         FS_TRY(read_extra(fs_wire_in(&wire, &field), &name, &value, err));
-        name = key_of(name);
+        name = fs_pftrace_renamed(name, keys, sizeof keys / sizeof *keys);
         FS_TRY(fs_text_put_plain(text, ",", err));
         FS_TRY(fs_text_put_quoted(text, name.bytes, name.size, err));
         FS_TRY(fs_text_put_plain(text, ":", err));

@@ -210,18 +210,18 @@ static fs_status put_value(const writing *to, fs_wire wire, const fs_wire_field 
                                 : fs_text_put_plain(text, "null", err);
 }
 
-/* Names of rocprofv3's annotations, and what torch calls them. */
-static fs_text known_as(fs_text name)
+fs_text fs_pftrace_renamed(fs_text name, const char *const (*rows)[2], size_t count)
 {
-    static const char *const names[][2] = {{"corr_id", "correlation"}, {"agent", "device"}, {"queue", "stream"}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (fs_text_is(name, names[i][0])) return fs_text_of(names[i][1]);
+    for (size_t i = 0; i < count; i++)
+        if (fs_text_is(name, rows[i][0])) return fs_text_of(rows[i][1]);
     return name;
 }
 
 /* Put "name": value, or the value alone. */
 static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool named, fs_error *err)
 {
+    /* Names of rocprofv3's annotations, and what torch calls them. */
+    static const char *const names[][2] = {{"corr_id", "correlation"}, {"agent", "device"}, {"queue", "stream"}};
     fs_wire rest = wire;
     fs_wire_field field, value = {.number = 0, .type = FS_WIRE_GROUP};
     fs_text name = {"", 0};
@@ -232,7 +232,7 @@ static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool
     }
     FS_TRY(fs_wire_end(&rest, err));
     if (named) {
-        name = known_as(name.bytes != NULL ? name : (fs_text){"", 0});
+        name = fs_pftrace_renamed(name.bytes != NULL ? name : (fs_text){"", 0}, names, sizeof names / sizeof *names);
         FS_TRY(fs_text_put_quoted(to->text, name.bytes, name.size, err));
         FS_TRY(fs_text_put_plain(to->text, ":", err));
     }

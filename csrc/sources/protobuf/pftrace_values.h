@@ -51,6 +51,9 @@ void fs_pftrace_names_clear(fs_pftrace_names *names);
 /* Keep the names of an InternedData. FS_VALUE_ERROR; FS_OUT_OF_MEMORY. */
 fs_status fs_pftrace_names_read(fs_pftrace_names *names, uint32_t epoch, fs_wire wire, fs_error *err);
 
+/* Return the other name of a name in rows of both, or the same. */
+fs_text fs_pftrace_renamed(fs_text name, const char *const (*rows)[2], size_t count);
+
 /* Return the text of a field, or the one whose number it is. */
 fs_text fs_pftrace_text_of(const fs_pftrace_names *names, uint32_t epoch, const fs_wire_field *field, int kind);
 

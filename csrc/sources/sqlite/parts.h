@@ -56,20 +56,6 @@ fs_status fs_part_add_record(fs_part *part, const fs_record *record, fs_error *e
 /* Add a range of NVTX or roctx: a RANGE row. FS_OUT_OF_MEMORY. */
 fs_status fs_part_keep_range(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_error *err);
 
-/* Names of device work as Kineto writes them, so that rows of all sources have the same names. Private to the reader of
- * databases. */
-
-enum { FS_WORK_NAME_SIZE = 96 };
-
-/* "Memcpy HtoD (Pageable -> Device)". Kinds are those of nsys; a negative or unknown one is named so. */
-void fs_copy_name(int64_t kind, int64_t from, int64_t to, char name[FS_WORK_NAME_SIZE]);
-/* "Memset (Device)" */
-void fs_fill_name(int64_t memory, char name[FS_WORK_NAME_SIZE]);
-/* "Stream Sync" */
-void fs_sync_name(int64_t type, char name[FS_WORK_NAME_SIZE]);
-/* "CUDA graph 5 (replayed; its kernels were not recorded)"; without the number if it is 0 */
-void fs_replay_name(int64_t graph, char name[FS_WORK_NAME_SIZE]);
-
 /* The texts with which torch marks its ops by NVTX (torch/csrc/profiler/util.cpp, getNvtxStr; roctx alike):
  *
  *   aten::mm, seq = 12, op_id = 345, sizes = [[16, 128], [128, 64]], input_op_ids = [(340,0), (0,-1)]

@@ -224,18 +224,54 @@ static fs_status take_launch(fs_part *part, const fs_cell *cells, fs_record *rec
     return fs_intern_bytes(&part->piece.signatures, bytes, sizeof bytes, &record->signature, err);
 }
 
+/* Copies, fills and waits have the names that Kineto gives them, so that a database and a trace of one program have the
+ * same rows. Numbers index tables of CUPTI's enumerations; one that is out of range is "Unknown", never an error. */
+
+static const char *const copies[] = {
+    "<unknown>",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
+    /* migrations of managed memory */
+    "Unified HtoD",
+    "Unified DtoH",
+    "Unified DtoD",
+};
+
+static const char *const memories[] = {"Pageable",      "Pinned",         "Device",  "Array", "Managed",
+                                       "Device Static", "Managed Static", "Unknown", "Host"};
+
+static const char *const synchronizations[] = {"Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync",
+                                               "Context Sync"};
+
+#define COUNT(list) (int64_t)(sizeof(list) / sizeof *(list))
+#define NAMED(list, index, unknown) ((index) >= 0 && (index) < COUNT(list) ? (list)[index] : (unknown))
+
 static fs_status keep_work_name(const fs_rows *rows, fs_part *part, fs_row_kind kind, const fs_cell *cells,
                                 fs_record *record, fs_error *err)
 {
-    char name[FS_WORK_NAME_SIZE];
+    static const char why[] = "(replayed; its kernels were not recorded)";
+    char name[96];
+    int64_t copied = fs_cell_number(cells, FS_CELL_COPY_KIND, 0), graph = fs_cell_number(cells, FS_CELL_GRAPH, 0);
+    int64_t from = fs_cell_number(cells, FS_CELL_FROM, -1), to = fs_cell_number(cells, FS_CELL_TO, -1);
     if (kind == FS_ROW_KERNEL || cells[FS_CELL_NAME].type != FS_IS_MISSING)
         return fs_part_take_name(rows, part, kind, cells, &record->name, err);
     if (kind == FS_ROW_COPY)
-        fs_copy_name(fs_cell_number(cells, FS_CELL_COPY_KIND, 0), fs_cell_number(cells, FS_CELL_FROM, -1),
-                     fs_cell_number(cells, FS_CELL_TO, -1), name);
-    else if (kind == FS_ROW_FILL) fs_fill_name(fs_cell_number(cells, FS_CELL_FROM, -1), name);
-    else if (kind == FS_ROW_REPLAY) fs_replay_name(fs_cell_number(cells, FS_CELL_GRAPH, 0), name);
-    else fs_sync_name(fs_cell_number(cells, FS_CELL_TYPE, 0), name);
+        snprintf(name, sizeof name, "Memcpy %s (%s -> %s)", NAMED(copies, copied, copies[0]),
+                 NAMED(memories, from, "Unknown"), NAMED(memories, to, "Unknown"));
+    else if (kind == FS_ROW_FILL) snprintf(name, sizeof name, "Memset (%s)", NAMED(memories, from, "Unknown"));
+    else if (kind == FS_ROW_SYNC)
+        snprintf(name, sizeof name, "%s",
+                 NAMED(synchronizations, fs_cell_number(cells, FS_CELL_TYPE, 0), synchronizations[0]));
+    else if (graph > 0) snprintf(name, sizeof name, "CUDA graph %lld %s", (long long)graph, why);
+    else snprintf(name, sizeof name, "CUDA graph %s", why);
     return fs_intern_text(&part->piece.names, name, &record->name, err);
 }
 

@@ -281,9 +281,8 @@ static fs_status number_modules(joining *all, fs_error *err)
 static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
 {
     FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, err));
-    all->aligned = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->aligned);
-    all->ties = fs_malloc(((size_t)all->work_count + 1) * sizeof *all->ties);
-    if (all->aligned == NULL || all->ties == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&all->aligned, (size_t)all->work_count + 1, err));
+    FS_TRY(FS_NEW(&all->ties, (size_t)all->work_count + 1, err));
     FS_TRY(describe_works(all, given, given_count, err));
     for (uint32_t first = 0, end; first < all->work_count; first = end) {
         for (end = first; end < all->work_count && all->works[end].device == all->works[first].device;) end++;
@@ -428,9 +427,8 @@ static fs_status give_collective(joining *all, const run *one, fs_tie_proof proo
 static fs_status copy_events(joining *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from);
-    all->by_event = fs_calloc((size_t)count + 1, sizeof *all->by_event);
-    all->moved = fs_malloc(((size_t)count + 1) * sizeof *all->moved);
-    if (all->by_event == NULL || all->moved == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&all->by_event, (size_t)count + 1, err));
+    FS_TRY(FS_NEW(&all->moved, (size_t)count + 1, err));
     for (uint32_t i = 0; i < all->work_count; i++) all->by_event[all->works[i].event] = i + 1;
     fs_store_expect(all->into, count + all->run_count);
     for (uint32_t i = 0; i < count; i++) {
@@ -472,12 +470,10 @@ static void clear(joining *all)
 
 static fs_status join(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
 {
-    all->described = fs_calloc((size_t)all->module_count + 1, sizeof *all->described);
-    all->costs = fs_calloc((size_t)all->module_count + 1, sizeof *all->costs);
-    all->ran = fs_calloc((size_t)all->module_count + 1, sizeof *all->ran);
-    all->remarks = fs_calloc((size_t)all->module_count + 1, sizeof *all->remarks);
-    if (all->described == NULL || all->costs == NULL || all->ran == NULL || all->remarks == NULL)
-        return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&all->described, (size_t)all->module_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->costs, (size_t)all->module_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->ran, (size_t)all->module_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->remarks, (size_t)all->module_count + 1, err));
     for (uint32_t i = 0; i < all->module_count; i++) FS_TRY(add_module(all, i, err));
     FS_TRY(fs_api_calls_create(&all->calls, all->from, err));
     FS_TRY(fs_names_create(&all->names, all->from, err));

@@ -144,14 +144,14 @@ fs_status fs_hlo_take_text(fs_hlo_parser *parser, uint32_t *text)
     return fs_intern_bytes(&parser->module->texts, from, size, text, parser->err);
 }
 
-fs_status fs_hlo_skip_value(fs_hlo_parser *parser, bool to_blank)
+/* Move on to a byte of these classes outside of brackets and texts, or, for `one`, past the brackets that open here. */
+static fs_status skip(fs_hlo_parser *parser, uint8_t ends, bool one)
 {
     const char *from = parser->at;
-    uint8_t ends = FS_HLO_ENDS | (to_blank ? FS_HLO_BLANK : 0);
     size_t depth = 0;
     while (parser->at < parser->end) {
         uint8_t class = fs_hlo_classes[(uint8_t)*parser->at];
-        if (depth == 0 && (class & (ends | FS_HLO_CLOSES))) return FS_OK;
+        if (depth == 0 && (class & ends)) return FS_OK;
         if (*parser->at == '"') {
             FS_TRY(skip_text(parser));
             continue;
@@ -159,26 +159,19 @@ fs_status fs_hlo_skip_value(fs_hlo_parser *parser, bool to_blank)
         depth += (class & FS_HLO_OPENS) != 0;
         depth -= (class & FS_HLO_CLOSES) != 0;
         parser->at++;
+        if (one && depth == 0) return FS_OK;
     }
-    return depth == 0 ? FS_OK : fs_hlo_wrong(parser, from, "the brackets that open here do not close");
+    return depth == 0 && !one ? FS_OK : fs_hlo_wrong(parser, from, "the brackets that open here do not close");
+}
+
+fs_status fs_hlo_skip_value(fs_hlo_parser *parser, bool to_blank)
+{
+    return skip(parser, FS_HLO_ENDS | FS_HLO_CLOSES | (to_blank ? FS_HLO_BLANK : 0), false);
 }
 
 fs_status fs_hlo_skip_brackets(fs_hlo_parser *parser)
 {
-    const char *from = parser->at;
-    size_t depth = 0;
-    while (parser->at < parser->end) {
-        uint8_t class = fs_hlo_classes[(uint8_t)*parser->at];
-        if (*parser->at == '"') {
-            FS_TRY(skip_text(parser));
-            continue;
-        }
-        depth += (class & FS_HLO_OPENS) != 0;
-        depth -= (class & FS_HLO_CLOSES) != 0;
-        parser->at++;
-        if (depth == 0) return FS_OK;
-    }
-    return fs_hlo_wrong(parser, from, "the brackets that open here do not close");
+    return skip(parser, 0, true);
 }
 
 /* Shapes ------------------------------------------------------------------------------------------------------------*/

@@ -155,12 +155,6 @@ static fs_status read_shape(fs_hlo_reader *reader, fs_wire message, int depth, u
     return fs_hlo_put_shape(reader->module, shape, reader->err);
 }
 
-/* Append a shape, or find an equal one; append the frames of a StackFrameIndexProto. */
-static fs_status proto_shape(fs_hlo_reader *reader, fs_wire message, uint32_t *id)
-{
-    return read_shape(reader, message, 0, id);
-}
-
 /* Frames ------------------------------------------------------------------------------------------------------------*/
 
 /* Read the tables: files, functions and places come before the frames that they describe. */
@@ -324,18 +318,15 @@ static fs_status read_operands(fs_hlo_reader *reader, const instruction_list *li
 
 static fs_status read_called(fs_hlo_reader *reader, fs_wire message, fs_hlo_instruction *instruction, uint32_t count)
 {
-    fs_wire_field field;
-    int64_t number;
-    instruction->called.first = reader->module->called_count;
-    while (fs_wire_next(&message, &field)) {
-        if (field.number != INSTRUCTION_CALLED) continue;
-        fs_wire ids = fs_wire_list(&message, &field);
-        while (fs_wire_item(&ids, &field, &number))
-            FS_TRY(fs_hlo_put_called(reader->module, place_of(reader->computations, count, number), reader->err));
-        FS_TRY(fs_wire_end(&ids, reader->err));
-    }
-    instruction->called.count = reader->module->called_count - instruction->called.first;
-    return fs_wire_end(&message, reader->err);
+    fs_hlo_module *module = reader->module;
+    uint32_t first = module->number_count;
+    instruction->called.first = module->called_count;
+    FS_TRY(fs_hlo_proto_numbers(reader, message, INSTRUCTION_CALLED));
+    for (uint32_t i = first; i < module->number_count; i++)
+        FS_TRY(fs_hlo_put_called(module, place_of(reader->computations, count, module->numbers[i]), reader->err));
+    module->number_count = first;
+    instruction->called.count = module->called_count - instruction->called.first;
+    return FS_OK;
 }
 
 static fs_status read_instruction(fs_hlo_reader *reader, const instruction_list *list, fs_wire message,
@@ -349,7 +340,7 @@ static fs_status read_instruction(fs_hlo_reader *reader, const instruction_list 
         if (field.number == INSTRUCTION_NAME) FS_TRY(fs_hlo_proto_text(reader, &field, &instruction.name));
         if (field.number == INSTRUCTION_OPCODE) FS_TRY(fs_hlo_proto_text(reader, &field, &instruction.opcode));
         if (field.number == INSTRUCTION_SHAPE)
-            FS_TRY(proto_shape(reader, fs_wire_in(&rest, &field), &instruction.shape));
+            FS_TRY(read_shape(reader, fs_wire_in(&rest, &field), 0, &instruction.shape));
     }
     FS_TRY(fs_wire_end(&rest, reader->err));
     if (instruction.name == FS_NONE || instruction.opcode == FS_NONE || instruction.shape == FS_NONE)
