@@ -69,14 +69,6 @@ static inline uint32_t launch_id(fs_launch launch)
     return signature_of(bytes, sizeof bytes);
 }
 
-/* Work that a program states for a range, or that a launch is told to be. */
-static inline uint32_t given_work_id(fs_given_work work)
-{
-    uint64_t bytes[FS_GIVEN_WORK_BYTES / 8];
-    fs_given_work_encode(&work, bytes);
-    return signature_of(bytes, sizeof bytes);
-}
-
 static inline fs_event event_of(fs_event_kind kind, const char *name, int64_t start, int64_t duration)
 {
     fs_event event = fs_event_missing;
@@ -117,14 +109,6 @@ static inline uint32_t call(const char *name, uint32_t correlation, uint32_t par
     fs_event event = event_of(FS_EVENT_RUNTIME, name, start, end - start);
     event.parent = parent;
     event.correlation = correlation;
-    return put(event);
-}
-
-static inline uint32_t on_thread(uint64_t thread, const char *name, uint32_t parent, int64_t start, int64_t end)
-{
-    fs_event event = event_of(FS_EVENT_OP, name, start, end - start);
-    event.parent = parent;
-    CHECK_OK(fs_store_thread_lane_of(store, thread, &event.lane, NULL));
     return put(event);
 }
 
@@ -198,23 +182,6 @@ static inline fs_table *build(const fs_table_options *options)
     fs_error err = {FS_OK, ""};
     CHECK(fs_table_build(store, options != NULL ? options : &none, &table, &err) == FS_OK, "%s", err.message);
     return table;
-}
-
-static const fs_table_options *failing_options;
-
-static inline fs_status build_failing_table(fs_error *err)
-{
-    fs_table *table = NULL;
-    fs_status status = fs_table_build(store, failing_options, &table, err);
-    if (status == FS_OK) fs_table_destroy(table);
-    return status;
-}
-
-/* Build a table with each of its allocations failing in turn. */
-static inline void build_with_failing_memory(const fs_table_options *options)
-{
-    failing_options = options;
-    CHECK(fail_each_allocation(build_failing_table) > 9);
 }
 
 static inline const fs_row *row_of(const fs_table *table, const char *key, bool on_device)

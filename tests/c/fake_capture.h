@@ -66,7 +66,7 @@ static fs_status try_capture(const fs_cupti_options *options, fs_error *err)
     return status;
 }
 
-static void start_capture(const fs_cupti_options *options)
+static inline void start_capture(const fs_cupti_options *options)
 {
     fs_error err = {FS_OK, ""};
     CHECK(try_capture(options, &err) == FS_OK, "%s", err.message);
@@ -124,13 +124,6 @@ static inline fs_launch launch_at(uint32_t index)
     CHECK(signature != FS_NONE);
     if (signature != FS_NONE) CHECK(fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch));
     return launch;
-}
-
-static inline uint32_t count_of(fs_event_kind kind)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < fs_store_count(store); i++) count += event_at(i).kind == kind;
-    return count;
 }
 
 #endif

@@ -7,6 +7,17 @@
 #include "store/event.h"
 #include "tests/c/fuzz.h"
 
+static fs_error fuzz_error; /* of the last call that failed */
+static bool fuzz_ran_out;   /* of memory */
+
+/* Return whether a call succeeded; nothing but a lack of memory may prevent that. */
+static inline bool done(fs_status status)
+{
+    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
+    fuzz_ran_out |= status != FS_OK;
+    return status == FS_OK;
+}
+
 /* Let several threads read small texts too. */
 enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };
 
@@ -120,6 +131,40 @@ static inline fs_status fuzz_load(const fuzz_text *text, fuzz_way way, fs_store 
         *store = NULL;
     }
     return status;
+}
+
+/* One of the things that are computed of a store. */
+typedef void fuzz_stage(const fs_store *store);
+
+/* Compute it with the first allocation failing, then with the second one, and so on, until none does. */
+static inline void fuzz_fail_each(const fs_store *store, fuzz_stage *stage)
+{
+    int64_t live = fs_memory_live();
+    fuzz_ran_out = true;
+    for (int64_t n = 1; fuzz_ran_out; n++) {
+        fuzz_ran_out = false;
+        fuzz_error.message[0] = 0;
+        fs_memory_fail_at(n);
+        stage(store);
+        fs_memory_fail_at(0);
+        FUZZ_CHECK(fs_memory_live() == live, "allocation %lld leaks", (long long)n);
+        FUZZ_CHECK(fuzz_ran_out == (fuzz_error.message[0] != 0), "allocation %lld: %s", (long long)n,
+                   fuzz_error.message);
+    }
+}
+
+/* Compute each of the target's stages, ended by NULL, of what a text contains. */
+static inline void fuzz_fail_stages(const void *bytes, size_t size, fuzz_stage *const *stages)
+{
+    fuzz_text text = {bytes, size};
+    fs_store *store;
+    fs_kineto_report report;
+    fuzz_set_up();
+    if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return;
+    FS_IGNORE(fs_parallel_set_threads(1, NULL)); /* the n-th allocation is the same one each time */
+    for (; *stages != NULL; stages++) fuzz_fail_each(store, *stages);
+    FS_IGNORE(fs_parallel_set_threads(FUZZ_THREADS, NULL));
+    fs_store_destroy(store);
 }
 
 #endif

@@ -9,8 +9,6 @@ CORPORA("data/corpus", "fuzz/corpus/ranks")
 
 enum { MOST_PAIRED = 256 }; /* events and rows that plain loops over all pairs are run for */
 
-static fs_error fuzz_error;
-
 /* Python reads the texts up to their zero byte. */
 static void check_text(const fs_collective_text *text)
 {
@@ -91,7 +89,7 @@ static void check_rows(const fs_store *store, const fs_collective_row *rows, uin
         FUZZ_CHECK(rows[i].occurrence == before, "row %u: occurrence %u, not %u", i, rows[i].occurrence, before);
     }
     fs_names names;
-    if (fs_names_create(&names, store, &fuzz_error) != FS_OK) return;
+    if (!done(fs_names_create(&names, store, &fuzz_error))) return;
     for (uint32_t i = 0; i < count; i++) check_exposed(store, &names, &rows[i]);
     fs_names_clear(&names);
 }
@@ -112,24 +110,44 @@ static void check_calls(const fs_store *store, const fs_collective_call *calls, 
     FUZZ_CHECK(ran <= work, "%u calls ran, but %u kernels were launched", ran, work);
 }
 
+static void take_rows(const fs_store *store)
+{
+    fs_collective_row *rows;
+    uint32_t count;
+    if (!done(fs_collectives_of(store, &rows, &count, &fuzz_error))) return;
+    check_rows(store, rows, count);
+    fs_free(rows);
+}
+
+static void take_calls(const fs_store *store)
+{
+    fs_collective_call *calls;
+    uint32_t count;
+    if (!done(fs_collective_calls_of(store, &calls, &count, &fuzz_error))) return;
+    check_calls(store, calls, count);
+    fs_free(calls);
+}
+
+static fuzz_stage *const stages[] = {take_rows, take_calls, NULL};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_text text = {data, size};
     fs_store *store;
     fs_kineto_report report;
-    fs_collective_row *rows;
-    fs_collective_call *calls;
-    uint32_t count;
     fuzz_set_up();
     if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
-    if (fs_collectives_of(store, &rows, &count, &fuzz_error) == FS_OK) {
-        check_rows(store, rows, count);
-        fs_free(rows);
-    }
-    if (fs_collective_calls_of(store, &calls, &count, &fuzz_error) == FS_OK) {
-        check_calls(store, calls, count);
-        fs_free(calls);
-    }
+    for (size_t i = 0; stages[i] != NULL; i++) stages[i](store);
     fs_store_destroy(store);
     return 0;
+}
+
+static void fail_on(const void *bytes, size_t size)
+{
+    fuzz_fail_stages(bytes, size, stages);
+}
+
+TEST(memory_that_runs_out_is_an_error_and_leaks_nothing)
+{
+    CHECK(each_file("fuzz/corpus/ranks", fail_on) > 2);
 }

@@ -265,20 +265,42 @@ static fs_status read_input(const uint8_t *data, size_t size, fs_store **store, 
     return FS_OK;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static fuzz_text input;
+
+static fs_status load(fs_error *err)
 {
-    fs_store *store = NULL;
-    fs_error err = {.message = ""};
-    if (is_database(data, size)) {
-        if (!set_up()) return 0;
-        write_files(data, size);
-    }
-    fs_status status = fs_store_create(&store, &err);
-    if (status == FS_OK) status = read_input(data, size, &store, &err);
-    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", err.message);
+    fs_store *store;
+    FS_TRY(fs_store_create(&store, err));
+    fs_status status = read_input(input.data, input.size, &store, err);
     if (status == FS_OK) fuzz_check_order(store);
     fs_store_destroy(store);
+    return status;
+}
+
+/* Return whether an input can be read: it is no database, or there is a library of SQLite. */
+static bool take(const void *bytes, size_t size)
+{
+    input = (fuzz_text){bytes, size};
+    if (!is_database(bytes, size)) return true;
+    if (!set_up()) return false;
+    write_files(bytes, size);
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (take(data, size)) done(load(&fuzz_error));
     return 0;
+}
+
+static void fail_on(const void *bytes, size_t size)
+{
+    if (take(bytes, size)) CHECK(fail_each_allocation(load) > 9, "%s", fuzz_input);
+}
+
+TEST(memory_that_runs_out_is_an_error_and_leaks_nothing)
+{
+    CHECK(each_file("fuzz/corpus/sqlite", fail_on) > 10);
 }
 
 TEST(some_file_has_the_tables_of_each_query)

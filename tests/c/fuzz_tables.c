@@ -15,15 +15,6 @@
 
 CORPORA("fuzz/corpus/tables", "fuzz/corpus/kineto", "data/corpus")
 
-static fs_error fuzz_error;
-
-/* Return whether a call succeeded; nothing but a lack of memory may prevent that. */
-static bool done(fs_status status)
-{
-    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
-    return status == FS_OK;
-}
-
 /* Tables ----------------------------------------------------------------------------------------------------------- */
 
 static int64_t calls_in(const fs_table *table)
@@ -130,7 +121,7 @@ static void account_for_half(const fs_store *store, const fs_table *table, const
     fs_accounting_clear(&found);
 }
 
-static void account_for(const fs_store *store, bool brief)
+static void account_for_works(const fs_store *store, bool brief)
 {
     fs_table_options options = with_peaks((fs_table_options){.by_shape = true, .works = true, .brief = brief});
     fs_table *table;
@@ -142,6 +133,20 @@ static void account_for(const fs_store *store, bool brief)
     }
     fs_accounting_clear(&found);
     fs_table_destroy(table);
+}
+
+static void account_for(const fs_store *store)
+{
+    account_for_works(store, false);
+    account_for_works(store, true);
+}
+
+static void check_late(const fs_named_calls *idle, const fs_late_sums *spent)
+{
+    for (uint32_t i = 0; i < idle->count; i++)
+        FUZZ_CHECK(idle->items[i].idle >= 0 && idle->items[i].duration >= 0, "call %u", i);
+    for (uint32_t i = 0; i < spent->count; i++)
+        FUZZ_CHECK(spent->items[i].time > 0 && spent->items[i].count > 0, "sum %u", i);
 }
 
 /* What the host did while devices idled: of all names, so that every event counts. */
@@ -156,13 +161,10 @@ static void look_at_late_times(const fs_store *store)
         memset(all, 1, names);
         if (done(fs_waiting_calls_find(&waiting, store, all, &fuzz_error)) &&
             done(fs_idle_calls_find(&idle, store, all, true, &fuzz_error)) &&
-            done(fs_late_within(&within, store, 0, all, &fuzz_error)))
-            done(fs_late_spent(&spent, store, &request, &fuzz_error));
+            done(fs_late_within(&within, store, 0, all, &fuzz_error)) &&
+            done(fs_late_spent(&spent, store, &request, &fuzz_error)))
+            check_late(&idle, &spent);
     }
-    for (uint32_t i = 0; i < idle.count; i++)
-        FUZZ_CHECK(idle.items[i].idle >= 0 && idle.items[i].duration >= 0, "call %u", i);
-    for (uint32_t i = 0; i < spent.count; i++)
-        FUZZ_CHECK(spent.items[i].time > 0 && spent.items[i].count > 0, "sum %u", i);
     fs_free(waiting.items);
     fs_free(idle.items);
     fs_free(within.items);
@@ -318,7 +320,9 @@ static void check_reloaded(const fs_store *store, const char *trace, size_t size
     fs_store_destroy(again);
 }
 
-static void write_and_reload(const fs_store *store, int64_t base)
+static int64_t base; /* of the times of the trace that was read */
+
+static void write_and_reload(const fs_store *store)
 {
     static const fs_table_options unknown_peaks;
     char *trace = NULL;
@@ -338,6 +342,11 @@ static void write_and_reload(const fs_store *store, int64_t base)
     free(trace);
 }
 
+enum { MOST_FAILING = 8 << 10 }; /* bytes of the files that each allocation fails for */
+
+static fuzz_stage *const stages[] = {build_tables, account_for,      draw_timeline, look_at_late_times,
+                                     summarize,    write_and_reload, NULL};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_text text = {data, size};
@@ -345,13 +354,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fs_kineto_report report;
     fuzz_set_up();
     if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
-    build_tables(store);
-    account_for(store, false);
-    account_for(store, true);
-    draw_timeline(store);
-    look_at_late_times(store);
-    summarize(store);
-    write_and_reload(store, report.base);
+    base = report.base;
+    for (size_t i = 0; stages[i] != NULL; i++) stages[i](store);
     fs_store_destroy(store);
     return 0;
+}
+
+static void fail_on(const void *bytes, size_t size)
+{
+    if (size < MOST_FAILING) fuzz_fail_stages(bytes, size, stages);
+}
+
+TEST(memory_that_runs_out_is_an_error_and_leaks_nothing)
+{
+    CHECK(each_file("data/corpus", fail_on) > 10);
+    CHECK(each_file("fuzz/corpus/tables", fail_on) > 2);
 }

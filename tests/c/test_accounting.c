@@ -1,6 +1,6 @@
-/* Accounting below what Python's tests compare instant by instant (tests/answers): limits, threads, failures. */
+/* Accounting below what Python's tests compare instant by instant (tests/answers): limits, threads, interrupts.
+ * Allocations fail in fuzz_tables.c. */
 #include "accounting/accounting.h"
-#include "accounting/late.h"
 #include "base/interrupt.h"
 #include "base/parallel.h"
 #include "tests/c/events.h"
@@ -126,7 +126,8 @@ TEST(every_device_is_accounted)
     clear(&of);
 }
 
-/* Threads and failures --------------------------------------------------------------------------------------------- */
+/* Threads and interrupts --------------------------------------------------------------------------------------------
+ */
 
 static void fill(uint32_t count)
 {
@@ -176,92 +177,6 @@ TEST(any_number_of_threads_accounts_alike)
     check_parts(&first, table);
     fs_accounting_clear(&first);
     fs_table_destroy(table);
-}
-
-static fs_table *accounted;
-
-static fs_status account_all(fs_error *err)
-{
-    fs_accounting found;
-    fs_status status = fs_accounting_build(&found, store, accounted, err);
-    if (status == FS_OK) fs_accounting_clear(&found);
-    return status;
-}
-
-static fs_status account_window(fs_error *err)
-{
-    fs_accounting found;
-    fs_status status = fs_accounting_of_window(&found, store, accounted, 1, 100, err);
-    if (status == FS_OK) fs_accounting_clear(&found);
-    return status;
-}
-
-TEST(every_failed_allocation_is_reported_and_leaks_nothing)
-{
-    CHECK_OK(fs_parallel_set_threads(1, NULL)); /* so that the n-th allocation is the same one each time */
-    fs_table_options options = {.works = true};
-    fill(20);
-    accounted = build(&options);
-    CHECK(fail_each_allocation(account_all) > 19);
-    CHECK(fail_each_allocation(account_window) > 19);
-    fs_table_destroy(accounted);
-    build_with_failing_memory(&options);
-    options.brief = true;
-    build_with_failing_memory(&options);
-}
-
-TEST(every_failed_allocation_of_an_account_of_the_cpu)
-{
-    char name[32];
-    for (int i = 0; i < 60; i++) {
-        snprintf(name, sizeof name, "op%d", i);
-        uint32_t outer = on_thread((uint64_t)(i % 5), name, FS_NONE, 1000 - 3 * i, 1100 - 3 * i);
-        for (int depth = 0; depth < i; depth++)
-            outer = on_thread((uint64_t)(i % 5), name, outer, 1000 - 3 * i, 1050 - 3 * i);
-    }
-    accounted = build(&(fs_table_options){.works = true});
-    CHECK(fail_each_allocation(account_all) > 19);
-    fs_table_destroy(accounted);
-}
-
-static uint8_t names[64], ops[64], other[64], waits[64];
-
-static void choose(uint8_t *flags, const char *name)
-{
-    memset(flags, 0, 64);
-    flags[name_id(name)] = 1;
-}
-
-static fs_status look_at_late_times(fs_error *err)
-{
-    fs_late_sums within = {0}, spent = {0};
-    fs_named_calls calls = {0}, waiting = {0};
-    fs_late_request request = {.ops = ops, .other = other};
-    fs_status status = fs_idle_calls_find(&calls, store, names, true, err);
-    if (status == FS_OK) status = fs_late_within(&within, store, 0, names, err);
-    if (status == FS_OK) status = fs_late_spent(&spent, store, &request, err);
-    if (status == FS_OK) status = fs_waiting_calls_find(&waiting, store, waits, err);
-    fs_free(calls.items);
-    fs_free(within.items);
-    fs_free(spent.items);
-    fs_free(waiting.items);
-    return status;
-}
-
-TEST(every_failed_allocation_of_what_the_host_did)
-{
-    uint32_t add = op("add", FS_NONE, FS_NONE, 0, 300);
-    call("cudaLaunchKernel", 1, add, 10, 20);
-    uint32_t load = host(FS_EVENT_RANGE, "load", add, 50, 120);
-    host(FS_EVENT_OP, "mul", load, 80, 30);
-    call("cudaLaunchKernel", 2, add, 200, 210);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 1, add, 20, 60);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 2, add, 215, 250);
-    choose(names, "load");
-    choose(ops, "add");
-    choose(other, "mul");
-    choose(waits, "cudaLaunchKernel");
-    CHECK(fail_each_allocation(look_at_late_times) > 12);
 }
 
 static bool ask_to_stop(void *unused)

@@ -11,6 +11,8 @@
 #include "base/saturate.h"
 #include "base/sort.h"
 #include "base/statistics.h"
+#include "store/event.h"
+#include "summaries/intervals.h"
 #include "tests/c/check.h"
 
 /* Lists ------------------------------------------------------------------------------------------------------------ */
@@ -183,6 +185,17 @@ TEST(an_interrupted_sort_keeps_every_item)
         qsort(items, MOST, sizeof *items, by_key);
         CHECK(memcmp(items, expected, sizeof items) == 0);
     }
+}
+
+TEST(sorting_is_stable_over_the_whole_range_of_times)
+{
+    static const int64_t begins[] = {5, INT64_MAX - 1, -3, 5, FS_MISSING + 1, 0, 5};
+    static const uint32_t expected[] = {4, 2, 5, 0, 3, 6, 1};
+    fs_intervals list = {0};
+    for (uint32_t i = 0; i < 7; i++) CHECK_OK(fs_intervals_add(&list, begins[i], begins[i], i, NULL));
+    CHECK(fs_intervals_sort(&list, NULL) == FS_OK && list.count == 7);
+    for (uint32_t i = 0; i < 7; i++) CHECK(list.items[i].tag == expected[i]);
+    fs_intervals_clear(&list);
 }
 
 /* Order statistics ------------------------------------------------------------------------------------------------- */

@@ -30,47 +30,6 @@ TEST(a_capture_leaves_nothing_behind)
     }
 }
 
-TEST(kernels_alone_are_cheaper)
-{
-    static const fs_cupti_options without_calls = {.api_calls = false};
-    start_capture(&without_calls);
-    fake_call("cudaLaunchKernel_v7000", origin, origin + 1, 1, 1);
-    fake_call("cuLaunchKernel", origin, origin + 1, 1, 1);
-    fake_synchronization(3, origin, origin + 1, 1);
-    fake_overhead(1 << 16, origin, origin + 1, 1);
-    fake_fill(3, 8, origin, origin + 1, 0, 7, 1);
-    launch(2);
-    CHECK(fake_count("calls") == 0 && fake_count("enabled") == 4);
-    stop_capture();
-    CHECK(fs_store_count(store) == 3 && count_of(FS_EVENT_KERNEL) == 2 && count_of(FS_EVENT_MEMSET) == 1);
-}
-
-TEST(a_restart_forgets_the_last_capture)
-{
-    fs_store *second = NULL;
-    start_capture(&with_calls);
-    launch(4);
-    fake_kernel("never ended", origin, 0, 0, 7, 1); /* a loss, forgotten by the restart */
-    CHECK(cuptiActivityFlushAll(FS_CUPTI_FLUSH_FORCED) == 0);
-    CHECK(fs_cupti_last().dropped == 1);
-    fake.dropped = 3; /* records lost by CUPTI itself, likewise */
-    CHECK_OK(fs_store_create(&second, NULL));
-    uint64_t before = fake_now();
-    fs_cupti_restart(second);
-    CHECK(fs_cupti_last().dropped == 0);
-    fake_kernel("before", before - 1, fake_now() + 5, 0, 7, 1);
-    fake_kernel("after", fake_now(), fake_now() + 5, 0, 7, 2);
-    fake_call("cudaLaunchKernel_v7000", fake_now(), fake_now() + 1, 1, 2);
-    fs_error err = {FS_OK, ""};
-    CHECK(fs_cupti_stop(&err) == FS_OK, "%s", err.message);
-    check_detached();
-    CHECK(fs_store_count(store) == 4, "%u", fs_store_count(store));
-    end_store();
-    store = second;
-    CHECK(fs_store_count(store) == 2, "%u", fs_store_count(store));
-    CHECK(strcmp(name_at(0), "after") == 0 && event_at(1).kind == FS_EVENT_RUNTIME && fs_cupti_last().dropped == 0);
-}
-
 /* Other clients of CUPTI ------------------------------------------------------------------------------------------- */
 
 TEST(the_client_that_holds_cupti_is_named)
@@ -101,24 +60,6 @@ TEST(the_client_that_holds_cupti_is_named)
         start_capture(&with_calls);
         stop_capture();
     }
-}
-
-TEST(cupti_can_be_shared_with_an_unnamed_client)
-{
-    static const fs_cupti_options sharing = {.api_calls = true, .may_share = true};
-    fs_error err = {FS_OK, ""};
-    fake_take("CUPTI for Nsight Systems");
-    expect_error(try_capture(&sharing, &err), &err, "Nsight Systems");
-    fake_take("");
-    fake.dropped = 12; /* lost before this capture */
-    start_capture(&sharing);
-    CHECK(fake_count("own_clock") == 1); /* torch.profiler sets its own clock when it starts, and never resets it */
-    CHECK(fake_count("system_threads") == 1 && fake_count("subscribed") == 0);
-    fake_kernel("k", origin + 1000, origin + 2000, 0, 7, 1);
-    fake_call("cudaLaunchKernel_v7000", origin + 500, origin + 600, 1, 1);
-    stop_capture();
-    CHECK(fs_store_count(store) == 2 && event_at(0).start == begin + 1000 && event_at(0).duration == 1000);
-    CHECK(fs_cupti_last().shared && fs_cupti_last().dropped == 0 && fake_count("finalized") == 0);
 }
 
 /* Failures -------------------------------------------------------------------------------------------------------- */

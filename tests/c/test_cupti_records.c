@@ -1,57 +1,23 @@
-/* CUPTI's records as events, in the cases that tests/recording/test_capture.py cannot make. */
+/* CUPTI's records as events, in the cases that tests/recording/test_captured_records.py cannot make. */
 
 #include "tests/c/fake_capture.h"
 
-TEST(a_kernel_has_its_launch)
+TEST(names_and_numbers_that_cupti_may_give)
 {
     start_capture(&with_calls);
-    fake_set_launch(132, 256, 40, 1024, 65536);
-    memcpy(fake.cluster, (const uint32_t[3]){2, 1, 1}, sizeof fake.cluster);
-    fake_kernel("_Z3addPfS_i", origin + 100, origin + 350, 1, 7, 42);
-    fake_set_graph(5, 77);
-    fake_kernel("nvjet_tst_128x256", origin + 400, origin + 401, 0, 9, 43);
-    fake_set_graph(0, 78); /* a node without a graph is not launched by a graph */
-    fake_kernel(NULL, origin + 500, origin + 501, 0, 9, 44);
-    stop_capture();
-    fs_event event = event_at(0);
-    CHECK(event.kind == FS_EVENT_KERNEL && event.timing == FS_TIMING_CUPTI && event.device == 1);
-    CHECK(event.start == begin + 100, "%lld", (long long)(event.start - begin));
-    CHECK(event.duration == 250 && event.correlation == 42 && event.parent == FS_NONE && event.launcher == FS_NONE);
-    CHECK(strcmp(name_at(0), "add(float*, float*, int)") == 0, "%s", name_at(0));
-    fs_lane lane = lane_at(0);
-    CHECK(lane.on_device && lane.device == 1 && lane.id == 7);
-    fs_launch launch = launch_at(0);
-    CHECK(launch.grid[0] == 132 && launch.grid[1] == 2 && launch.grid[2] == 3);
-    CHECK(launch.block[0] == 256 && launch.block[1] == 4 && launch.block[2] == 1);
-    CHECK(launch.cluster[0] == 2 && launch.cluster[1] == 1 && launch.cluster[2] == 1);
-    CHECK(launch.registers == 40 && launch.static_shared == 1024 && launch.dynamic_shared == 65536);
-    CHECK(launch.graph == 0 && launch.graph_node == 0 && launch.context == 2);
-    CHECK(strcmp(name_at(1), "nvjet_tst_128x256") == 0);
-    CHECK(launch_at(1).graph == 5 && launch_at(1).graph_node == 77 && launch_at(1).context == 1);
-    CHECK(event_at(1).device == 0 && lane_at(1).id == 9 && event_at(1).lane != event_at(0).lane);
-    CHECK(name_at(2)[0] != '\0' && launch_at(2).graph == 0 && launch_at(2).graph_node == 0);
-    CHECK(fs_store_count(store) == 3 && fs_cupti_last().dropped == 0);
-}
-
-TEST(copies_and_fills)
-{
-    start_capture(&with_calls);
-    fake_set_graph(0, 5);
-    fake_copy(1, 1, 3, 1000, origin, origin + 5, 0, 3, 42);
+    fake_kernel(NULL, origin, origin + 1, 0, 9, 44);
     fake_copy(99, 88, 3, 1, origin, origin + 1, 0, 3, 50); /* values of a future CUPTI */
     fake_copy_peer(123456789012, origin + 40, origin + 60, 1, 0, 4, 51);
-    fake_fill(3, 4096, origin + 70, origin + 75, 0, 3, 52);
-    fake_set_graph(8, 9);
-    fake_fill(2, 1, origin + 80, origin + 85, 0, 3, 53);
+    fake_overhead(99 << 16, origin + 90, origin + 91, 77);
+    fake_overhead(1 << 16, origin + 91, origin + 92, 0); /* of no thread */
+    fake_synchronization(17, origin + 94, origin + 95, 3);
     stop_capture();
-    fs_event copy = event_at(0), peer = event_at(2), fill = event_at(3);
-    CHECK(copy.kind == FS_EVENT_MEMCPY && copy.bytes == 1000 && copy.duration == 5 && copy.correlation == 42);
-    CHECK(lane_at(0).id == 3 && launch_at(0).graph_node == 0);
-    CHECK(strncmp(name_at(1), "Memcpy ", 7) == 0 && strstr(name_at(1), "-> Device)") != NULL);
+    fs_event peer = event_at(2);
+    CHECK(name_at(0)[0] != '\0' && strncmp(name_at(1), "Memcpy ", 7) == 0 && strstr(name_at(1), "-> Device)") != NULL);
     CHECK(strcmp(name_at(2), "Memcpy PtoP (Device -> Device)") == 0, "%s", name_at(2));
     CHECK(peer.kind == FS_EVENT_MEMCPY && peer.bytes == 123456789012 && peer.device == 1 && peer.correlation == 51);
-    CHECK(fill.kind == FS_EVENT_MEMSET && fill.bytes == 4096 && launch_at(3).grid[0] == 0 && launch_at(3).graph == 0);
-    CHECK(launch_at(4).graph == 8 && launch_at(4).graph_node == 9 && fs_store_count(store) == 5);
+    CHECK(lane_at(3).id == 77 && event_at(4).lane == FS_NONE && event_at(5).lane == FS_NONE);
+    CHECK(fs_store_count(store) == 6 && fs_cupti_last().dropped == 0);
 }
 
 TEST(calls_that_tell_nothing_are_left_out_even_if_cupti_records_them)
@@ -81,23 +47,6 @@ TEST(functions_that_cupti_cannot_name_are_numbered)
         CHECK(strstr(name_at(i), number) != NULL, "%s", name_at(i));
     }
     CHECK(event_at(0).name == event_at(4).name && fs_store_count(store) == 5);
-}
-
-TEST(waits_and_overhead)
-{
-    start_capture(&with_calls);
-    fake_synchronization(1, origin + 1, origin + 11, 61);
-    fake_overhead(1 << 16, origin + 50, origin + 60, 77);
-    fake_overhead(1 << 16, origin + 51, origin + 61, 0); /* of no thread */
-    fake_overhead(99 << 16, origin + 90, origin + 91, 77);
-    fake_overhead(0, origin + 92, origin + 93, 77);
-    fake_synchronization(17, origin + 94, origin + 95, 3);
-    stop_capture();
-    fs_event wait = event_at(0), overhead = event_at(1);
-    CHECK(wait.kind == FS_EVENT_SYNC && wait.duration == 10 && wait.correlation == 61 && wait.device == -1);
-    CHECK(overhead.kind == FS_EVENT_OVERHEAD && overhead.duration == 10 && overhead.correlation == FS_NONE);
-    CHECK(wait.lane == FS_NONE && lane_at(1).id == 77 && event_at(2).lane == FS_NONE);
-    CHECK(fs_store_count(store) == 6 && fs_cupti_last().dropped == 0);
 }
 
 /* More distinct values than the caches have slots, so that they collide. */

@@ -1,6 +1,5 @@
 /* Units and the choice of the peak that bounds a piece of work; the occupancy that the limits of a device allow;
  * classes of kernels by their names. */
-#include "device/datasheet.h"
 #include "device/occupancy.h"
 #include "device/peaks.h"
 #include "tests/c/events.h"
@@ -8,45 +7,6 @@
 #include "work/work.h"
 
 /* Units ------------------------------------------------------------------------------------------------------------ */
-
-TEST(units_are_found_by_exact_name)
-{
-    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
-        CHECK(fs_unit_find(fs_units[unit].name) == (fs_unit)unit);
-        CHECK(strlen(fs_units[unit].prose) > 0);
-    }
-    CHECK(fs_unit_find("FP32") == FS_UNIT_NONE);
-    CHECK(fs_unit_find("") == FS_UNIT_NONE);
-    /* The H100 whitepaper lists float64 on tensor cores among the units that run at the higher clock. */
-}
-
-/* The unit of a native product on CUDA of two 16 × 16 factors. */
-static fs_unit unit_of_product(fs_dtype factor, fs_dtype product)
-{
-    static const int64_t shape[] = {16, 16};
-    fs_signature signature = {.argument_count = 3, .device_kind = FS_CUDA};
-    for (int i = 0; i < 3; i++) {
-        signature.arguments[i] = (fs_argument){.role = i < 2 ? FS_ARGUMENT_IN : FS_ARGUMENT_OUT,
-                                               .dtype = (uint8_t)(i < 2 ? factor : product),
-                                               .ndim = 2,
-                                               .same_as = FS_SAME_AS_NONE,
-                                               .dense = 1,
-                                               .shape = shape};
-    }
-    fs_work work = fs_work_of("flopscope::matmul", &signature);
-    CHECK(work.flops == 2 * 16 * 16 * 16, "%g", work.flops);
-    double bytes = 256.0 * (double)(2 * fs_dtypes[factor].size + fs_dtypes[product].size);
-    CHECK(work.bytes_moved == bytes, "%g", work.bytes_moved);
-    return work.unit.preferred;
-}
-
-TEST(products_run_on_the_unit_of_their_factors)
-{
-    CHECK(unit_of_product(FS_INT8, FS_INT32) == FS_UNIT_INT8_TENSOR);
-    CHECK(unit_of_product(FS_FLOAT8_E4M3FN, FS_BFLOAT16) == FS_UNIT_FP8_TENSOR);
-    CHECK(unit_of_product(FS_FLOAT8_E5M2, FS_FLOAT32) == FS_UNIT_FP8_TENSOR);
-    CHECK(unit_of_product(FS_BFLOAT16, FS_BFLOAT16) == FS_UNIT_BF16_TENSOR);
-}
 
 TEST(work_is_bounded_by_the_unit_it_runs_on)
 {
@@ -97,10 +57,20 @@ TEST(a_missing_unit_falls_back_and_unknown_stays_unknown)
     CHECK(used == FS_UNIT_NONE);
 }
 
-TEST(rows_of_datasheets_end)
+TEST(time_between_events_is_compared_with_the_launch_time)
 {
-    for (int i = 0; i < fs_datasheet_count(); i++) CHECK(fs_datasheet_at(i)->names[FS_DATASHEET_NAMES] == NULL);
-    CHECK(fs_datasheet_at(-1) == NULL && fs_datasheet_at(fs_datasheet_count()) == NULL);
+    uint32_t add = op("flopscope::add", signature_id(FS_CUDA, 256, 1024), FS_NONE, 0, 20);
+    work(FS_EVENT_INTERVAL, "flopscope::add", 0, 0, FS_NONE, add, 1000, 4000);
+    fs_peaks gpu = peaks(1e13, 4e12, 400);
+    gpu.launch_ns = 2000;
+    fs_table *table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_LAUNCH);
+    fs_table_destroy(table);
+    gpu.launch_ns = 400;
+    gpu.kernel_ns = 2000;
+    table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_MEMORY);
+    fs_table_destroy(table);
 }
 
 /* Kernels ---------------------------------------------------------------------------------------------------------- */

@@ -209,60 +209,22 @@ static void record(void)
     }
 }
 
-static void check_joined(const fs_store *joined)
-{
-    static const char *const around[] = {"f.py(3): f", "scope: inner", "scope: outer", "scope: jit(f)", "step"};
-    uint32_t ops = 0, frames = 0, untied = 0;
-    for (uint32_t i = 0; i < fs_store_count(joined); i++) {
-        fs_event event, op;
-        fs_store_get(joined, i, &event);
-        ops += event.kind == FS_EVENT_OP;
-        frames += event.kind == FS_EVENT_FRAME;
-        if (event.kind != FS_EVENT_KERNEL) continue;
-        fs_store_get(joined, event.launcher, &op);
-        untied += op.kind == FS_EVENT_RUNTIME;
-        if (op.kind != FS_EVENT_OP || strcmp(fs_store_name_text(joined, op.name), "second") != 0) continue;
-        CHECK(strcmp(fs_store_name_text(joined, event.name), "second") == 0);
-        for (size_t k = 0; k < COUNT_OF(around); k++) {
-            fs_store_get(joined, op.parent, &op);
-            CHECK(strcmp(fs_store_name_text(joined, op.name), around[k]) == 0, "%s",
-                  fs_store_name_text(joined, op.name));
-        }
-    }
-    CHECK(ops == 2 * LAUNCHES && untied == 1);
-    CHECK(frames == 5 * LAUNCHES, "%u", frames); /* jit(f), outer, inner, and the line in each of two scopes */
-}
-
-static const fs_hlo_given *given; /* the instruction of a kernel, or NULL */
 static fs_hlo_report report;
 
 static fs_status join(fs_error *err)
 {
     fs_store *joined;
     FS_TRY(fs_store_create(&joined, err));
-    fs_status status = fs_hlo_join(store, &module, 1, given, given != NULL, joined, &report, err);
-    if (status == FS_OK && given == NULL) check_joined(joined);
+    fs_status status = fs_hlo_join(store, &module, 1, NULL, 0, joined, &report, err);
     fs_store_destroy(joined);
     return status;
 }
 
-TEST(ops_come_before_their_kernels)
+TEST(memory_may_fail_in_a_join)
 {
     record();
-    given = NULL;
     CHECK(fail_each_allocation(join) > 20);
     CHECK(report.works == 7 && report.by_name == 6 && report.by_order == 0 && report.guessed == 0);
     CHECK(report.kernel_ns == 7 * 8 && report.tied_ns == 6 * 8);
     CHECK(report.executions == LAUNCHES && report.instructions == 2 * LAUNCHES);
-}
-
-TEST(known_instructions_are_taken)
-{
-    record();
-    fs_hlo_given other = {fs_store_count(store) - 1, 0, 0}; /* the kernel of something else */
-    while (strcmp(fs_hlo_text(&module, module.instructions[other.instruction].name), "second") != 0)
-        other.instruction++;
-    given = &other;
-    CHECK_OK(join(NULL));
-    CHECK(report.by_name == 7 && report.tied_ns == 7 * 8);
 }

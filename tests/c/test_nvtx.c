@@ -1,6 +1,6 @@
-/* NVTX's tool, called as a library's implementation of NVTX calls it: through the tables that it fills in. */
+/* NVTX's tool, called as a library's implementation of NVTX calls it: through the tables that it fills in. What ranges,
+ * domains and payloads of real libraries become is tested in tests/recording/test_nvtx.py. */
 #include <pthread.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "sources/nvtx/abi.h"
@@ -39,7 +39,6 @@ static const void *export_nothing(uint32_t table)
 #define push_text ((int (*)(const char *))core[9])
 #define push_wide_text ((int (*)(const wchar_t *))core[10])
 #define pop_text ((int (*)(void))core[11])
-#define mark_text ((void (*)(const char *))core[2])
 #define start_text ((uint64_t (*)(const char *))core[5])
 #define end_id ((void (*)(uint64_t))core[7])
 #define push_in ((int (*)(fs_nvtx_handle, const fs_nvtx_attributes *))core2[4])
@@ -104,32 +103,6 @@ TEST(a_library_gets_the_functions_of_the_tool)
     fs_nvtx_segment segment = {0, SLOTS, slots};
     CHECK(InitializeInjectionNvtxExtension(&(fs_nvtx_extension){3, sizeof(fs_nvtx_extension), FS_NVTX_PAYLOAD_MODULE, 0,
                                                                 1, &segment, NULL, NULL}) == 1);
-}
-
-TEST(ranges_nest_and_have_the_names_of_their_domains)
-{
-    fs_nvtx_handle domain = create("library");
-    fs_nvtx_attributes attributes = text_of(NULL);
-    attributes.message_type = FS_NVTX_REGISTERED;
-    attributes.message = register_in(domain, "registered");
-    CHECK(create("library") == domain && register_in(domain, "registered") == attributes.message);
-    begin();
-    CHECK(push_text("outer") == 0 && push_in(domain, &attributes) == 1);
-    CHECK(push_wide_text(L"w\u00e4chst \U0001f600") == 2);
-    CHECK(pop_text() == 2 && pop_in(domain) == 1 && pop_text() == 0);
-    mark_text("a mark");
-    fs_nvtx_report report = fs_nvtx_end();
-    CHECK(report.ranges == 3 && report.marks == 1 && report.unmatched == 0 && report.lost == 0);
-    CHECK(strcmp(name_at(0), "outer") == 0 && strcmp(name_at(1), "library: registered") == 0);
-    CHECK(strcmp(name_at(2), "w\xc3\xa4"
-                             "chst \xf0\x9f\x98\x80") == 0,
-          "%s", name_at(2));
-    CHECK(event_at(0).parent == FS_NONE && event_at(1).parent == 0 && event_at(2).parent == 1);
-    for (uint32_t i = 0; i < 3; i++) {
-        CHECK(event_at(i).kind == FS_EVENT_RANGE && event_at(i).duration >= 0 && event_at(i).lane == event_at(0).lane);
-        if (i > 0)
-            CHECK(event_at(i).start >= event_at(i - 1).start && event_at(i).duration <= event_at(i - 1).duration);
-    }
 }
 
 /* The place of a text may hold another one later. */
@@ -211,36 +184,6 @@ TEST(what_began_before_the_recording_is_no_part_of_it)
     range_of("late");
     CHECK(fs_store_count(store) == 1);
     fs_store_destroy(first);
-}
-
-TEST(categories_colours_and_payloads_are_kept)
-{
-    fs_note note;
-    fs_nvtx_handle domain = create("with notes");
-    name_category_in(domain, 3, "category");
-    fs_nvtx_attributes attributes = text_of("range");
-    begin();
-    for (int32_t payload = 5; payload > 2; payload--) {
-        attributes.payload_type = FS_NVTX_INT32;
-        attributes.payload.int32 = -payload / 2; /* -2, -2, -1 */
-        attributes.category = 3;
-        range_in(domain, &attributes);
-    }
-    attributes.payload_type = FS_NVTX_FLOAT;
-    attributes.payload.real32 = 0.5F;
-    attributes.colour_type = FS_NVTX_ARGB;
-    attributes.colour = 0xff123456;
-    attributes.category = 4;
-    range_in(domain, &attributes);
-    attributes = text_of("range");
-    range_in(domain, &attributes);
-    fs_nvtx_end();
-    CHECK(note_at(0, &note) && note.payload_type == FS_NOTE_INTEGER && note.payload.integer == -2);
-    CHECK(note.category == 3 && strcmp(note.category_name, "category") == 0 && !note.coloured);
-    CHECK(event_at(0).signature == event_at(1).signature && note_at(2, &note) && note.payload.integer == -1);
-    CHECK(note_at(3, &note) && note.payload_type == FS_NOTE_REAL && note.payload.real == 0.5);
-    CHECK(note.coloured && note.colour == 0xff123456 && note.category == 4 && *note.category_name == 0);
-    CHECK(event_at(4).signature == FS_NONE && event_at(4).name == event_at(0).name);
 }
 
 /* As NCCL describes and sends what a collective does. */
@@ -369,25 +312,6 @@ TEST(memory_may_run_out)
     fs_nvtx_report report = fs_nvtx_end();
     CHECK(report.lost > 0 && report.ranges + report.lost == 3001 && report.unmatched == report.lost);
     CHECK(fs_store_count(store) == report.ranges);
-}
-
-TEST(a_forked_child_records_only_what_it_begins_itself)
-{
-    int status = 1;
-    begin();
-    push_text("of the parent");
-    pid_t child = fork();
-    if (child == 0) {
-        fs_store *own = NULL;
-        push_text("nothing");
-        bool good = fs_store_count(store) == 1 && fs_store_create(&own, NULL) == FS_OK && fs_nvtx_begin(own);
-        range_of("of the child");
-        good = good && fs_nvtx_end().ranges == 1 && fs_store_count(own) == 1;
-        _exit(good && failures == 0 ? 0 : 1);
-    }
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
-    pop_text();
-    CHECK(fs_nvtx_end().ranges == 1 && event_at(0).duration >= 0);
 }
 
 static void *push_and_pop(void *unused)

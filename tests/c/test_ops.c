@@ -57,17 +57,6 @@ TEST(large_outputs_are_right_to_the_last_element)
     free(out);
 }
 
-TEST(fills_leave_gaps_alone)
-{
-    enum { ROWS = 300, COLUMNS = 70, PITCH = 80 };
-    int32_t *data = calloc(ROWS * PITCH, sizeof *data);
-    fs_elementwise space = {.ndim = 2, .shape = {ROWS, COLUMNS}, .out_strides = {PITCH, 1}, .count = ROWS * COLUMNS};
-    space.out = data, space.scalar[0] = 7, space.dtype = FS_INT32;
-    CHECK_OK(backend->fill(cpu, &space, NULL));
-    for (int64_t i = 0; i < ROWS * PITCH; i++) CHECK(data[i] == (i % PITCH < COLUMNS ? 7 : 0), "%lld", (long long)i);
-    free(data);
-}
-
 /* A registered BLAS ------------------------------------------------------------------------------------------------ */
 
 static int blas_calls;
@@ -366,22 +355,4 @@ TEST(every_allocation_may_fail)
     fs_cpu_set_blas(NULL);
     CHECK(fail_each_allocation(use_everything) > 20);
     CHECK(fail_each_allocation(use_long_rows) > 3);
-}
-
-TEST(only_one_recorder_is_active)
-{
-    fs_store *store = NULL;
-    fs_recorder *a = NULL, *b = NULL;
-    fs_error err;
-    CHECK(fs_store_create(&store, &err) == FS_OK && fs_recorder_create(&a, store, &everything, &err) == FS_OK &&
-          fs_recorder_create(&b, store, &everything, &err) == FS_OK);
-    CHECK_OK(fs_recorder_start(a, &err));
-    CHECK(fs_recorder_start(b, &err) == FS_RUNTIME_ERROR && strstr(err.message, "in progress") != NULL);
-    /* Stopping an inactive recorder leaves the active one alone. */
-    CHECK(fs_recorder_stop(b, &err) == FS_OK && fs_observer_get() != NULL);
-    CHECK(fs_recorder_stop(a, &err) == FS_OK && fs_observer_get() == NULL);
-    CHECK(fs_recorder_start(b, &err) == FS_OK && fs_recorder_stop(b, &err) == FS_OK);
-    fs_recorder_destroy(a);
-    fs_recorder_destroy(b);
-    fs_store_destroy(store);
 }

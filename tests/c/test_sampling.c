@@ -1,7 +1,5 @@
-/* Counting on a fake GPU: the thread that decodes samples, sessions beside captures, failing allocations and a fork. */
-#include <sys/wait.h>
-
-#include "base/fork.h"
+/* Counting on a fake GPU: the thread that decodes samples, and failures. Sessions beside captures, and forks, are
+ * tested in tests/counters. */
 #include "sources/counters/library.h"
 #include "sources/counters/ranges.h"
 #include "sources/counters/raw_samples.h"
@@ -129,34 +127,6 @@ static fs_status count_once(fs_error *err)
     return status;
 }
 
-TEST(a_detached_cupti_comes_back_by_whatever_brings_it)
-{
-    for (int what = 0; what < 3; what++) {
-        load_all();
-        fake.wakes_by = what;
-        CHECK_OK(count_once(NULL));
-        start_capture(&with_calls);
-        CHECK_OK(try_stop(NULL));
-        CHECK(fake_count("finalized") == 1);
-        CHECK_OK(count_once(NULL));
-        CHECK(!fake_client.kinds[FS_CUPTI_KERNEL] && !fake_client.kinds[FS_CUPTI_OVERHEAD]);
-        check_closed();
-    }
-}
-
-TEST(a_held_cupti_is_not_detached)
-{
-    fs_cupti_hold();
-    start_capture(&with_calls);
-    CHECK_OK(try_stop(NULL));
-    CHECK(fake_count("finalized") == 0 && fake_client.callback == NULL && fake_count("enabled") == 0);
-    CHECK(fake_count("system_threads") == 0);
-    fs_cupti_unhold();
-    start_capture(&with_calls);
-    CHECK_OK(try_stop(NULL));
-    CHECK(fake_count("finalized") == 1);
-}
-
 /* Each step may be refused, as may its memory: nothing stays open. */
 TEST(every_failure_closes_everything)
 {
@@ -188,26 +158,4 @@ TEST(every_failure_closes_everything)
         CHECK(fs_memory_live() == live);
         if (counted == FS_OK && started == FS_OK) break;
     }
-}
-
-TEST(a_forked_child_leaves_the_sampler_to_its_parent)
-{
-    fs_sampler *sampler = NULL;
-    int status = 0;
-    CHECK_OK(fs_sampler_open(&sampler, &(fs_sampler_options){.interval_ns = FS_SAMPLER_LIVE_NS}, NULL));
-    CHECK_OK(fs_sampler_start(sampler, NULL));
-    pid_t child = fork();
-    if (child == 0) {
-        fs_sampler *other = NULL;
-        bool left = fs_sampler_stop(sampler, NULL) == FS_OK && fake_count("open") == 1;
-        bool refused = fs_sampler_open(&other, &(fs_sampler_options){.device = 1}, NULL) == FS_RUNTIME_ERROR;
-        fs_sampler_destroy(sampler);
-        _exit(left && refused ? 0 : 1);
-    }
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
-    sleep_for(10000000);
-    CHECK_OK(fs_sampler_stop(sampler, NULL));
-    CHECK(fs_sampler_last(sampler).samples > 50);
-    fs_sampler_destroy(sampler);
-    check_closed();
 }

@@ -60,23 +60,6 @@ TEST(frames_are_of_the_program_or_of_libraries)
     fs_stacks_clear(&to);
 }
 
-TEST(a_run_that_waits_gives_its_cpu_time_to_the_one_before)
-{
-    fs_stacks stacks = {0};
-    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 0, 100, 90, 0));
-    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 100, 200, 30, 0));
-    CHECK_OK(run(&stacks, PROCESS, MAIN_THREAD, 200, 300, FS_MISSING, 0));
-    fs_stacks_begin_later(&stacks, 1, 0);
-    CHECK(stacks.runs[0].end == 130 && stacks.runs[0].cpu == 120);
-    CHECK(stacks.runs[1].begin == 130 && stacks.runs[1].cpu == 0 && stacks.runs[1].end == 200);
-    fs_stacks_begin_later(&stacks, 2, 1); /* nothing is known */
-    CHECK(stacks.runs[1].end == 200 && stacks.runs[2].begin == 200);
-    stacks.runs[1].cpu = 999; /* more than its time: it had waited for the sample */
-    fs_stacks_begin_later(&stacks, 1, 0);
-    CHECK(stacks.runs[0].end == 200 && stacks.runs[0].cpu == 190 && stacks.runs[1].begin == 200);
-    fs_stacks_clear(&stacks);
-}
-
 /* A main thread that launches at 0 to 10 and at 300 to 310, another thread, and a child. */
 static void fill(void)
 {
@@ -126,11 +109,12 @@ static fs_status sum_up(const fs_store *of, fs_lines *lines, fs_error *err)
 }
 
 /* The device idles from 100 to 310, until the second launch has returned: 50 in load, 100 in the library, 60 more. */
-static void check_lines(const fs_store *of)
+TEST(idle_time_belongs_to_the_line_that_the_launching_thread_was_in)
 {
-    const fs_stacks *stacks = fs_store_stacks(of);
+    fill();
+    const fs_stacks *stacks = fs_store_stacks(store);
     fs_lines lines = {0};
-    CHECK_OK(sum_up(of, &lines, NULL));
+    CHECK_OK(sum_up(store, &lines, NULL));
     const fs_line *script = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(9): <module>"),
                   *load = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(3): load"),
                   *library = line_of(&lines, stacks, FS_LINES_MAIN, "np.py(7): mean"),
@@ -143,22 +127,6 @@ static void check_lines(const fs_store *of)
     CHECK(lines.groups[FS_LINES_MAIN].threads == 1 && lines.groups[FS_LINES_MAIN].time == 400);
     CHECK(lines.groups[FS_LINES_PROCESSES].processes == 1 && lines.groups[FS_LINES_PROCESSES].begin == 100);
     fs_lines_clear(&lines);
-}
-
-TEST(idle_time_belongs_to_the_line_that_the_launching_thread_was_in)
-{
-    fill();
-    check_lines(store);
-}
-
-TEST(stacks_are_joined)
-{
-    fs_store *joined = NULL;
-    CHECK_OK(fs_store_create(&joined, NULL));
-    fill();
-    CHECK_OK(fs_store_extend(joined, store, 0, NULL));
-    check_lines(joined);
-    fs_store_destroy(joined);
 }
 
 /* Logs ------------------------------------------------------------------------------------------------------------- */

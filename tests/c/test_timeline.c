@@ -186,74 +186,7 @@ TEST(times_at_the_limits_of_their_type)
     }
 }
 
-/* Changes of memory ------------------------------------------------------------------------------------------------ */
-
-static void change(uint32_t parent, int64_t start, int64_t bytes, const fs_memory_state *state)
-{
-    fs_event event = fs_event_missing;
-    uint64_t room[FS_MEMORY_STATE_BYTES / 8];
-    event.kind = FS_EVENT_MEMORY;
-    event.parent = parent;
-    event.start = start;
-    event.bytes = bytes;
-    if (state != NULL) fs_memory_state_encode(state, room), event.signature = signature_of(room, sizeof room);
-    CHECK_OK(fs_store_thread_lane(store, &event.lane, NULL));
-    put(event);
-}
-
-TEST(changes_of_memory_are_listed_with_the_innermost_op)
-{
-    static const fs_memory_state state = {.allocated = 10, .reserved = 20, .address = 30};
-    static const char *const rows[] = {"outer", "alone"};
-    uint32_t outer = op("outer", FS_NONE, FS_NONE, 0, 100);
-    uint32_t range = host(FS_EVENT_RANGE, "range", op("aten::empty_like", FS_NONE, outer, 5, 60), 10, 50);
-    memory(range, 0, 4096); /* without a lane: a share */
-    change(range, 20, 64, NULL);
-    change(host(FS_EVENT_RANGE, "alone", FS_NONE, 200, 50), 20, 128, NULL);
-    change(FS_NONE, 20, 256, &state);
-    change(FS_NONE, FS_MISSING, 512, NULL);
-    fs_table *table = build(&(fs_table_options){.calls = true});
-    fs_memory_changes found;
-    CHECK_OK(fs_memory_list(&found, store, table, NULL));
-    CHECK(found.count == 3 && found.unplaced == 1);
-    for (uint32_t i = 0; i < found.count; i++) {
-        CHECK(found.bytes[i] == 64 << i && found.device[i] == -1);
-        if (i < 2) CHECK(strcmp(table->rows[found.row[i]].key, rows[i]) == 0, "%s", rows[i]);
-        else CHECK(found.row[i] == FS_NONE);
-        CHECK(found.allocated[i] == (i < 2 ? -1 : 10) && found.address[i] == (i < 2 ? 0u : 30u));
-    }
-    CHECK(found.reserved[2] == 20);
-    fs_memory_clear(&found);
-    fs_table_destroy(table);
-}
-
-/* Failures --------------------------------------------------------------------------------------------------------- */
-
-static fs_status draw_once(fs_error *err)
-{
-    fs_table_options options = {.works = true, .calls = true};
-    fs_table *table = NULL;
-    fs_accounting accounting = {0};
-    fs_timeline timeline = {0};
-    fs_memory_changes changes = {0};
-    fs_status status = fs_table_build(store, &options, &table, err);
-    if (status == FS_OK) status = fs_accounting_list(&accounting, store, table, err);
-    if (status == FS_OK) status = fs_timeline_build(&timeline, store, table, &accounting, 100, err);
-    if (status == FS_OK) status = fs_memory_list(&changes, store, table, err);
-    fs_memory_clear(&changes);
-    fs_timeline_clear(&timeline);
-    fs_accounting_clear(&accounting);
-    fs_table_destroy(table);
-    return status;
-}
-
-TEST(every_failed_allocation_is_reported_and_leaks_nothing)
-{
-    CHECK_OK(fs_parallel_set_threads(3, NULL));
-    fill_at_random(150);
-    memory(FS_NONE, -1, 8);
-    CHECK(fail_each_allocation(draw_once) > 30);
-}
+/* Interrupts ------------------------------------------------------------------------------------------------------- */
 
 static bool ask_to_stop(void *unused)
 {

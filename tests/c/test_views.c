@@ -254,23 +254,3 @@ TEST(a_failing_sink_ends_the_writing)
     }
     kept.fail_at = 0;
 }
-
-static fs_status write_again(fs_error *err)
-{
-    return write_trace(4000, NULL, err);
-}
-
-TEST(every_failed_allocation_is_reported_and_leaks_nothing)
-{
-    fill(40);
-    for (int i = 0; i < 40; i++) work(FS_EVENT_KERNEL, "k", 0, 7, FS_NONE, FS_NONE, 100 + i, 150 + i); /* 40 rows */
-    fs_event range = of_thread(FS_EVENT_RANGE, "r", 0, 50);
-    range.signature = given_work_id((fs_given_work){.flops = 1000, .bytes = 500});
-    work(FS_EVENT_KERNEL, "k", 0, 9, FS_NONE, put(range), 500, 550);
-    CHECK(fail_each_allocation(write_again) > 40);
-    HAS(kept.text, "\"stream 7 (40)\"", "");
-    HAS(kept.text, "\"stream\": 9", "\"FLOPs\": 1000, \"TFLOP/s\": 0.02000");
-    HAS(kept.text, "{\"ph\": \"C\"", "\"pid\": 0, \"tid\": 0, \"ts\": 0.500, \"args\": {\"TFLOP/s\": 0.0200");
-    free(kept.text);
-    kept.text = NULL;
-}
