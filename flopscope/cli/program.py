@@ -33,13 +33,15 @@ COMMANDS = {
     "summary": Command("report", "show where the time of traces went, and what to change first", "add_summary"),
     "report": Command("report", "write one HTML page of recorded traces, which opens from disk"),
     "compare": Command("compare", "show what changed between two recorded traces, and why"),
-    "ranks": Command("ranks", "compare the traces of the ranks of a distributed program: who is slow, and why"),
+    "ranks": Command(
+        "report", "compare the traces of the ranks of a distributed program: who is slow, and why", "add_ranks"
+    ),
     "measure": Command("measure", "measure the time of an op or a function"),
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
-    "mcp": Command("mcp", "serve these answers to agents by the Model Context Protocol"),
-    "skill": Command("mcp", "print the folder of the skill that teaches agents these commands", "add_skill"),
+    "mcp": Command("server", "serve these answers to agents by the Model Context Protocol"),
+    "skill": Command("server", "print the folder of the skill that teaches agents these commands", "add_skill"),
 }
 
 COLLECT_AFTER = 1_000_000

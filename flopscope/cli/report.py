@@ -1,4 +1,5 @@
-"""The commands ``flopscope summary`` and ``flopscope report``: where the time of traces went, as text and as a page."""
+"""The commands ``flopscope summary``, ``report`` and ``ranks``: where the time of traces went, as text and as a page,
+and which rank is slow."""
 
 from __future__ import annotations
 
@@ -102,3 +103,39 @@ def _unrelated(processes: Sequence[Process]) -> str:
         f"these are traces of {len(processes)} programs, and not all of them name a rank of one run. "
         f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
     )
+
+
+# ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def add_ranks(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``ranks`` to its parser."""
+    parser.description = (
+        "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. Each "
+        "trace is read by a process of its own, or by a worker of a Dask cluster."
+    )
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="read on the workers of this Dask scheduler")
+    parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
+    add_files(parser, json="the findings, the ranks and the files")
+    parser.add_argument("--parquet", metavar="FOLDER", help="write all tables")
+    add_files(parser, output="the report, an HTML page")
+    parser.set_defaults(run=_ranks)
+
+
+def _ranks(options: argparse.Namespace) -> None:
+    from flopscope.ranks.load import load_ranks
+
+    ranks = load_ranks(options.paths, options.scheduler, workers=options.workers)
+    print(ranks.summary())
+    if options.json:
+        write_json(options.json, ranks.to_dict())
+    if options.parquet:
+        ranks.to_parquet(options.parquet)
+    if options.output:
+        ranks.write_report(options.output)
