@@ -265,7 +265,7 @@ def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: 
     assert [int(row[4].replace(",", "")) for row in shown["Hosts"]] == list(hosts["times_last"])
     assert [row[0] for row in shown["Process groups"]] == list(groups["group"])
     assert [time_of(row[2]) for row in shown["Process groups"]] == pytest.approx(list(groups["waited"]), rel=0.006)
-    assert [row[5] for row in shown["Process groups"]] == [f"rank {rank}" for rank in groups["most_last"]]
+    assert [row[5] for row in shown["Process groups"]] == [str(rank) for rank in groups["most_last"]]
     assert [row[0] for row in shown["Sizes"]] == list(sizes["collective"])
     for place, name in ((6, "skew_median"), (9, "transfer_median"), (11, "exposed"), (12, "waited"), (13, "time")):
         found = [time_of(row[place]) for row in shown["Sizes"]]

@@ -274,11 +274,12 @@ def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], 
         assert same(page.column(reference), expected[name])
     accounting = three[0].accounting()
     assert page.column(data["time"])[0] == pytest.approx(accounting.loc[accounting["step"].notna(), "total"].mean())
-    calls = data["tables"]["collectives"]
+    tables = {table["name"]: table for table in data["tables"]}
+    calls = tables["collectives"]
     assert (np.diff(page.column(calls["numbers"]["skew"])) <= 0).all() and calls["rows"] == 3
-    groups = data["tables"]["groups"]
+    groups = tables["groups"]
     assert page.column(groups["numbers"]["most_last"]).tolist() == [1]
-    assert set(data["tables"]) == {"collectives", "groups", "sizes"}
+    assert set(tables) == {"collectives", "groups", "sizes"}
 
 
 def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
         trace.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
     write(tmp_path / "page.html", report_of_ranks(programs))
     data = PageRead(tmp_path / "page.html").data["sections"]["ranks"]
-    assert data["waits"] is None and data["tables"] == {} and "No collective" in data["why"]
+    assert data["waits"] is None and data["tables"] == [] and "No collective" in data["why"]
 
 
 def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tmp_path: Path) -> None:

@@ -113,6 +113,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
     place = {rank: number for number, rank in enumerate(facts.ranks)}
     known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
     rank, why = opened(facts)
+    waits = None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns)
     return {
         "count": len(facts.ranks),
         "rank": columns.add(np.asarray(facts.ranks, dtype=np.int64)),
@@ -126,8 +127,10 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
         "time": columns.add(means(facts.totals)),
         "part_labels": {name: row.label for name, row in _core.parts.items()},
         "own": _numbers(facts.rank_rows, _OWN, columns),
-        "waits": None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns),
-        "tables": {name: table for name in _TABLES if (table := _table(facts, name, columns)) is not None},
+        "waits": waits,
+        "columns": _rank_columns(facts, known),
+        "sort": "excess" if facts.rank_rows["excess"].notna().any() else "awaited" if waits else "time",
+        "tables": [table for name in _TABLES if (table := _table(facts, name, columns)) is not None],
         "why": sentence(facts.why),
         "findings": [
             {
@@ -178,48 +181,144 @@ def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
     return None if unmatched else facts.rank_rows
 
 
-# Texts, numbers, and the number by which rows are chosen, of each table.
-_TABLES: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
-    "hosts": (
-        ("host",),
-        ("ranks", "first_rank", "own", "communication", "slowness", "times_last", "waited", "awaited"),
-        "awaited",
-    ),
-    "groups": (
-        ("group", "members"),
-        ("ranks", "calls", "waited", "waited_pct", "most_last", "times_last", "awaited"),
-        "waited",
-    ),
-    "sizes": (
-        ("collective",),
-        (
-            *("bytes_from", "bytes_to", "groups", "ranks", "hosts", "calls", "skew_median", "skew_p95"),
-            *("skew_uncertainty", "transfer_median", "bus_gbytes_per_s", "time", "waited", "exposed"),
-        ),
-        "exposed",
-    ),
-    "collectives": (
-        ("collective", "group"),
-        (
-            *("message_bytes", "number", "count", "straggler", "start", "skew", "skew_uncertainty", "transfer"),
-            "bus_gbytes_per_s",
-        ),
-        "skew",
-    ),
-}
+# Columns of the lists: name, title, unit ("" of a text), what it means, and the class of its bar (None: it has none).
+_Columns = Sequence[tuple[str, str, str, str, str | None]]
+_MEMBER = "Unknown for these calls."
+
+_RANK_COLUMNS: _Columns = (
+    ("rank", "Rank", "rank", "", None),
+    ("time", "A step", "µs", "", ""),
+    ("own", "Own work", "µs", "Median of the steps, without the time in which it only communicated.", ""),
+    ("excess", "Beyond others", "µs",
+     "Median of the steps: own work less the median of the other ranks that run the same program.", "warm"),
+    ("slowness", "Slowness", "×",
+     "Time of its kernels over that of the same kernels and shapes on the other ranks.", None),
+    ("awaited", "Others waited", "µs",
+     "Time that other ranks waited for this one, also where it was late because it waited itself.", "warm"),
+    ("waited", "Waited", "µs", "Time that it waited for the last rank of its collectives.", ""),
+    ("waited_pct", "Of its time", "%", "Waited, in percent of the time of its matched collectives.", None),
+    ("times_last", "Came last", "calls", "", None),
+    ("collectives", "Collectives", "calls", "Matched with those of other ranks.", None),
+    ("unmatched", "Unmatched", "calls", "", None),
+    ("clock_offset", "Clock", "µs", "Its clock minus that of the first rank.", None),
+    ("clock_uncertainty", "± Clock", "µs", "Standard error of the offset.", None),
+    *((name, row.label, "µs", "Part of the accounting, mean of the steps.", "") for name, row in _core.parts.items()),
+    ("memory_peak", "Memory", "bytes", "Bytes allocated at the peak.", None),
+    ("where", "Where", "", "", None),
+    ("device", "Device", "", "", None),
+    ("label", "Source", "", "", None),
+)  # fmt: skip
+_NO_STEP = "No step of it was recorded."
+_MISSING = {
+    "excess": "No other rank recorded this step of the same program.",
+    "slowness": "No kernels of the same shapes ran on other ranks.",
+    "memory_peak": "Memory was not recorded.",
+} | dict.fromkeys(("time", "own", *PARTS), _NO_STEP)
+
+
+def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the columns of the list of ranks: those of waits only where they are known, and the parts that occur."""
+    left_out = {*PARTS} - {*parts} | ({*_WAITS} if _by_rank(facts) is None else set())
+    listed = _described([row for row in _RANK_COLUMNS if row[0] not in left_out])
+    for column in listed:
+        other = facts.why or "The rank's collectives match those of no other rank."
+        column["missing"] = _MISSING.get(column["name"], sentence(other))
+        if column["name"] == "time" and not facts.steps:
+            column["title"] = "The recording"
+    return listed
+
+
+def _described(columns: _Columns) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "title": title, "unit": unit or None, "doc": sentence(doc), "missing": _MEMBER, "bar": bar}
+        for name, title, unit, doc, bar in columns
+    ]
+
+
+_SKEW = ("skew_uncertainty", "± Skew", "µs", "Standard error, that of the clocks.", None)
+# Of each table: its title, what its rows are and several of them, a note, the number by which rows are chosen, columns.
+_TABLES: dict[str, tuple[str, str, str | None, str, str, _Columns]] = {
+    "hosts": ("Hosts", "host", None, "sums over the ranks of a host", "awaited", (
+        ("host", "Host", "", "", None),
+        ("ranks", "Ranks", "calls", "", None),
+        ("awaited", "Others waited", "µs", "Time that other ranks waited for ranks of this host.", "warm"),
+        ("waited", "Waited", "µs", "Time that its ranks waited for the last rank of their collectives.", ""),
+        ("times_last", "Came last", "calls", "", None),
+        ("own", "Own work", "µs",
+         "Median of its ranks: a step without the time in which the rank only communicated.", None),
+        ("communication", "Communication", "µs", "Median of its ranks: nothing else ran.", None),
+        ("slowness", "Slowness", "×",
+         "Median of its ranks: time of their kernels over that of the same kernels elsewhere.", None),
+        ("first_rank", "First rank", "rank", "", None),
+    )),
+    "groups": ("Process groups", "group", None, "sums over the members", "waited", (
+        ("group", "Group", "", "", None),
+        ("ranks", "Ranks", "calls", "Members with a trace.", None),
+        ("waited", "Waited", "µs", "Time that members waited for the last one.", ""),
+        ("waited_pct", "Of its time", "%", "Waited, in percent of the time of its calls.", None),
+        ("calls", "Calls", "calls", "Matched calls.", None),
+        ("most_last", "Rank most often last", "rank", "", None),
+        ("times_last", "Times last", "calls", "How often that rank came last.", None),
+        ("awaited", "Waited for it", "µs", "Time that the others waited for that rank.", "warm"),
+        ("members", "Members", "", "", None),
+    )),
+    "sizes": ("Collectives by size", "kind and size", "kinds and sizes", "", "exposed", (
+        ("collective", "Collective", "", "", None),
+        ("bytes_from", "From", "bytes", "Least size of a message; the largest is below twice that.", None),
+        ("groups", "Groups", "calls", "", None),
+        ("ranks", "Ranks", "calls", "Of each group.", None),
+        ("hosts", "Hosts", "calls", "Of each group.", None),
+        ("calls", "Calls", "calls", "", None),
+        ("skew_median", "Skew", "µs", "From the first start to the last: median of the calls.", None),
+        ("skew_p95", "95%", "µs", "Skew that 95% of the calls do not exceed.", None),
+        _SKEW,
+        ("transfer_median", "Transfer", "µs", "From the last start to the end: median of the calls.", None),
+        ("bus_gbytes_per_s", "Bus", "GB/s", "Median over the transfer, so without the wait.", None),
+        ("exposed", "Exposed", "µs", "Nothing computed.", "exposed"),
+        ("waited", "Waited", "µs", "For the last member.", ""),
+        ("time", "Time", "µs", "With the wait.", ""),
+    )),
+    "collectives": ("Largest waits in single collectives", "matched collective", None, "", "skew", (
+        ("collective", "Collective", "", "", None),
+        ("skew", "Skew", "µs", "From the first rank's start to the last rank's.", ""),
+        _SKEW,
+        ("straggler", "Last rank", "rank", "", None),
+        ("transfer", "Transfer", "µs", "From the last start to the end.", None),
+        ("bus_gbytes_per_s", "Bus", "GB/s", "Over the transfer, so without the wait.", None),
+        ("message_bytes", "Message", "bytes", "", None),
+        ("count", "Ranks", "calls", "", None),
+        ("start", "Start", "µs", "Since the first collective began.", None),
+        ("number", "Number", "calls", "Sequence number, or its occurrence.", None),
+        ("group", "Group", "", "", None),
+    )),
+}  # fmt: skip
 
 
 def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | None:
     """Return the columns of a table, and how many rows it has of which the first are listed; None without any."""
-    texts, numbers, most = _TABLES[name]
+    label, noun, several, note, most, listed = _TABLES[name]
     frame: pandas.DataFrame | None = getattr(facts, name)
     if frame is None or not len(frame):
         return None
+    if name == "sizes":
+        per = " in a step" if facts.steps else ""
+        note = f"times of a member{per}; groups of equally many ranks and hosts are one row"
     shown = frame.sort_values(most, ascending=False, kind="stable").head(MOST_ROWS)
     return {
+        "name": name,
+        "label": label,
+        "noun": noun,
+        "several": several,
+        "note": note,
+        "sort": most,
         "rows": len(frame),
-        "texts": {one: columns.texts(map(str, shown[one])) for one in texts},
-        "numbers": {one: columns.add(shown[one].to_numpy(dtype=np.float64, na_value=math.nan)) for one in numbers},
+        "columns": _described(listed),
+        "texts": {one: columns.texts(map(str, shown[one])) for one, _, unit, _, _ in listed if not unit},
+        "numbers": {
+            one: columns.add(shown[one].to_numpy(dtype=np.float64, na_value=math.nan))
+            for one, _, unit, _, _ in listed
+            if unit
+        },
     }
 
 

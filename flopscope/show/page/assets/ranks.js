@@ -4,7 +4,6 @@
 
 {
     const el = (...parts) => flopscope.element(...parts);
-    const largest = (values) => values.reduce((most, value) => (value > most ? value : most), 0);
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
     async function loadFacts(data, page) {
@@ -18,14 +17,10 @@
                 ),
             );
         const facts = { count: data.count, opened: data.opened.place };
-        let texts;
-        [facts.rank, facts.time, ...texts] = await Promise.all(
-            [data.rank, data.time, data.label, data.device, data.where].map((reference) => page.column(reference)),
-        );
-        [facts.source, facts.device, facts.where] = texts.map((column) => (place) => page.strings[column[place]] || "");
-        [facts.parts, facts.others, facts.own] = await Promise.all([data.parts, data.others, data.own].map(load));
-        facts.waits = data.waits ? await load(data.waits) : null;
-        facts.time_of = data.has_steps ? "A step" : "The recording";
+        [facts.rank, facts.time] = await Promise.all([data.rank, data.time].map((one) => page.column(one)));
+        [facts.parts, facts.others] = await Promise.all([data.parts, data.others].map(load));
+        const where = await page.column(data.where);
+        facts.where = (place) => page.strings[where[place]] || "";
         facts.label = (part) => data.part_labels[part];
         return facts;
     }
@@ -53,94 +48,6 @@
             `Parts of the time of ${who}${alone ? "" : " and of the others"}`,
             alone,
         );
-    }
-
-    function rankList(parent, facts, data, choose) {
-        const { format } = flopscope;
-        const missing = data.why || "The rank's collectives match those of no other rank.";
-        const number = (title, width, values, print, more = {}) => ({
-            title,
-            width,
-            value: (i) => values[i],
-            text: (i) => print(values[i]),
-            missing,
-            ...more,
-        });
-        const time = (title, values, more = {}) => {
-            const most = largest(values);
-            return number(title, 112, values, format.time, {
-                share: (i) => (most > 0 ? Math.max(values[i], 0) / most : 0),
-                ...more,
-            });
-        };
-        const ratio = (value) => (format.known(value) ? `${value.toFixed(2)}×` : format.MISSING);
-        const { waits, own } = facts;
-        const alone = "No other rank recorded this step of the same program.";
-        const columns = [
-            number("Rank", 72, facts.rank, String),
-            time(facts.time_of, facts.time, { missing: "No step of it was recorded." }),
-            time("Own work", own.own, {
-                missing: "No step of it was recorded.",
-                doc: "Median of the steps, without the time in which it only communicated.",
-            }),
-            time("Beyond others", own.excess, {
-                width: 136,
-                bar: "warm",
-                missing: alone,
-                doc: "Median of the steps: own work less the median of the other ranks that run the same program.",
-            }),
-            number("Slowness", 90, own.slowness, ratio, {
-                missing: "No kernels of the same shapes ran on other ranks.",
-                doc: "Time of its kernels over that of the same kernels and shapes on the other ranks.",
-            }),
-        ];
-        if (waits) {
-            columns.push(
-                time("Others waited", waits.awaited, {
-                    width: 142,
-                    bar: "warm",
-                    doc: "Time that other ranks waited for this one, also where it was late because it waited itself.",
-                }),
-                time("Waited", waits.waited, { doc: "Time that it waited for the last rank of its collectives." }),
-                number("Of its time", 96, waits.waited_pct, format.percent, {
-                    doc: "Waited, in percent of the time of its matched collectives.",
-                }),
-                number("Came last", 92, waits.times_last, format.count),
-                number("Collectives", 98, waits.collectives, format.count, {
-                    doc: "Matched with those of other ranks.",
-                }),
-                number("Unmatched", 98, waits.unmatched, format.count),
-                number("Clock", 100, waits.clock_offset, format.time, {
-                    doc: "Its clock minus that of the first rank.",
-                }),
-                number("± Clock", 90, waits.clock_uncertainty, format.time, { doc: "Standard error of the offset." }),
-            );
-        }
-        for (const [name, values] of Object.entries(facts.parts)) {
-            const doc = "Part of the accounting, mean of the steps.";
-            columns.push(time(facts.label(name), values, { width: 178, doc, missing: "No step of it was recorded." }));
-        }
-        columns.push(
-            number("Memory", 100, own.memory_peak, format.bytes, {
-                missing: "Memory was not recorded.",
-                doc: "Bytes allocated at the peak.",
-            }),
-            { title: "Where", width: 130, left: true, text: facts.where },
-            { title: "Device", width: 150, left: true, text: facts.device },
-            { title: "Source", width: 280, left: true, text: facts.source },
-        );
-        const sort = own.excess.some(Number.isFinite) ? 3 : waits ? 5 : 1;
-        return flopscope.list(parent, {
-            label: "Ranks",
-            noun: "rank",
-            count: facts.count,
-            columns,
-            sort: [sort, true],
-            height: 480,
-            placeholder: "rank, host, device, file",
-            select: choose,
-            filter: (i) => `${facts.rank[i]} ${facts.where(i)} ${facts.device(i)} ${facts.source(i)}`,
-        });
     }
 
     /* The findings from the second on: the headline of the page is the first. */
@@ -231,10 +138,17 @@
                 );
             }
             element.append(draw.heading("Each rank", "parts are means of a step; waits are sums over the profile"));
-            list = rankList(element, facts, data, choose);
+            list = await flopscope.rankTables.list(
+                element,
+                { label: "Ranks", noun: "rank", columns: data.columns, sort: data.sort, height: 480 },
+                { where: data.where, device: data.device, label: data.label },
+                { rank: data.rank, time: data.time, ...data.own, ...data.waits, ...data.parts },
+                page,
+                choose,
+            );
             show(facts.opened);
             list.show(facts.opened);
-            await flopscope.rankTables(element, data, page);
+            await flopscope.rankTables.all(element, data, page);
         },
     });
 }
