@@ -29,7 +29,6 @@ enum {
 #define FAKE_SETTINGS(X)                                                                                \
     X(version, 130001, "of CUPTI")                                                                      \
     X(uses_workers, 0, "complete buffers on CUPTI's own threads")                                       \
-    X(holds_until_forced, 0, "complete a buffer that is not full on a forced flush only")               \
     X(is_late, 0, "complete full buffers on the next flush only")                                       \
     X(wakes_by, 0,                                                                                      \
       "what brings counters back after cuptiFinalize(): 0 a subscription, 1 any kind of activity that " \
@@ -42,7 +41,7 @@ enum {
 /* What fake_count() returns: X(name) */
 /* clang-format off */
 #define FAKE_COUNTERS(X)                                                                                   \
-    X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
+    X(subscribed) X(finalized) X(abandoned) X(refused) X(dropped) X(enabled)     \
     X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
     X(own_clock) X(other_buffers) X(intruded) X(initialized) X(told_launches)                              \
     X(sessions) X(open) X(windows) X(hosts) X(profilers) X(range_passes) X(room)
@@ -372,8 +371,7 @@ int cuptiActivityFlushAll(uint32_t flag)
     pthread_mutex_lock(&fake.lock);
     late = fake.late;
     fake.late = NULL;
-    if (flag == FS_CUPTI_FLUSH_FORCED || (!fake_client.unfinished && !fake.holds_until_forced))
-        job = fake_take_buffer();
+    if (flag == FS_CUPTI_FLUSH_FORCED || !fake_client.unfinished) job = fake_take_buffer();
     pthread_mutex_unlock(&fake.lock);
     while (late != NULL) {
         fake_job *next = late->next;

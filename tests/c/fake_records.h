@@ -29,7 +29,6 @@ static fake_job *fake_take_buffer(void)
     fake_client.buffer = NULL;
     fake_client.used = 0;
     fake_client.unfinished = false;
-    fake.completed++;
     return job;
 }
 
@@ -65,7 +64,6 @@ static void fake_ask_for_buffer(void)
     size_t most = 0;
     fake_client.request(&fake_client.buffer, &fake_client.size, &most);
     fake_client.used = 0;
-    fake.requested++;
     if (fake_client.buffer == NULL) fake.refused++;
     if ((uintptr_t)fake_client.buffer % 8 != 0) fake.misaligned++;
     for (size_t at = 0; fake_client.buffer != NULL && fake_client.zeroed && at < fake_client.size; at++)

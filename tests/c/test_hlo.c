@@ -140,14 +140,6 @@ TEST(limits_are_told)
     CHECK(work.flops == 0 && !work.at_most && work.between);
 }
 
-TEST(branches_are_marked)
-{
-    fs_hlo_step step = last_step("f {\n p = f32[8] parameter(0)\n ROOT n = f32[8] negate(p)\n}\n"
-                                 "ENTRY e {\n i = s32[] parameter(0)\n x = f32[8] parameter(1)\n"
-                                 " ROOT r = f32[8] conditional(i, x), branch_computations={f}\n}\n");
-    CHECK(step.branch && step.calls == 1);
-}
-
 TEST(configs_are_read)
 {
     const char *config = "{\"a\": [\"1\", \"22\"],\"beta\":0.5,\"x_dimensions\":[9],\"dimensions\":[3,4],"

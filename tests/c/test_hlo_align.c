@@ -221,14 +221,6 @@ TEST(a_schedule_repeats)
     CHECK(now->ties[2].proof == FS_TIE_BY_ORDER); /* the fill */
 }
 
-TEST(names_are_those_of_kernels)
-{
-    add_module(ITEMS(FUSION("loop-add_fusion.2.clone"), FUSION("x")));
-    emit("loop_add_fusion_2_clone", 0, 0, true);
-    emit("x", 0, 1, true);
-    CHECK(right() == 1000);
-}
-
 /* Loops within loops. */
 TEST(loops_repeat)
 {
@@ -397,26 +389,6 @@ TEST(what_runs_outside_stays_untied)
         if (now->truth[i] != FS_NONE) CHECK(now->ties[i].slot == now->truth[i], "work %u", i);
 }
 
-/* Where a profiler named the instructions, names and order do not matter. */
-TEST(given_instructions_are_taken)
-{
-    const item *calls = ITEMS(CALL("call.1", "k", 2, false), CALL("call.2", "k", 1, false), FUSION("a"));
-    now->schedules.numbered = true;
-    add_module(calls);
-    for (int i = 0; i < 10; i++) {
-        for (uint32_t k = 0; k < 4; k++) {
-            uint32_t slot = k < 2 ? 0 : k - 1;
-            now->truth[now->count] = slot;
-            now->works[now->count++] = fs_schedules_given(&now->schedules, 0, slot);
-        }
-    }
-    CHECK(right() == 1000);
-    for (uint32_t i = 0; i < now->count; i++) {
-        CHECK(now->ties[i].proof == FS_TIE_BY_NAME);
-        CHECK(now->ties[i].begins == (i % 4 != 1));
-    }
-}
-
 /* Time grows with the works, also where names repeat without end. */
 TEST(repeating_names_end)
 {
@@ -447,24 +419,4 @@ TEST(a_module_is_known_by_all_of_its_names)
     }
     run_module(ran, RAN, 20);
     check_right();
-}
-
-static fs_status try_all(fs_error *err)
-{
-    begin_again();
-    fs_status status = fs_schedules_begin(&now->schedules, err);
-    for (uint32_t i = 0; status == FS_OK && i < 3; i++)
-        status = fs_schedules_add(&now->schedules, i, FS_SLOT_KERNEL, FS_FAMILY_ANY, i == 0 ? "a" : "b", NULL, err);
-    if (status == FS_OK) {
-        emit("a", 0, 0, true);
-        emit("b", 0, 1, true);
-        status = fs_schedules_align(&now->schedules, now->works, now->count, now->ties, err);
-    }
-    begin_again();
-    return status;
-}
-
-TEST(memory_may_fail)
-{
-    CHECK(fail_each_allocation(try_all) > 9);
 }

@@ -88,29 +88,6 @@ static void end(void)
     fs_store_destroy(into);
 }
 
-/* Check the ops that launched the works of a launch, a letter each ('-': none), and the graph that each kernel is said
- * to be of. */
-static void check_ops(uint32_t launch, uint32_t graph, bool estimated, const char *expected)
-{
-    char found[16] = "";
-    size_t count = 0;
-    for (uint32_t i = 0; i < fs_store_count(into) && count < sizeof found - 1; i++) {
-        fs_event event;
-        fs_launch of;
-        fs_store_get(into, i, &event);
-        if (!fs_event_kind_on_device[event.kind] || event.correlation != launch) continue;
-        found[count] = '-';
-        if (event.launcher != FS_NONE)
-            found[count] = *fs_store_name_text(into, FS_EVENT_AT(into, event.launcher, name));
-        count++;
-        if (event.kind == FS_EVENT_KERNEL && event.signature != FS_NONE &&
-            fs_launch_decode(fs_store_signature_bytes(into, event.signature).bytes, &of))
-            CHECK(of.graph == graph, "%u", of.graph);
-        CHECK(((event.flags & FS_EVENT_ESTIMATED) != 0) == estimated, "launch %u", launch);
-    }
-    CHECK(strcmp(found, expected) == 0, "launch %u: %s, not %s", launch, found, expected);
-}
-
 static const uint8_t mixed[] = {KERNEL, COPY, KERNEL, FILL};
 static const uint32_t one_stream[] = {7, 7, 7, 7}, two_streams[] = {7, 8, 9, 8};
 
@@ -128,25 +105,6 @@ static fs_status add_all(void)
     FS_TRY(add_launch(3, other, one_stream, 4));  /* a kernel comes before the copy: still as many of each kind */
     FS_TRY(add_launch(3, mixed, one_stream, 3));  /* the fill was not recorded */
     return add_launch(6, kernels, two_streams, 2);
-}
-
-TEST(works_get_the_ops_of_the_graph_that_was_launched)
-{
-    fs_error err = {FS_OK, ""};
-    CHECK_OK(begin());
-    CHECK_OK(add_all());
-    CHECK(join(&err) == FS_OK, "%s", err.message);
-    check_ops(1, 3, false, "abcd");
-    check_ops(2, 4, false, "ef-h");
-    check_ops(3, 5, false, "----");
-    check_ops(4, 0, false, "----");
-    check_ops(5, 3, false, "-b-d");
-    check_ops(6, 3, true, "acbd");
-    check_ops(7, 3, false, "---");
-    check_ops(8, 6, false, "ii");
-    CHECK(report.launches == 8 && report.tied == 7 && report.unseen == 2 && report.ambiguous == 1);
-    CHECK(report.works == 29 && report.matched == 4 + 3 + 2 + 4 + 2);
-    end();
 }
 
 static fs_status try_all(fs_error *err)

@@ -200,7 +200,7 @@ def test_commands_and_their_options_exist() -> None:
 
 
 def test_links_between_pages_resolve() -> None:
-    for page in PAGES:
+    for page in {*PAGES, *ROOT.glob("*.md")}:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
             assert re.match(r"[a-z]+://", target) or (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -242,8 +242,6 @@ def test_the_release_notes_begin_with_this_version_and_are_short() -> None:
     released = re.fullmatch(rf"## {re.escape(fs.__version__)} \(\d{{4}}-\d\d-\d\d\)", title)
     assert title == "## Unreleased" if ".dev" in fs.__version__ else released, title
     assert rest.partition("\n## ")[0].count("\n") <= 60
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", notes):
-        assert "://" in target or (ROOT / target).exists(), target
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:

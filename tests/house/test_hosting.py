@@ -127,8 +127,5 @@ def test_the_action_measures_compares_and_fails_if_a_test_is_slower(tmp_path: Pa
 
 def test_the_files_that_newcomers_read_are_there() -> None:
     for name in ("CODE_OF_CONDUCT.md", "SECURITY.md", "GOVERNANCE.md", "CONTRIBUTING.md", "CITATION.cff"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert len(text) > 400
-        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
-            assert "://" in target or (ROOT / target).exists(), f"{name}: {target}"
+        assert len((ROOT / name).read_text(encoding="utf-8")) > 400
     assert fs.__distribution__ in PYPROJECT

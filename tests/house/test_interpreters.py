@@ -35,14 +35,12 @@ def work():
 REFUSALS = ("flopscope supports only the main interpreter", "does not support loading in subinterpreters")
 
 
-def run(script: str, *, arguments: tuple[str, ...] = ()) -> str:
-    text = "import sys\nimport numpy as np\nimport flopscope as fs\nfrom flopscope import _core\n" + WORK
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", text + textwrap.dedent(script), *arguments],
-        capture_output=True, text=True, timeout=120, cwd=ROOT,
-    )  # fmt: skip
+def run(script: str, before: str = "") -> None:
+    """Run a script, after what comes before the first import of flopscope."""
+    text = f"{before}\nimport sys\nimport numpy as np\nimport flopscope as fs\nfrom flopscope import _core\n{WORK}"
+    command = [sys.executable, "-X", "faulthandler", "-c", text + textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    return done.stdout
 
 
 def make(kind: str) -> str:
@@ -57,34 +55,26 @@ def make(kind: str) -> str:
     return f"import {name} as subs; subs.{run}(subs.create({isolated}), code)"
 
 
-@pytest.mark.parametrize("kind", ["legacy", "isolated", "run_in_subinterp"])
-def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind, later", [("legacy", True), ("isolated", True), ("run_in_subinterp", True), ("legacy", False)]
+)
+def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, later: bool, tmp_path: Path) -> None:
     file = tmp_path / "outcome"
-    code = TRY.format(root=str(ROOT), file=str(file))
-    statement = make(kind)
+    statement = f"code = {TRY.format(root=str(ROOT), file=str(file))!r}; {make(kind)}"
     run(
         f"""
-        code = {code!r}
         work()
         with fs.profile() as prof:
             fs.sin(fs.ones(3))
-            {statement}
+            {statement if later else "pass"}
             fs.cos(fs.ones(3))
         assert {{row.key for row in prof.key_averages()}} >= {{"flopscope::sin", "flopscope::cos"}}
         work()
-        """
+        """,
+        before="" if later else statement,
     )
     outcome = file.read_text()
     assert any(message in outcome for message in REFUSALS), outcome
-
-
-def test_a_subinterpreter_that_imports_first_is_also_refused(tmp_path: Path) -> None:
-    file = tmp_path / "outcome"
-    code, statement = TRY.format(root=str(ROOT), file=str(file)), make("legacy")
-    script = f"code = {code!r}\n{statement}\nimport numpy as np, flopscope as fs\n{WORK}\nwork()\n"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert any(message in file.read_text() for message in REFUSALS), file.read_text()
 
 
 def test_a_module_imported_again_has_the_same_types() -> None:
