@@ -125,46 +125,28 @@ static PyObject *sums_of(fs_status status, fs_late_sums *sums, const fs_error *e
     return result;
 }
 
-/* What is asked of calls by name besides their times. */
-enum { ASK_NOTHING, ASK_IDLE, ASK_IDLE_CPU, ASK_WAITING };
-
-static PyObject *calls_of(const fs_store *store, const uint8_t *names, Py_ssize_t size, int asked)
+/* What is asked of calls by name besides their times: "waiting": which of them waited; "device", "cpu": what idled. */
+static fs_status find_calls(fs_named_calls *calls, const fs_store *store, const uint8_t *names, const char *asked,
+                            fs_error *err)
 {
-    fs_named_calls calls = {0};
-    fs_error err;
-    if (!are_flags(store, size, 0)) return NULL;
-    fs_status status =
-        FS_LONG_WORK(asked == ASK_NOTHING   ? fs_named_calls_find(&calls, store, names, &err)
-                     : asked == ASK_WAITING ? fs_waiting_calls_find(&calls, store, names, &err)
-                                            : fs_idle_calls_find(&calls, store, names, asked == ASK_IDLE, &err));
-    PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, call_fields) : fs_raise(&err);
-    fs_free(calls.items);
-    return result;
+    if (*asked == 0) return fs_named_calls_find(calls, store, names, err);
+    if (strcmp(asked, "waiting") == 0) return fs_waiting_calls_find(calls, store, names, err);
+    return fs_idle_calls_find(calls, store, names, strcmp(asked, "device") == 0, err);
 }
 
 PyObject *fs_store_object_named_calls(PyObject *object, PyObject *args)
 {
+    const fs_store *store = ((fs_store_object *)object)->store;
     const uint8_t *names;
+    const char *asked = "";
     Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "y#:named_calls", &names, &size)) return NULL;
-    return calls_of(((fs_store_object *)object)->store, names, size, ASK_NOTHING);
-}
-
-PyObject *fs_store_object_idle_calls(PyObject *object, PyObject *args)
-{
-    const uint8_t *names;
-    Py_ssize_t size;
-    int on_device;
-    if (!PyArg_ParseTuple(args, "y#p:idle_calls", &names, &size, &on_device)) return NULL;
-    return calls_of(((fs_store_object *)object)->store, names, size, on_device ? ASK_IDLE : ASK_IDLE_CPU);
-}
-
-PyObject *fs_store_object_waiting_calls(PyObject *object, PyObject *args)
-{
-    const uint8_t *names;
-    Py_ssize_t size;
-    if (!PyArg_ParseTuple(args, "y#:waiting_calls", &names, &size)) return NULL;
-    return calls_of(((fs_store_object *)object)->store, names, size, ASK_WAITING);
+    fs_named_calls calls = {0};
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "y#|s:named_calls", &names, &size, &asked) || !are_flags(store, size, 0)) return NULL;
+    fs_status status = FS_LONG_WORK(find_calls(&calls, store, names, asked, &err));
+    PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, call_fields) : fs_raise(&err);
+    fs_free(calls.items);
+    return result;
 }
 
 PyObject *fs_store_object_late_within(PyObject *object, PyObject *args)

@@ -23,15 +23,11 @@ PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
 PyObject *fs_store_object_lines(PyObject *self, PyObject *args);
 PyObject *fs_store_object_names(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_named_calls(PyObject *self, PyObject *args);
-PyObject *fs_store_object_idle_calls(PyObject *self, PyObject *args);
-PyObject *fs_store_object_waiting_calls(PyObject *self, PyObject *args);
 PyObject *fs_store_object_late_within(PyObject *self, PyObject *args);
 PyObject *fs_store_object_late_spent(PyObject *self, PyObject *args);
-PyObject *fs_store_object_trace_frames(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_trace_ranges(PyObject *self, PyObject *args);
+PyObject *fs_store_object_trace_text(PyObject *self, PyObject *args);
 PyObject *fs_store_object_add_samples(PyObject *self, PyObject *args);
 PyObject *fs_store_object_samples(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_trace_samples(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 PyObject *fs_store_object_join_hlo(PyObject *self, PyObject *args);
 

@@ -2,6 +2,7 @@
 #include "python/store_methods.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -175,29 +176,20 @@ static fs_status write_samples(fs_json *out, const fs_store *store, int64_t Py_U
     return fs_trace_stack_samples(out, store, (uint64_t)shift, err);
 }
 
-PyObject *fs_store_object_trace_samples(PyObject *object, PyObject *args)
-{
-    long long base = -1;
-    if (!PyArg_ParseTuple(args, "|L:trace_samples", &base)) return NULL;
-    int64_t shift = base < 0 ? 0 : fs_clock_unix_offset() - base;
-    return text_of(((fs_store_object *)object)->store, write_samples, 0, shift);
-}
-
 static fs_status write_frames(fs_json *out, const fs_store *store, int64_t Py_UNUSED(process), int64_t Py_UNUSED(shift),
                               fs_error *err)
 {
     return fs_trace_stack_frames(out, store, err);
 }
 
-PyObject *fs_store_object_trace_frames(PyObject *object, PyObject *Py_UNUSED(unused))
+PyObject *fs_store_object_trace_text(PyObject *object, PyObject *args)
 {
-    return text_of(((fs_store_object *)object)->store, write_frames, 0, 0);
-}
-
-PyObject *fs_store_object_trace_ranges(PyObject *object, PyObject *args)
-{
-    long long base;
-    if (!PyArg_ParseTuple(args, "L:trace_ranges", &base)) return NULL;
-    const fs_store *store = ((fs_store_object *)object)->store;
-    return text_of(store, fs_trace_ranges, getpid(), fs_clock_unix_offset() - base);
+    const char *what;
+    long long base = -1;
+    if (!PyArg_ParseTuple(args, "s|L:trace_text", &what, &base)) return NULL;
+    text_writer write = strcmp(what, "ranges") == 0    ? fs_trace_ranges
+                        : strcmp(what, "samples") == 0 ? write_samples
+                                                       : write_frames;
+    int64_t shift = base < 0 ? 0 : fs_clock_unix_offset() - base;
+    return text_of(((fs_store_object *)object)->store, write, getpid(), shift);
 }

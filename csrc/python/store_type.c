@@ -56,13 +56,9 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(lines, "lines")                   \
     X(names, "names")                   \
     X(named_calls, "calls")             \
-    X(idle_calls, "calls")              \
-    X(waiting_calls, "calls")           \
     X(late_within, "late launches")     \
     X(late_spent, "late launches")      \
-    X(trace_frames, "stacks")           \
-    X(trace_ranges, "ranges")           \
-    X(trace_samples, "counter samples") \
+    X(trace_text, "trace")              \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
@@ -280,12 +276,9 @@ static PyMethodDef methods[] = {
      "table(); None: no work and no rates of events."},
     {"names", reading_names, METH_NOARGS, "The names of the events, which ids count in."},
     {"named_calls", reading_named_calls, METH_VARARGS,
-     "named_calls($self, names, /)\n--\n\nReturn the host's events of some names, in order of start: "
-     "csrc/accounting/late.h. names: a byte for each name, 0 to leave its events out."},
-    {"idle_calls", reading_idle_calls, METH_VARARGS,
-     "idle_calls($self, names, on_device, /)\n--\n\nReturn the same with what the devices, or the CPU, idled."},
-    {"waiting_calls", reading_waiting_calls, METH_VARARGS,
-     "waiting_calls($self, names, /)\n--\n\nReturn the API calls among them within which work of a device ended."},
+     "named_calls($self, names, asked='', /)\n--\n\nReturn the host's events of some names, in order of start: "
+     "csrc/accounting/late.h. names: a byte for each name, 0 to leave its events out. asked: \"device\", \"cpu\": with "
+     "what the devices, or the CPU, idled; \"waiting\": only the API calls within which work of a device ended."},
     {"late_within", reading_late_within, METH_VARARGS,
      "late_within($self, first_step, names, /)\n--\n\nReturn the idle time before late launches in which calls of "
      "some names ran, by the name of the op that launched."},
@@ -298,15 +291,12 @@ static PyMethodDef methods[] = {
      "device waited for the thread, in steps from the first on), and\n\"groups\": (processes, threads, time, cpu, "
      "begin, "
      "end) of each."},
-    {"trace_ranges", reading_trace_ranges, METH_VARARGS,
-     "trace_ranges($self, base, /)\n--\n\nReturn its ranges, on this process's clock, as events of a Chrome trace "
-     "whose "
-     "times count from that Unix time in ns: one per line, separated by commas."},
-    {"trace_samples", reading_trace_samples, METH_VARARGS,
-     "trace_samples($self, base=-1, /)\n--\n\nReturn the samples of counters and stacks as events of a Chrome trace: "
-     "one per line, separated by commas. base: as of trace_ranges(); -1: of a trace with the times of the store."},
-    {"trace_frames", reading_trace_frames, METH_NOARGS,
-     "The member \"stackFrames\" of a Chrome trace, which the samples of stacks refer to; b\"\" if there are none."},
+    {"trace_text", reading_trace_text, METH_VARARGS,
+     "trace_text($self, what, base=-1, /)\n--\n\nReturn its \"ranges\", on this process's clock, or its \"samples\" of "
+     "counters and stacks, as events of a Chrome trace whose times count from that Unix time in ns (-1: from that of "
+     "the "
+     "store): one per line, separated by commas. \"frames\": the member \"stackFrames\", which the samples of stacks "
+     "refer to; b\"\" if there are none."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -83,7 +83,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
 
     A call that may wait did so if work ended while it lasted.
     """
-    calls = analysis.core.waiting_calls(_flags(analysis, WAITING.search))
+    calls = analysis.core.named_calls(_flags(analysis, WAITING.search), "waiting")
     timing = _calls(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
     tuning = {_ops_around(analysis, event)[:1] for event in timing}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
@@ -132,7 +132,7 @@ def idle_of_calls(analysis: Analysis, names: Collection[str]) -> tuple[list[floa
 
     Only calls in steps that are alike; of a profile without steps, only what lies between its first and last work.
     """
-    calls = analysis.core.idle_calls(_flags(analysis, names.__contains__), analysis.on_device)
+    calls = analysis.core.named_calls(_flags(analysis, names.__contains__), "device" if analysis.on_device else "cpu")
     alike, unused = _steps_of(analysis, calls) >= analysis.apart, calls["unused"] == 1
     return (calls["idle"][alike & ~unused] / 1000).tolist(), float(calls["idle"][alike & unused].sum() / 1000)
 

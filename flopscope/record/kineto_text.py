@@ -83,8 +83,8 @@ class KinetoText:
         for samples in self.samples:
             samples.pour(store)
         base = _BASE.search(os.pread(self._text(), _HEAD, 0))
-        events = store.trace_samples(0 if base is None else int(base[1]))
-        return _with_cpu(_with_additions(tail, events, store.trace_frames()))
+        events = store.trace_text("samples", 0 if base is None else int(base[1]))
+        return _with_cpu(_with_additions(tail, events, store.trace_text("frames")))
 
     def send(self, target: Any) -> None:
         """Write the trace to a file or a socket."""
@@ -120,7 +120,7 @@ class KinetoText:
         base = _BASE.search(os.pread(memory, _HEAD, 0))
         if self.ranges is None or not self.ranges.event_count or base is None:
             return
-        events = self.ranges.trace_ranges(int(base[1]))
+        events = self.ranges.trace_text("ranges", int(base[1]))
         self._change_tail(memory, lambda tail: _with_additions(tail, events, b""))
 
     def _change_tail(self, memory: int, change: Callable[[bytes], bytes]) -> None:

@@ -53,10 +53,10 @@ class Host:
             found[CAUSES[cause]] += time
         return dict(found)
 
-    def calls(self, find: str, name: str, *arguments: Any) -> list[tuple[int, ...]]:
-        """Return the columns of idle_calls() or waiting_calls() of a name, row by row."""
+    def calls(self, asked: Any, name: str) -> list[tuple[int, ...]]:
+        """Return the columns of named_calls() of a name, row by row."""
         flags = bytes(text == name for text in self.core.names())
-        found = getattr(self.core, find)(flags, *arguments)
+        found = self.core.named_calls(flags, asked)
         return list(zip(*(found[column].tolist() for column in ("start", "duration", "idle")), strict=True))
 
 
@@ -162,7 +162,7 @@ def test_without_a_device_the_ops_of_the_cpu_are_the_work() -> None:
     host.op("DataLoader.next", 35, 95)
     host.op("mul", 110, 150)
     host.add("range", "wait", 160, 210)  # after the start of the last op
-    assert host.calls("idle_calls", "wait", False) == [(30, 70, 60), (160, 50, 0)]
+    assert host.calls("cpu", "wait") == [(30, 70, 60), (160, 50, 0)]
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_a_call_waited_if_work_of_a_device_ended_within_it(begin: int, end: int,
     host.work("k", 20, 60, launcher=add)
     host.work("k", 215, 50_250, launcher=add)
     host.work("c", 70_000, 90_000, kind="memcpy", device=1, launcher=add)
-    found = host.calls("waiting_calls", "cudaStreamSynchronize")
+    found = host.calls("waiting", "cudaStreamSynchronize")
     assert [(start, duration) for start, duration, _ in found] == [(begin, end - begin)] * waited
-    assert host.calls("waiting_calls", "add") == []
+    assert host.calls("waiting", "add") == []
 
 
 def test_what_has_no_work_has_no_account() -> None:

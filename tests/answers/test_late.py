@@ -140,7 +140,7 @@ def test_calls_have_the_idle_time_of_the_devices_within_them(seed: int, steps: i
             unused |= event.begin >= works[-1][0]
         duration = event.end - event.begin
         expected.append((index, texts.index(event.name), event.begin, duration, idle, unused))
-    found = rows(program.store.idle_calls(program.flags(*names), True))
+    found = rows(program.store.named_calls(program.flags(*names), "device"))
     assert found and sorted(found) == sorted(expected)
     assert [row[2] for row in found] == sorted(row[2] for row in found)
     assert rows(program.store.named_calls(program.flags(*names))) == [(*row[:4], 0, 0) for row in found]
@@ -191,6 +191,5 @@ def test_there_is_a_flag_for_each_name() -> None:
         store.named_calls(bytes(3))
     with pytest.raises(ValueError, match=f"{count} flags for {count + 1} names"):
         store.late_spent(0, 0, bytes(count), bytes(count))
-    for find in (_core.Store().named_calls, _core.Store().waiting_calls):
-        assert rows(find(b"")) == []
-    assert rows(_core.Store().idle_calls(b"", False)) == []
+    assert rows(_core.Store().named_calls(b"")) == rows(_core.Store().named_calls(b"", "waiting")) == []
+    assert rows(_core.Store().named_calls(b"", "cpu")) == []

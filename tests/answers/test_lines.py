@@ -199,7 +199,7 @@ def test_impossible_stacks_of_a_trace_are_left_out() -> None:
         for given in times
     ]
     trace = fs.load_trace(json.dumps({"stackFrames": frames, "traceEvents": events}).encode())
-    samples = json.loads(b"[" + trace._core.trace_samples() + b"]")
+    samples = json.loads(b"[" + trace._core.trace_text("samples") + b"]")
     assert [(one["name"], one.get("tdur")) for one in samples] == [("a", None), ("d", 2)]
 
 

@@ -241,7 +241,7 @@ def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
     store.add_samples(1, "dram_bytes_read", start, start + 1000, np.array([4321.0, 0.0, 2e6]))
     store.add_samples(1, "tensor_active", start[:1], start[:1] + 1000, np.array([37.5]))
     store.add_samples(1, 'a "level"', start[:1], start[:1] + 1000, np.array([-2.25]))
-    events = json.loads(b"[" + store.trace_samples() + b"]")
+    events = json.loads(b"[" + store.trace_text("samples") + b"]")
     expected = [
         ("dram_bytes_read", 1000.0, {"GB/s": 4.321}),
         ("dram_bytes_read", 1001.0, {"GB/s": 0}),
@@ -261,7 +261,7 @@ def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
     written = [event for event in trace["traceEvents"] if event["ph"] == "C"]
     shift = written[0]["ts"] - events[0]["ts"]
     assert [{**e, "ts": round(e["ts"] - shift, 3)} for e in written] == events
-    assert _core.Store().trace_samples() == b""
+    assert _core.Store().trace_text("samples") == b""
 
 
 def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
