@@ -1,6 +1,6 @@
 """The C core: the ops, one for each row of its op table; tensors; the recorder of profiles; devices."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, SupportsFloat, SupportsIndex, TypeAlias, final
 
@@ -457,19 +457,6 @@ def roof(flops: float, bytes: float, unit: str | None, peaks: dict[str, Any], la
 def rate(
     roof: Roof, flops: float, bytes: float, us: float, timing_source: str, empty_us: float = ..., /
 ) -> dict[str, Any]: ...
-
-@final
-class Numbers:
-    """A column of int64 or float64, which never changes; a buffer."""
-
-    def __new__(cls, values: list[int] | list[float], integers: bool) -> Numbers: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, row: int, /) -> Any: ...
-    def tolist(self) -> list[Any]:
-        """Return the numbers as a list."""
-    def chosen(self, rows: Iterable[int], /) -> Numbers:
-        """Return the numbers of these rows, as a column."""
-
 def category_of(name: str, on_device: bool = False, /) -> str: ...
 def probe(device: str | None, what: str, dtype: str, amount: int, choice: int = 0, /) -> tuple[float, float]: ...
 

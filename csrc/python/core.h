@@ -137,8 +137,9 @@ PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t sc
  * value is NULL. */
 int fs_add_constant(PyObject *module, const char *name, PyObject *value);
 
-/* Return a copy of `count` int64 or doubles as a column of a table, which needs no NumPy. */
-PyObject *fs_numbers_object(const void *values, Py_ssize_t count, bool integers);
+/* Return bytes of int64 or doubles as a column of a table (flopscope.results.columns.Numbers), without NumPy, whose
+ * import would take longer than making and printing a table. Steals the reference; NULL is an exception that is set. */
+PyObject *fs_numbers_object(PyObject *bytes, bool integers);
 
 /* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the
  * column is NULL. */
@@ -185,7 +186,6 @@ int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_hlo(PyObject *module);
 int fs_add_measure(PyObject *module);
-int fs_add_numbers(PyObject *module);
 int fs_add_nvtx(PyObject *module);
 int fs_add_roofline(PyObject *module);
 int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */

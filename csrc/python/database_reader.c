@@ -354,6 +354,11 @@ static PyObject *names_of(const fs_intern *instructions)
     return FS_LIST(i, instructions->count, instruction_name(fs_intern_get(instructions, i)));
 }
 
+static PyObject *column_of(const int64_t *numbers, uint32_t count)
+{
+    return fs_numbers_object(PyBytes_FromStringAndSize((const char *)numbers, 8 * (Py_ssize_t)count), true);
+}
+
 /* The events that run instructions, and which, as arrays of int64; and the instructions. */
 static PyObject *ties_object(const fs_rows *rows)
 {
@@ -372,8 +377,8 @@ static PyObject *ties_object(const fs_rows *rows)
     }
     if (status == FS_OK && numbers != NULL && count == 0) object = Py_NewRef(Py_None);
     else if (status == FS_OK && numbers != NULL)
-        object = Py_BuildValue("(NNN)", fs_numbers_object(numbers, count, true),
-                               fs_numbers_object(numbers + count, count, true), names_of(&instructions));
+        object = Py_BuildValue("(NNN)", column_of(numbers, count), column_of(numbers + count, count),
+                               names_of(&instructions));
     PyMem_Free(numbers);
     fs_free(ties);
     fs_intern_clear(&instructions);

@@ -431,11 +431,12 @@ static PyObject *numbers_of(const fs_table *table, int column, ptrdiff_t roundin
     Py_ssize_t count = table->row_count;
     double divisor = column_units[numeric_columns[column].unit].divisor;
     bool integer = numeric_columns[column].integer, stays = stays_integer(column);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 8 * count);
+    if (bytes == NULL) return NULL;
     union {
         int64_t whole;
         double real;
-    } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
-    if (values == NULL) return PyErr_NoMemory();
+    } *values = (void *)PyBytes_AS_STRING(bytes);
     for (Py_ssize_t i = 0; i < count; i++) {
         const fs_row *row = &table->rows[i];
         memcpy(&values[i], (const char *)row + numeric_columns[column].offset, sizeof *values);
@@ -443,9 +444,7 @@ static PyObject *numbers_of(const fs_table *table, int column, ptrdiff_t roundin
         values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
         if (rounding >= 0) values[i].real += *(const double *)(const void *)((const char *)row + rounding);
     }
-    PyObject *numbers = fs_numbers_object(values, count, stays);
-    PyMem_Free(values);
-    return numbers;
+    return fs_numbers_object(bytes, stays);
 }
 
 static PyObject *columns_of(const fs_store *store, const fs_table *table, const fs_table_options *options)

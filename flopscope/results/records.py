@@ -6,8 +6,7 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from flopscope import _core
-from flopscope.results.columns import ROW_FIELDS
+from flopscope.results.columns import ROW_FIELDS, Numbers
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.files import finite, replacing, write_json
 from flopscope.support.safe import write_csv
@@ -74,7 +73,7 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do not") from error
     # Each column is a Series: given plain lists of lists, pandas would look for a second dimension.
-    columns = ((name, numpy.asarray(v) if isinstance(v, _core.Numbers) else v) for name, _, v in table.typed_columns())
+    columns = ((name, numpy.asarray(v) if isinstance(v, Numbers) else v) for name, _, v in table.typed_columns())
     return pandas.DataFrame({name: pandas.Series(values) for name, values in columns})
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope import _core
 from flopscope.results import records
 from flopscope.results.categories import is_op_of_library
-from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
+from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, Numbers, kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
@@ -49,7 +49,7 @@ def _sort_value(value: Any) -> tuple[bool, Any]:
 
 def _kept(values: Any) -> Any:
     """Return the values of a column: a column of the core unchanged, others as a list of Python's values."""
-    if isinstance(values, _core.Numbers):
+    if isinstance(values, Numbers):
         return values
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
@@ -154,11 +154,11 @@ class EventTable:
         return self.facts.is_mixed
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be a _core.Numbers."""
+        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be Numbers."""
         return ((column.name, column.type, values) for column, values in self.described_columns())
 
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
-        """Yield the columns of to_pandas() with their values; numbers may be a _core.Numbers."""
+        """Yield the columns of to_pandas() with their values; numbers may be Numbers."""
         if self._ranks is not None:
             yield RANK, self._ranks
         for column in COLUMNS:
@@ -309,7 +309,7 @@ class EventTable:
         """Return a table of the rows with these indices, in this order."""
         chosen = list(indices)
         columns: dict[str, Any] = {
-            name: values.chosen(chosen) if isinstance(values, _core.Numbers) else [values[i] for i in chosen]
+            name: values.chosen(chosen) if isinstance(values, Numbers) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
         parts, groups = (
