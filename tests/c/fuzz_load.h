@@ -23,9 +23,9 @@ enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };
 
 static inline void fuzz_set_up(void)
 {
-    static bool done;
-    if (done) return;
-    done = true;
+    static bool is_set_up;
+    if (is_set_up) return;
+    is_set_up = true;
     fs_kineto_set_piece_bytes(FUZZ_PIECE_BYTES);
     FS_IGNORE(fs_parallel_set_threads(FUZZ_THREADS, NULL));
 }

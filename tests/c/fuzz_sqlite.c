@@ -88,9 +88,9 @@ static void remove_files(void)
 /* Return whether there is a library of SQLite. */
 static bool set_up(void)
 {
-    static bool done, found;
-    if (done) return found;
-    done = true;
+    static bool searched, found;
+    if (searched) return found;
+    searched = true;
     fs_error err;
     const char *root = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     found = fs_sqlite_load("libsqlite3.so.0", &err) == FS_OK;

@@ -179,12 +179,6 @@ TEST(any_number_of_threads_accounts_alike)
     fs_table_destroy(table);
 }
 
-static bool ask_to_stop(void *unused)
-{
-    (void)unused;
-    return true;
-}
-
 TEST(an_interrupt_stops_it_and_leaks_nothing)
 {
     fs_interrupt section;

@@ -217,17 +217,6 @@ TEST(large_blocks_are_cached_and_counted)
     CHECK(backend->reserved(cpu) == reserved, "%lld", (long long)(backend->reserved(cpu) - reserved));
 }
 
-TEST(errors_for_impossible_sizes_name_the_size)
-{
-    void *data = NULL;
-    fs_error err = {0};
-    int64_t allocated = backend->allocated(cpu), reserved = backend->reserved(cpu);
-    CHECK(backend->allocate(cpu, (size_t)1 << 48, &data, &err) == FS_OUT_OF_MEMORY, "status %d", err.status);
-    CHECK(strstr(err.message, "262144.00 GiB") != NULL, "%s", err.message);
-    CHECK(backend->allocate(cpu, SIZE_MAX, &data, &err) == FS_OUT_OF_MEMORY && data == NULL, "status %d", err.status);
-    CHECK(backend->allocated(cpu) == allocated && backend->reserved(cpu) == reserved, "counted what failed");
-}
-
 TEST(copies_and_probes)
 {
     const int64_t count = 750001;

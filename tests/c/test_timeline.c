@@ -188,12 +188,6 @@ TEST(times_at_the_limits_of_their_type)
 
 /* Interrupts ------------------------------------------------------------------------------------------------------- */
 
-static bool ask_to_stop(void *unused)
-{
-    (void)unused;
-    return true;
-}
-
 TEST(an_interrupt_stops_it_and_leaks_nothing)
 {
     fs_interrupt section;
