@@ -106,14 +106,11 @@ def with_short_launches() -> Host:
     return host
 
 
-def test_the_first_launch_of_a_kernel_that_blocks() -> None:
+def test_a_first_launch_and_a_call_that_blocked_and_a_stream_that_waited() -> None:
     host = with_short_launches()
     host.launch(5000, 5000 + 5 * MS, 5000 + 5 * MS, 6 * MS, kernel="new")
     idle = host.idle()
     assert idle["first_launch"] == 5 * MS and "blocked" not in idle
-
-
-def test_a_call_that_blocked_and_a_stream_that_waited() -> None:
     host = with_short_launches()
     host.launch(5000, 5000 + 5 * MS, 5000 + 5 * MS, 5100 + 5 * MS)
     host.call("cudaStreamWaitEvent", 5 * MS + 5000, 5 * MS + 5050)

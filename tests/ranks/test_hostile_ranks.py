@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import NCCL, Program
 
 import flopscope as fs
 from flopscope.ranks.digest import Digest, digest_of
@@ -50,32 +51,25 @@ EDGES: dict[str, list[Any]] = {
 
 def rank(number: int, size: int, random_: random.Random) -> dict[str, Any]:
     """Return the trace of a rank: steps with ops, launches, kernels, and collectives of two process groups."""
-    events: list[dict[str, Any]] = []
-
-    def add(category: str, name: str, start: float, duration: float, **args: Any) -> None:
-        place = {"pid": 0, "tid": args["stream"]} if "stream" in args else {"pid": 1, "tid": 1}
-        events.append({"ph": "X", "cat": category, "name": name, **place, "ts": start, "dur": duration, "args": args})
-
+    program = Program(devices=0)
+    info = {"backend": "nccl", "rank": number, "world_size": size}
+    program.head |= {"distributedInfo": info, "baseTimeNanoseconds": 1_700_000_000 * 10**9}
     for step in range(random_.choice([0, 1, 2, 5])):
         at = 1000.0 * step + 10 * number
-        add("user_annotation", f"ProfilerStep#{step}", at, 900)
+        program.step(step, at, 900)
         for kind in range(random_.choice([1, 3])):
-            link = {"correlation": 100 * step + kind + 1, "External id": 100 * step + kind + 1}
-            shapes = {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
-            add("cpu_op", "aten::mm" if kind else "aten::add", at + 20 * kind + 1, 10, **link, **shapes)
-            add("cuda_runtime", "cudaLaunchKernel", at + 20 * kind + 2, 3, **link)
-            add("kernel", f"kernel{kind}", at + 40 * kind + 30, 35, device=0, stream=7, **link)
+            name, begin = "aten::mm" if kind else "aten::add", at + 20 * kind + 1
+            program.run(name, begin, at + 40 * kind + 30, 35, [64, 64], [64, 64], kernel=f"kernel{kind}")
         for group in range(2):
             message = {"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1024, "Out msg nelems": 1024}
             message |= {"Process Group Name": str(group), "Process Group Ranks": "[0, 1]", "Group size": size}
-            link = {"correlation": 100 * step + 50 + group, "External id": 100 * step + 50 + group}
             message |= {"Seq": step} if random_.random() < 0.7 else {}
-            add("cpu_op", "record_param_comms", at + 300 + 50 * group, 20, **link, **message)
-            add("cuda_runtime", "cudaLaunchKernelExC", at + 305 + 50 * group, 5, **link)
-            name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
-            add("kernel", name, at + 400 + 200 * group, 150, device=0, stream=9, **link, **message)
-    info = {"backend": "nccl", "rank": number, "world_size": size}
-    return {"distributedInfo": info, "baseTimeNanoseconds": 1_700_000_000 * 10**9, "traceEvents": events}
+            program.correlation += 1
+            program.add("cpu_op", "record_param_comms", at + 300 + 50 * group, 20, **message)
+            program.call("cudaLaunchKernelExC", at + 305 + 50 * group, 5, correlation=program.correlation)
+            link = {"stream": 9, "correlation": program.correlation}
+            program.work(NCCL, at + 400 + 200 * group, 150, **link, **message)
+    return {**program.head, "traceEvents": program.events}
 
 
 def broken(trace: dict[str, Any], random_: random.Random) -> dict[str, Any]:
