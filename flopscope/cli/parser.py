@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LIMIT = 30  # rows that are printed by default
+OPTIONS_FIRST = """
+Options of flopscope come before SCRIPT, -m or -c; everything after them belongs to the program.
+"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +64,19 @@ def whole(least: int, what: str) -> Callable[[str], int]:
 
 
 positive = whole(1, "a whole number of at least 1")
+
+
+def add_program(parser: argparse.ArgumentParser, usage: str, examples: str, *, needed: bool = True) -> None:
+    """Add a Python program and its arguments to a command, as ``kind``: "-m", "-c" or "", ``script``, ``arguments``."""
+    parser.usage, parser.epilog = usage, examples + OPTIONS_FIRST
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    kind = parser.add_mutually_exclusive_group()
+    for option, what in (("-m", "a module"), ("-c", "code")):
+        text = f"the program is {what}, as in python {option}"
+        kind.add_argument(option, dest="kind", action="store_const", const=option, default="", help=text)
+    parser.add_argument("script", nargs=None if needed else "?", metavar="SCRIPT", help=argparse.SUPPRESS)
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False  # else an error about a missing SCRIPT names it too
 
 
 def add_traces(parser: argparse.ArgumentParser, several: str = "") -> None:

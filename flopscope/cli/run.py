@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope import _core
 from flopscope.cli.originals import Originals
+from flopscope.cli.parser import add_program
 from flopscope.cli.reporter import Reporter
 from flopscope.cli.reporting import Outputs, tell
 from flopscope.record.steps import Window
@@ -36,8 +37,6 @@ examples:
   flopscope run --steps 10:15 train.py          steps 10 to 14 of torch's optimizer, or of flopscope.step()
   flopscope run --seconds 30:35 -m vllm serve   from second 30 to second 35
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
-
-Options of flopscope come before SCRIPT, -m or -c; everything after them belongs to the program.
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
 TIMERS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
@@ -57,9 +56,7 @@ def _window(unit: str, number: str, examples: str, text: str) -> Window:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run`` to its parser."""
-    parser.usage = "flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]"
-    parser.epilog = EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_program(parser, "flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]", EXAMPLES)
     parser.description = (
         "Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and profile it."
     )
@@ -94,13 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
     parser.add_argument("--json", metavar="FILE", help="write the summary as JSON")
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
-    kind = parser.add_mutually_exclusive_group()
-    for option, what in (("-m", "a module"), ("-c", "code")):
-        text = f"the program is {what}, as in python {option}"
-        kind.add_argument(option, dest="kind", action="store_const", const=option, default="", help=text)
-    parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
-    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    rest.required = False  # else an error about a missing SCRIPT names it too
     parser.set_defaults(run=run, owns_process=True)
 
 

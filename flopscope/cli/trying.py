@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from flopscope.cli.parser import add_files, parsed
+from flopscope.cli.parser import add_files, add_program, parsed
 from flopscope.support.files import require_writable, write_json
 from flopscope.support.suggest import did_you_mean
 
@@ -20,22 +20,18 @@ examples:
   flopscope try --changes compile,autocast train.py
   flopscope try --all --max-time 1800 train.py    all that can apply
   flopscope try --launcher "torchrun --nproc-per-node 8" train.py
-
-Options of flopscope come before SCRIPT, -m or -c; everything after them belongs to the program.
 """
 FIRST_SCREEN = """\
 flopscope try runs {title} again and again, for up to {time}: once to look at its first steps, once to record
 some, then pairs of runs without and with each change. Each run does all that the program does until its last measured
 step, and is then ended: also what it writes, uploads or logs until then. Switch that off where FLOPSCOPE_TRY=1 is set
-in the environment{workdir}. Ctrl-C ends it with what was measured so far.
+in the environment. Ctrl-C ends it with what was measured so far.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``try`` to its parser."""
-    parser.usage = "flopscope try [options] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT ...]"
-    parser.epilog = EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add_program(parser, "flopscope try [options] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT ...]", EXAMPLES, needed=False)
     parser.description = (
         "Run a Python program with and without changes that need no edit, measure its steps, and say which to keep."
     )
@@ -47,21 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-time", type=positive, default=600.0, metavar="SECONDS", help=text)
     text = "percent within which times count as no difference (default: %(default)s)"
     parser.add_argument("--margin", type=positive, default=2.0, metavar="PERCENT", help=text)
-    text = "compare what this module of the model returns, as layers.3, instead of losses"
-    parser.add_argument("--compare", metavar="MODULE", default="", help=text)
-    text = "run each process in a temporary copy of DIR as its current folder, so that DIR stays as it is"
-    parser.add_argument("--workdir", metavar="DIR", help=text)
     text = 'command that starts the processes of the program, as "torchrun --nproc-per-node 8"; rank 0 is timed'
     parser.add_argument("--launcher", metavar="COMMAND", help=text)
     add_files(parser, json="all numbers")
     parser.add_argument("--job", dest="owns_process", action="store_true", help=argparse.SUPPRESS)
-    kind = parser.add_mutually_exclusive_group()
-    for option, what in (("-m", "a module"), ("-c", "code")):
-        text = f"the program is {what}, as in python {option}"
-        kind.add_argument(option, dest="kind", action="store_const", const=option, default="", help=text)
-    parser.add_argument("script", nargs="?", metavar="SCRIPT", help=argparse.SUPPRESS)
-    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    rest.required = False
     parser.set_defaults(run=_run)
 
 
@@ -114,12 +99,9 @@ def _try(options: argparse.Namespace) -> int:
     if options.json:
         require_writable(options.json)
     launcher = launcher_words(options.launcher)
-    program = Program(
-        options.script, tuple(options.arguments), options.kind, launcher, options.workdir, options.compare
-    )
+    program = Program(options.script, tuple(options.arguments), options.kind, launcher)
     settings = Options(options.changes, options.all, options.max_time, options.margin / 100)
-    workdir = ", or keep it in a copy by --workdir" if options.workdir is None else f"; {options.workdir} is copied"
-    print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time), workdir=workdir), file=sys.stderr)
+    print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time)), file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     begin = time.monotonic()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from flopscope import _core
@@ -108,10 +107,6 @@ class Sweep:
     """Where the op ran."""
     peaks: Mapping[str, Peaks] = field(default_factory=dict, repr=False)
     """Known peaks by source, "measured" and "datasheet"."""
-    floor_us: float = math.nan
-    """Minimum time of a call: on a CPU, a call for one element; on a GPU, the shortest kernel; NaN if unknown."""
-    caches: Mapping[str, float] = field(default_factory=dict, repr=False)
-    """Sizes in bytes: "L2" (on a CPU per core) and, on a CPU, "last level"."""
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -238,9 +233,7 @@ def sweep(
                 of_one = _point(subject, _ones(first.size), first.dtype, stated, wanted_of_all, []).measurement
                 floor = math.nan if of_one is None else of_one.median
         points = [_launch_bound(point, floor) for point in points]
-    else:
-        floor = _shortest_kernel_us(known.get("measured"), first.measurement.timing_source)
-    return Sweep(subject.name, tuple(points), where, known, floor, cache_sizes(where))
+    return Sweep(subject.name, tuple(points), where, known)
 
 
 def _point(
@@ -320,11 +313,6 @@ class _Subject:
         return list(size) if size and isinstance(size[0], tuple) else [size]
 
 
-def _shortest_kernel_us(measured: Peaks | None, timing_source: str) -> float:
-    ns = None if measured is None else measured.kernel_ns if timing_source == "cupti" else measured.launch_ns
-    return math.nan if ns is None else ns / 1e3
-
-
 def _ones(size: Any) -> Any:
     """Return the size of the same form with one element."""
     return 1 if isinstance(size, int) else tuple(map(_ones, size))
@@ -359,8 +347,8 @@ def _shape(size: Any) -> Any:
 
 def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
     device = find_device(subject.device)
-    last = max(cache_sizes(device).values(), default=0) or 32 << 20
-    max_bytes = min(CACHES_FILLED * last, free_bytes(device) // 4, MAX_BYTES)
+    last = device.properties.get("l2_bytes" if device.kind == "cuda" else "cache_bytes") or 32 << 20
+    max_bytes = min(CACHES_FILLED * int(last), free_bytes(device) // 4, MAX_BYTES)
     count = len(subject.arguments) if subject.make is None else 1
     per_element = (count + 1) * max(map(_item_bytes, dtypes))
     elements = [MIN_ELEMENTS]
@@ -375,24 +363,6 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
 def _item_bytes(dtype: str) -> int:
     """Return the bytes per element of a dtype; 8 for one that only make() knows."""
     return _core.dtypes[dtype].bytes if dtype in _core.dtypes else 8
-
-
-def cache_sizes(device: Device) -> dict[str, float]:
-    """Return the known cache sizes in bytes: "L2" of a GPU; "L2" per core and "last level" of a CPU."""
-    if device.kind == "cuda":
-        known = {"L2": float(device.properties.get("l2_bytes") or 0)}
-    else:
-        known = {"L2": _cpu_l2_bytes(), "last level": float(device.properties.get("cache_bytes") or 0)}
-    return {name: size for name, size in known.items() if size > 0}
-
-
-def _cpu_l2_bytes() -> float:
-    """Return the size from Linux' sysfs; 0 where it is unavailable."""
-    with suppress(OSError, ValueError):
-        for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-            if (folder / "level").read_text(encoding="ascii").strip() == "2":
-                return float(int((folder / "size").read_text(encoding="ascii").strip().removesuffix("K")) * 1024)
-    return 0.0
 
 
 def _elements(subject: _Subject, size: Any) -> float:

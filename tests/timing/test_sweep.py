@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,8 @@ def elements(result: Sweep) -> list[float]:
 
 
 def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cache_sizes", lambda device: {"L2": 1 << 16, "last level": 1 << 20})
+    here = device.find_device("cpu")
+    monkeypatch.setattr(module, "find_device", lambda name: replace(here, properties={"cache_bytes": 1 << 20}))
     result = sweep("add", None, "float32")
     assert elements(result) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next size is 48 MiB
     assert elements(sweep("add", None, ["float32", "float64"]))[:6] == [256 * 4**k for k in range(6)]
@@ -201,10 +202,9 @@ def test_the_frame_has_the_numbers_of_the_measurements() -> None:
 
 def test_on_a_cpu_a_call_as_short_as_for_one_element_is_launch_bound() -> None:
     result = sweep("add", [64, 1 << 16, 1 << 20])
-    assert result.floor_us == 1.0
     assert [m.bound for m in result] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
     other = sweep(np.add, [64], make=lambda n, dtype: (np.ones(n, dtype),) * 2)
-    assert math.isnan(other.floor_us) and other[0].bound == "latency"
+    assert other[0].bound == "latency"
 
 
 def test_peaks_none_looks_up_no_peaks() -> None:
@@ -262,9 +262,3 @@ def test_operands_have_the_dtype_and_the_device() -> None:
     call, args = operands.call_of_op("full", [(2, 3)], "float16", "cpu")
     assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and call.__name__ == "full"
     assert operands.tensor_arguments("zeros") == [] and operands.tensor_arguments("uniform_") == ["x"]
-
-
-def test_cache_sizes_are_positive_and_in_order() -> None:
-    sizes = module.cache_sizes(device.find_device("cpu"))
-    assert all(size > 0 for size in sizes.values())
-    assert sizes.get("L2", 0) <= sizes.get("last level", math.inf)

@@ -96,10 +96,9 @@ def test_wrong_arguments_are_errors(tmp_path: Path, arguments: tuple[str, ...]) 
     assert result.returncode == 2 and WRONG[arguments] in result.stderr
 
 
-def test_a_missing_program_or_folder_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_program_or_file_is_an_error(tmp_path: Path) -> None:
     assert "missing.py: No such file" in tries(tmp_path, "missing.py").stderr
     script(tmp_path, "")
-    assert "missing: No such file" in tries(tmp_path, "--workdir", "missing", "program.py").stderr
     assert "nowhere" in tries(tmp_path, "--json", "nowhere/x.json", "program.py").stderr
 
 

@@ -46,7 +46,7 @@ def swept(*dtypes: str, **others: Any) -> Sweep:
         for dtype in dtypes
         for number, (moved, us, bound) in enumerate(zip(BYTES, MICROSECONDS, IN_ORDER, strict=True))
     ]
-    values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, "floor_us": 0.7, "caches": {"L2": 1e6}, **others}
+    values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, **others}
     return Sweep(values.pop("op", "add"), tuple(points), device.find_device("cpu"), **values)
 
 

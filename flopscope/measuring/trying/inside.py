@@ -60,8 +60,6 @@ class Job:
     seen: dict[str, Any] = field(default_factory=dict)
     warm: int = 0
     steps: int = 0
-    compare: str = ""
-    """Name of the module whose results are compared; "": losses, or what the program's modules return."""
 
 
 @dataclass
@@ -159,11 +157,10 @@ class Inside:
 
     def _turn_to_torch(self, torch: Any) -> None:
         torch.manual_seed(0)
-        kind, named = self._job.kind, self._job.compare
+        kind = self._job.kind
         self._reach = reach = Reach(torch, self._seen, comparing=kind == "compare")
         reach.hits.update(self._record.hits)
-        if kind != "time" or not named:  # the hook of a named module would take time
-            self._recorder = Recorder(reach, named)
+        self._recorder = Recorder(reach)
         if kind == "compare":
             draw_by_batch(reach)
         if kind == "look":

@@ -12,7 +12,6 @@ import random
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -27,13 +26,10 @@ USELESS = 0.1
 
 
 class Recorder:
-    """Records the first losses of the program without waiting for the device.
+    """Records the first losses of the program without waiting for the device."""
 
-    named: a module by its name within those that the program calls; then what it returns is recorded instead.
-    """
-
-    def __init__(self, reach: Reach, named: str = "") -> None:
-        self._reach, self._named = reach, named
+    def __init__(self, reach: Reach) -> None:
+        self._torch = reach.torch
         self._losses: list[Any] = []
         self._outputs: list[Any] = []
         self.backward = False
@@ -44,26 +40,17 @@ class Recorder:
         def recorded(tensors: Any, *args: Any, **given: Any) -> None:
             self.backward = True
             roots = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-            for root in roots if not named else ():
+            for root in roots:
                 if len(self._losses) < FIRST and isinstance(root, reach.torch.Tensor) and root.numel() == 1:
                     self._losses.append(root.detach().clone())
             backward(tensors, *args, **given)
 
         reach.replace(reach.torch.autograd, "backward", recorded)
-        if named:
-            reach.first.append(self._hook)
-        else:
-            reach.after.append(self._note)
-
-    def _hook(self, module: Any, args: Sequence[Any]) -> None:
-        with suppress(AttributeError):  # it has no module of this name
-            inner = module.get_submodule(self._named)
-            handle = inner.register_forward_hook(lambda module, args, result: self._note(result))
-            self._reach.later(handle.remove)
+        reach.after.append(self._note)
 
     def _note(self, result: Any) -> None:
         if len(self._outputs) < FIRST and not self._losses:
-            self._outputs += islice(magnitudes(self._reach.torch, result), 1)
+            self._outputs += islice(magnitudes(self._torch, result), 1)
 
     def values(self) -> tuple[str, list[float]]:
         """Return what was recorded, "losses", "outputs" or "", and its values. Waits for the device."""

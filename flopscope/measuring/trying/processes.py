@@ -8,12 +8,11 @@ import os
 import shlex
 import shutil
 import signal
-import site
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,11 @@ from flopscope.measuring.trying.inside import TRY, Job, Kind, Record
 from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.switches import SWITCHES
 from flopscope.support.files import write_json
-from flopscope.support.package import FOLDER
 from flopscope.support.safe import printable
-from flopscope.support.units import si_text
 
 GRACE = 5.0
 """Seconds that a process may take to end after its record is written, or after it was told to."""
 POLL = 0.02
-MOST_COPIED = 2 << 30
-"""Bytes of a folder of --workdir."""
 INTERPRETERS = ("torchrun", "accelerate")
 """Launchers that start Python themselves."""
 
@@ -45,20 +40,11 @@ class Program:
     """ "-m", "-c" or ""."""
     launcher: tuple[str, ...] = ()
     """The command that starts its processes, such as torchrun."""
-    workdir: str | None = None
-    """Folder of which each process gets a copy as its current folder."""
-    compare: str = ""
-    """Name of the module whose results are compared, in place of losses."""
 
     @property
     def title(self) -> str:
         """Return its name, without arguments, which may be secret."""
         return "python -c" if self.option == "-c" else os.path.basename(self.target)
-
-    def words(self) -> list[str]:
-        """Return the program and its arguments."""
-        target = os.path.abspath(self.target) if self.workdir and not self.option else self.target
-        return [target, *self.arguments]
 
 
 class Processes:
@@ -68,17 +54,14 @@ class Processes:
         self._program, self._folder = program, folder
         self.count = 0
         """Processes that were started, launches of several ranks counted once."""
-        if program.workdir is not None:
-            require_small(program.workdir)
 
     def run(
         self, kind: Kind, switches: Sequence[str], seen: Seen, warm: int = 0, steps: int = 0, limit: float = 600.0
     ) -> Record:
         """Run the program once. The record says what failed, if something did. limit: in seconds."""
         path = self._folder / f"record-{self.count}.json"
-        option, (target, *arguments) = self._program.option, self._program.words()
+        target, arguments, option = self._program.target, list(self._program.arguments), self._program.option
         job = Job(target, arguments, option, str(path), kind, list(switches), asdict(seen), warm, steps)
-        job.compare = self._program.compare
         written = self._folder / f"job-{self.count}.json"
         write_json(written, asdict(job))
         begin = time.monotonic()
@@ -94,7 +77,8 @@ class Processes:
         path = self._folder / "trace.json"
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
-        words += [word for word in (self._program.option, *self._program.words()) if word]
+        words += [self._program.option] if self._program.option else []
+        words += [self._program.target, *self._program.arguments]
         status, log = self._run(words, self._environment((), seen), limit, None)
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
         return (found[0], "") if found else (None, explained(status, limit, log))
@@ -102,10 +86,6 @@ class Processes:
     def _environment(self, switches: Sequence[str], seen: Seen) -> dict[str, str]:
         environment = {**os.environ, TRY: "1"}
         environment.setdefault("PYTHONHASHSEED", "0")
-        root = str(Path(FOLDER).parent)
-        if self._program.workdir is not None and root not in (*site.getsitepackages(), site.getusersitepackages()):
-            known = environment.get("PYTHONPATH")
-            environment["PYTHONPATH"] = root if not known else f"{known}{os.pathsep}{root}"
         for name in switches:
             environment.update(SWITCHES[name].environment(seen, environment))
         return environment
@@ -118,28 +98,16 @@ class Processes:
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
         command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
         log = self._folder / f"log-{self.count}.txt"
-        with self._copied() as folder, open(log, "wb") as output:
+        with open(log, "wb") as output:
             self.count += 1
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=dict(environment), cwd=folder, start_new_session=True,
+                env=dict(environment), start_new_session=True,
             )  # fmt: skip
             try:
                 return waited(process, record, limit), log
             finally:
                 end(process, gently=bool(launcher))
-
-    @contextmanager
-    def _copied(self) -> Iterator[str | None]:
-        if self._program.workdir is None:
-            yield None
-            return
-        copy = self._folder / "workdir"
-        shutil.copytree(self._program.workdir, copy, symlinks=True)
-        try:
-            yield str(copy)
-        finally:
-            shutil.rmtree(copy, ignore_errors=True)
 
 
 def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
@@ -179,21 +147,6 @@ def explained(status: int | None, limit: float, log: Path) -> str:
         with suppress(ValueError):
             return f"it was ended by {signal.Signals(-status).name}{last}"
     return f"it ended with status {status}{last}"
-
-
-def require_small(folder: str) -> None:
-    """Raise ValueError if a folder is too large to be copied for each run, OSError if it cannot be read."""
-    total = 0
-    os.listdir(folder)
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_size
-    if total > MOST_COPIED:
-        raise ValueError(
-            f"--workdir {folder} has {si_text(total, 'B')}, too much to copy for each run; replace large folders in it "
-            "by symbolic links, which are copied as links"
-        )
 
 
 def launcher_words(text: str | None) -> tuple[str, ...]:

@@ -270,11 +270,10 @@ class Trial:
     def _compare(self, one: Candidate) -> None:
         """Compare the results of a change with those without, which the runs record that are timed.
 
-        If they differ, runs decide in which random numbers do not depend on the change. So do they for a named module,
-        of which a run that is timed records nothing.
+        If they differ, runs decide in which random numbers do not depend on the change.
         """
         self._compare_again(one)
-        if one.change.parity.kept is False or self._program.compare:
+        if one.change.parity.kept is False:
             while len(self._strict) < 2:
                 self._strict.append(self._timed("compare", ()))
             one.compared = self._timed("compare", (one.change.name,))
