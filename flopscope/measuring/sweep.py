@@ -137,10 +137,8 @@ class Sweep:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per size and dtype, including those not measured (see ``note``).
 
-        Columns: op, dtype, size (as passed), shape, elements, working_set_bytes; median, ci_low, ci_high, min, iqr in
-        µs, n, flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline,
-        pct_peak_bandwidth, pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in
-        Measurement; note. Unknown numbers are NaN.
+        Columns: op; what a SweepPoint has; of its Measurement, ci_low, ci_high and the attributes that are numbers or
+        names; note. Unknown numbers are NaN.
         """
         import pandas
 

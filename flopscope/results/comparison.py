@@ -205,13 +205,8 @@ class Comparison:
     on_device: tuple[bool, bool]
     """For each run, whether its times are device times; otherwise they are host times."""
     changes: list[Change] = field(default_factory=list)
-    """What changed, by name: those of both runs first, the largest difference in time first, none without time.
-
-    Each has ``name``, ``time_a`` and ``time_b`` (µs), ``calls_a`` and ``calls_b``, ``difference`` (b minus a, µs),
-    ``cause`` ("calls", "work", "rate", "time", "replaced", "only a", "only b" or "same"), ``why`` (the numbers behind
-    it, as text) and ``parts``: the same by shape. Ops that replaced each other, such as by torch.compile, are one
-    change, whose parts are the ops.
-    """
+    """What changed, by name: those of both runs first, the largest difference in time first, none without time. Ops
+    that replaced each other, such as by torch.compile, are one change, whose parts are the ops."""
     per: Per = "run"
     """What the times and calls of ``changes`` refer to.
 

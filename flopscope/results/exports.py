@@ -54,13 +54,10 @@ def export(
     metadata: Mapping[str, Any] | None = None,
     peaks: dict[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write the events of a stopped profile to ``path`` as a Chrome trace, compressed by gzip if it ends in ``.gz``.
+    """Write the events of a stopped profile, as Results.export_chrome_trace() describes.
 
     ``metadata`` is added to the trace's head. ``peaks``: the limits of the devices by name, for the work and the rates
-    of single events and the counters; None: without those.
-    An existing file is replaced only by a complete one. Warns of events without a time, which are omitted. Raises
-    FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is a folder, and RuntimeError while the
-    profile is running.
+    of single events and the counters; None: without those. Warns of events without a time, which are omitted.
     """
     path = os.fsdecode(path)
     name = os.path.basename(os.path.realpath(path))
@@ -208,9 +205,6 @@ def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str =
 
     There is a line for each op, range or API call and each stack that it ran under, with its self time in whole µs;
     times below 1 µs are omitted, as in torch.profiler. A line without a recorded stack has only the op.
-
-    core: a stopped profile. metric: "self_cpu_time_total", "self_device_time_total" or its alias
-    "self_cuda_time_total"; ValueError for any other.
     """
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")

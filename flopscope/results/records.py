@@ -73,7 +73,7 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do not") from error
     # Each column is a Series: given plain lists of lists, pandas would look for a second dimension.
-    columns = ((name, numpy.asarray(v) if isinstance(v, Numbers) else v) for name, _, v in table.typed_columns())
+    columns = ((c.name, numpy.asarray(v) if isinstance(v, Numbers) else v) for c, v in table.described_columns())
     return pandas.DataFrame({name: pandas.Series(values) for name, values in columns})
 
 
@@ -94,11 +94,12 @@ def to_parquet(table: EventTable, path: str | PathLike[str]) -> None:
     types = {"int64": pyarrow.int64(), "float64": pyarrow.float64(), "bool": pyarrow.bool_(), "text": text}
     types["texts"] = pyarrow.large_list(text)
     fields, arrays = [], []
-    for name, type, values in table.typed_columns():
+    for column, values in table.described_columns():
         # The shape of a tensor list is a nested list, so shapes are texts: JSON.
-        items = [[_text(item) for item in value] for value in values] if type == "texts" else list(values)
-        fields.append(pyarrow.field(name, types[type], nullable=type in ("float64", "text")))
-        arrays.append(pyarrow.array(items, types[type], from_pandas=True))
+        items = [[_text(item) for item in value] for value in values] if column.type == "texts" else list(values)
+        kind = types[column.type]
+        fields.append(pyarrow.field(column.name, kind, nullable=column.type in ("float64", "text")))
+        arrays.append(pyarrow.array(items, kind, from_pandas=True))
     rows = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
     with replacing(path, "wb") as file:
         parquet.write_table(rows, file)

@@ -1,8 +1,4 @@
-"""The summaries of a profile as DataFrames.
-
-All numbers come from the C core. GPU efficiency and the step breakdown are defined as in PyTorch's TensorBoard plugin
-(github.com/pytorch/kineto, tb_plugin).
-"""
+"""The summaries of a profile as DataFrames. All numbers come from the C core."""
 
 from __future__ import annotations
 

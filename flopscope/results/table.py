@@ -81,6 +81,11 @@ class _Columns(Mapping[str, "list[Any]"]):
         return len(self._sources)
 
 
+def _fact(name: str, doc: str) -> Any:
+    """Return an attribute of a table that is one of its facts."""
+    return property(lambda table: getattr(table.facts, name), doc=doc)
+
+
 @suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
@@ -123,6 +128,40 @@ class EventTable:
         """What else rows are grouped by: a value for each row, by word."""
         self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * lengths.pop())
 
+    is_sorted: bool = _fact("is_sorted", "Whether sorted() chose the order of the rows.")
+    is_whole: bool = _fact("is_whole", "Whether no row of the profile was left out.")
+    is_mixed: bool = _fact("is_mixed", "Whether rows are groups such as categories, and not ops, kernels and ranges.")
+    program: str = _fact(
+        "program", 'What ran: the name of a trace\'s file, or of the recorded script; "" where it is unknown.'
+    )
+    device_type: str = _fact(
+        "device_type", 'torch\'s type of the devices of the profile: "cuda", also for ROCm, "xpu", "mtia", "hpu", …'
+    )
+    has_device: bool = _fact("has_device", "Whether device work was recorded.")
+    has_memory: bool = _fact("has_memory", "Whether any change of memory was recorded.")
+    profile_memory: bool = _fact("profile_memory", "Whether recording changes of memory was requested.")
+    record_shapes: bool = _fact("record_shapes", "Whether input shapes were recorded.")
+    hints: Hints = _fact("hints", "What to record so that more is known.")
+    open_events: int = _fact(
+        "open_events", "Number of events that had not ended; they are counted, and their time is unknown."
+    )
+    dropped: int = _fact("dropped", "Number of records lost while profiling.")
+    device_unseen: bool = _fact(
+        "device_unseen",
+        "Whether this is a trace of a program that used a GPU, without that GPU's activity. The host times of its ops"
+        " are then only dispatch times, so no row has rates or a roofline.",
+    )
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Self host time of all rows of the profile in µs: the base of "Self CPU %"."""
+        return float(self.facts.self_cpu_time_total)
+
+    @property
+    def self_device_time_total(self) -> float:
+        """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
+        return float(self.facts.self_device_time_total)
+
     @property
     def columns(self) -> Mapping[str, list[Any]]:
         """The values of each column by name, in the order and the units of COLUMNS."""
@@ -137,25 +176,6 @@ class EventTable:
     def ranks(self) -> Sequence[int] | None:
         """EventRow.rank of each row; None if the table is of one process."""
         return self._ranks
-
-    @property
-    def is_sorted(self) -> bool:
-        """Whether sorted() chose the order of the rows."""
-        return self.facts.is_sorted
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether no row of the profile was left out."""
-        return self.facts.is_whole
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether rows are groups such as categories, and not ops, kernels and ranges."""
-        return self.facts.is_mixed
-
-    def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be Numbers."""
-        return ((column.name, column.type, values) for column, values in self.described_columns())
 
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
         """Yield the columns of to_pandas() with their values; numbers may be Numbers."""
@@ -178,46 +198,6 @@ class EventTable:
         return type(self)(self._sources, self.facts, {**self.parts, "ranks": [rank] * len(self)}, self.groups)
 
     @property
-    def program(self) -> str:
-        """What ran: the name of a trace's file, or of the recorded script; "" where it is unknown."""
-        return self.facts.program
-
-    @property
-    def self_cpu_time_total(self) -> float:
-        """Self host time of all rows of the profile in µs: the base of "Self CPU %"."""
-        return float(self.facts.self_cpu_time_total)
-
-    @property
-    def self_device_time_total(self) -> float:
-        """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
-        return float(self.facts.self_device_time_total)
-
-    @property
-    def device_type(self) -> str:
-        """torch's type of the devices of the profile: "cuda", also for ROCm, "xpu", "mtia", "hpu", …"""
-        return self.facts.device_type
-
-    @property
-    def has_device(self) -> bool:
-        """Whether device work was recorded."""
-        return self.facts.has_device
-
-    @property
-    def has_memory(self) -> bool:
-        """Whether any change of memory was recorded."""
-        return self.facts.has_memory
-
-    @property
-    def profile_memory(self) -> bool:
-        """Whether recording changes of memory was requested."""
-        return self.facts.profile_memory
-
-    @property
-    def record_shapes(self) -> bool:
-        """Whether input shapes were recorded."""
-        return self.facts.record_shapes
-
-    @property
     def lacks_shapes(self) -> bool:
         """Whether there are ops but no input shapes, so that the work of no op is known.
 
@@ -231,29 +211,6 @@ class EventTable:
         return any(map(is_op_of_library, on_host)) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
 
     @property
-    def hints(self) -> Hints:
-        """What to record so that more is known."""
-        return self.facts.hints
-
-    @property
-    def device_unseen(self) -> bool:
-        """Whether this is a trace of a program that used a GPU, without that GPU's activity.
-
-        The host times of its ops are then only dispatch times, so no row has rates or a roofline.
-        """
-        return self.facts.device_unseen
-
-    @property
-    def open_events(self) -> int:
-        """Number of events that had not ended; they are counted, and their time is unknown."""
-        return self.facts.open_events
-
-    @property
-    def dropped(self) -> int:
-        """Number of records lost while profiling."""
-        return self.facts.dropped
-
-    @property
     def peaks(self) -> dict[str, Mapping[str, Any]]:
         """By device, the peaks that rows are compared with; "source" is "measured" or "datasheet". {} if unknown."""
         return dict(self.facts.peaks)
@@ -264,14 +221,8 @@ class EventTable:
         return dict(self.facts.unknown_peaks)
 
     def coverage(self) -> dict[str, Any]:
-        """Return how much of the profile has known work.
-
-        The result is {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of
-        device time without communication (of the ops' host time if there is no device) in ops with known bytes and
-        with known FLOPs, and the ops that take the rest of the bytes' share, longest first. "bytes_source" and
-        "flops_source" divide the shares by where the work is known from: {"model": share, "counted": share, …}; a
-        member is absent if that is the model alone.
-        """
+        """Return how much of the profile has known work, as Results.coverage() does: device time is without
+        communication, and "unmodelled" are the ops that take the rest of the bytes' share, longest first."""
         return dict(self.facts.coverage)
 
     def __len__(self) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from flopscope.answers.rules import RULES
+from flopscope.measuring.trying.effects import QUIET, Reach
 from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.means import QUIET, Reach
 from flopscope.measuring.trying.switches import SWITCHES, apply
 
 torch = pytest.importorskip("torch")

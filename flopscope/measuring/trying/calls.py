@@ -13,9 +13,9 @@ from typing import Any
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.paired import compare_times
 from flopscope.measuring.stage import name_of, require_callable
+from flopscope.measuring.trying.effects import Around, Call, Reach, Settings
 from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.losses import Recorder, magnitudes, parity_of
-from flopscope.measuring.trying.means import Around, Call, Reach, Settings
 from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
 from flopscope.measuring.trying.result import Change, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch

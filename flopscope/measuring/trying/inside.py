@@ -15,9 +15,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any, Literal
 
+from flopscope.measuring.trying.effects import Reach
 from flopscope.measuring.trying.look import Looking, Seen, compiled_frames
 from flopscope.measuring.trying.losses import FIRST, Recorder, draw_by_batch
-from flopscope.measuring.trying.means import Reach
 from flopscope.measuring.trying.switches import SWITCHES, apply
 from flopscope.record.steps import StepCounter
 from flopscope.support import own_path

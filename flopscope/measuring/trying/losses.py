@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from flopscope.measuring.trying.means import Reach
+from flopscope.measuring.trying.effects import Reach
 
 FIRST = 8
 """Values that are compared."""

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope.measuring.trying import effects
-from flopscope.measuring.trying.effects import Need
+from flopscope.measuring.trying.effects import (
+    Around,
+    Constructor,
+    Means,
+    Method,
+    Need,
+    Reach,
+    Settings,
+    Variables,
+)
 from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.means import Around, Constructor, Means, Method, Reach, Settings, Variables
 
 EXACT, TF32, BF16 = 1e-4, 5e-3, 2e-2
 """Relative differences of the first losses that come with another order of float32 sums (some hundred of their units in
