@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from flopscope.ranks.stragglers import Stragglers
     from flopscope.read.trace import Trace, load_trace, load_traces
     from flopscope.record.energy import Energy
-    from flopscope.record.nvtx import watch_nvtx
     from flopscope.record.profile import profile
-    from flopscope.record.ranges import record_function
+    from flopscope.record.ranges import record_function, watch_nvtx
     from flopscope.record.schedules import ProfilerAction, schedule
     from flopscope.record.steps import step
     from flopscope.record.watching import GraphWatch, watch_graphs
@@ -152,7 +151,7 @@ _LAZY = {
     "trace_handler": "results.exports",
     "try_changes": "measuring.trying.calls",
     "watch_graphs": "record.watching",
-    "watch_nvtx": "record.nvtx",
+    "watch_nvtx": "record.ranges",
     "what_if": "answers.what_if",
     "work": "answers.work_of",
     "work_of_hlo": "answers.work_of",

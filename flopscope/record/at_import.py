@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from flopscope import _core
-from flopscope.record.watch_setting import is_asked_for
+
+GROUP = "flopscope.work"
+"""The entry points of installed packages that bring work rules along."""
+WATCH_GRAPHS = "FLOPSCOPE_WATCH_GRAPHS"
+"""The environment variable that asks for the watch over CUDA graphs from the import on, or forbids it by "0"."""
 
 
 def begin() -> None:
@@ -12,15 +18,26 @@ def begin() -> None:
     Watch graphs if the environment variable says so.
     """
     _core._set_rule_loader(_load_rules)
-    if is_asked_for():
+    if os.environ.get(WATCH_GRAPHS, "0") not in ("", "0"):
         from flopscope.record.watching import watch_as_asked
 
         watch_as_asked()
 
 
 def _load_rules() -> None:
-    from flopscope.record.entry_points import load_rules
+    """Call the functions that installed packages name in the group. Each registers its rules by register_work().
+
+    If one fails, a warning says so, and the others are still loaded.
+    """
+    from importlib.metadata import entry_points
+
     from flopscope.support import own_path
+    from flopscope.support.package import warn_user
+    from flopscope.support.safe import error_text
 
     own_path.restore()
-    load_rules()
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()()
+        except Exception as error:  # of another package
+            warn_user(f"the work rules of {point.name} ({point.value}) failed to load: {error_text(error)}")

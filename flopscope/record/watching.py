@@ -13,8 +13,8 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.read.load import read
+from flopscope.record.at_import import WATCH_GRAPHS
 from flopscope.record.triton_launches import LAUNCHES
-from flopscope.record.watch_setting import WATCH_GRAPHS, is_forbidden
 from flopscope.support.capture import may_evict, why_not_loaded
 from flopscope.support.imports import after_import, around
 from flopscope.support.package import warn_user
@@ -139,7 +139,7 @@ def watch_in_background(*, with_stack: bool) -> None:
     Loads nothing without one, does not initialize CUDA, and issues no warning: why_unwatched() returns what failed.
     """
     global _background, _with_stack, _unwatched
-    if is_forbidden():
+    if os.environ.get(WATCH_GRAPHS) == "0":
         _unwatched = f"{WATCH_GRAPHS}=0"
     elif has_gpu():
         _background, _with_stack = True, with_stack

@@ -59,10 +59,7 @@ def row_id(values: Iterable[Any]) -> str:
 
 def _columns(table: EventTable) -> dict[str, list[Any]]:
     """Return the table's columns, with ranks before and stacks and groups after them if the table has any."""
-    ranks = {} if table.ranks is None else {"rank": list(table.ranks)}
-    stacks = {} if table.stacks is None else {"stack": list(table.stacks)}
-    groups = {column.name: list(table.groups[column.name]) for column in table.group_columns()}
-    return {**ranks, **table.columns, **stacks, **groups}
+    return {column.name: table.columns.get(column.name, values) for column, values in table.described_columns()}
 
 
 def to_pandas(table: EventTable) -> pandas.DataFrame:

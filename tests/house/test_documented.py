@@ -69,7 +69,7 @@ def test_the_options_the_marker_and_the_limits_of_pytest_are_documented() -> Non
 
 def test_the_entry_point_group_is_documented() -> None:
     group = "flopscope.work"
-    assert f'GROUP = "{group}"' in (ROOT / "flopscope/record/entry_points.py").read_text(encoding="utf-8")
+    assert f'GROUP = "{group}"' in (ROOT / "flopscope/record/at_import.py").read_text(encoding="utf-8")
     assert f'[project.entry-points."{group}"]' in DOCS
 
 

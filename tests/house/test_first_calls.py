@@ -17,7 +17,7 @@ SLOW |= {"subprocess", "tempfile"}
 OF_NUMPY = {"platform"}
 OF_JINJA = {"logging", "html", "tempfile"}
 # What the import of flopscope loads.
-OURS = {"_core", "rooms", "record", "record.at_import", "record.watch_setting", "support", "support.own_path"}
+OURS = {"_core", "rooms", "record", "record.at_import", "support", "support.own_path"}
 OURS |= {"support.forking", "support.package", "support.upward"}
 RECORD = "x = fs.rand((8, 8))\nwith fs.profile(record_shapes=True) as prof: fs.{}(x, x)\n"
 
