@@ -7,14 +7,6 @@
 
     const bandwidth = (value) => flopscope.format.byteRate(value * GBPS);
 
-    const share = (row) =>
-        el(
-            "span",
-            { class: "barcell" },
-            flopscope.draw.track(flopscope.draw.bar(row.time ? row.exposed / row.time : 0, "exposed")),
-            flopscope.format.percent(row.exposed_pct),
-        );
-
     const KINDS = [
         ["<Collective", "text:collective"],
         ["Message", "bytes:message_bytes", "", "The size was not recorded."],
@@ -22,7 +14,7 @@
         ["Time", "time:time", "Of all calls, with the wait for other ranks."],
         ["Time a call", (row) => flopscope.format.time(row.time / row.calls), "Mean."],
         ["Exposed", "time:exposed", "During which no computation ran on the device."],
-        ["Exposed share", share],
+        ["Exposed share", "percent:exposed_pct", "Of the time."],
         ["Bus, median", (row) => bandwidth(row.bus_median), "Over the time with the wait."],
         ["Bus, most", (row) => bandwidth(row.bus_max)],
     ];

@@ -55,28 +55,11 @@
                 allocations: NaN,
             });
         }
-        const shown = records.slice(0, 12),
-            body = el("div", {});
-        const fill = (list) =>
-            body.replaceChildren(
-                draw.table(
-                    list,
-                    [
-                        ["<Op", (one) => draw.link(one.name, one.row, "memory")],
-                        ...(records.some((one) => one.shapes) ? [["<Shapes", (one) => draw.cut(one.shapes)]] : []),
-                        ...sums,
-                    ],
-                    `Memory of ${device.name} by op`,
-                ),
-            );
-        fill(shown);
-        const more =
-            records.length > shown.length
-                ? flopscope.draw.button(`Show all ${format.count(records.length)}`, () => {
-                      fill(records);
-                      more.remove();
-                  })
-                : "";
+        const byOp = [
+            ["<Op", (one) => draw.link(one.name, one.row, "memory")],
+            ...(records.some((one) => one.shapes) ? [["<Shapes", (one) => draw.cut(one.shapes)]] : []),
+            ...sums,
+        ];
         return el(
             "div",
             { class: "memory-tables" },
@@ -97,8 +80,7 @@
                     "By op",
                     device.left_out_rows ? `${format.count(device.left_out_rows)} with less are left out` : "",
                 ),
-                body,
-                more,
+                el("div", { class: "high" }, draw.table(records, byOp, `Memory of ${device.name} by op`)),
             ),
         );
     }
