@@ -100,7 +100,7 @@ def test_rows_write_what_the_schemas_mark() -> None:
 def test_rows_of_the_ops_without_results_write_an_argument() -> None:
     """Rows that read all they are given write a result, or their family does."""
     silent = []
-    families = ("matrix", "packed_product", "experts", "attend")
+    families = ("matrix", "packed_product", "experts", "attention", "attend")
     text = "".join(path.read_text() for path in ROOT.glob("csrc/work/libraries/*.def"))
     if not text:
         pytest.skip("the sources are not here")

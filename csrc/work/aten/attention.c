@@ -37,11 +37,6 @@ typedef struct {
     bool bound;    /* lengths are only bounded */
 } shapes;
 
-static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
-{
-    return (double)tensor->shape[tensor->ndim - from_end];
-}
-
 static const fs_torch_tensor *tensor_at(const fs_torch_call *call, int place)
 {
     const fs_torch_tensor *tensor = place < 0 ? NULL : fs_sizes_tensor(call, (unsigned)place);
@@ -63,20 +58,20 @@ static bool find_shapes(const fs_torch_call *call, int row, shapes *found)
     found->value = tensor_at(call, first + 2);
     if (found->query == NULL || found->key == NULL || found->value == NULL) return false;
     if (found->query->ndim < 2 || found->key->ndim < 2 || found->value->ndim < 2) return false;
-    found->size = size_at(found->query, 1);
-    found->value_size = size_at(found->value, 1);
+    found->size = fs_sizes_from_end(found->query, 1);
+    found->value_size = fs_sizes_from_end(found->value, 1);
     bool heads_first = places[row].layout == FS_HEADS_FIRST && found->query->ndim != 3;
     if (!heads_first && (found->query->ndim < 3 || found->key->ndim < 3)) return false;
-    found->rows = size_at(found->query, heads_first ? 2 : 3);
-    found->columns = size_at(found->key, heads_first ? 2 : 3);
+    found->rows = fs_sizes_from_end(found->query, heads_first ? 2 : 3);
+    found->columns = fs_sizes_from_end(found->key, heads_first ? 2 : 3);
     found->batch = found->query->ndim > 3 ? (double)found->query->shape[0] : 1;
     double elements = found->batch * found->rows * found->size;
     found->heads = elements > 0 ? fs_sizes_elements(found->query) / elements : 0;
     if (places[row].layout == FS_HEADS_FIRST && found->query->ndim == 3 && places[row].lengths < 0) {
         /* [heads, sequence, size] without a batch */
-        found->heads = size_at(found->query, 3);
-        found->rows = size_at(found->query, 2);
-        found->columns = size_at(found->key, 2);
+        found->heads = fs_sizes_from_end(found->query, 3);
+        found->rows = fs_sizes_from_end(found->query, 2);
+        found->columns = fs_sizes_from_end(found->key, 2);
     }
     return true;
 }
@@ -100,10 +95,11 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
     found->columns = columns;
     if (even || !(rows > 0) || !(columns > 0)) return;
     /* The sum over sequences of the products of their lengths is at most each total times the other's longest. */
-    double queries =
-        found->query->ndim > 3 ? (double)found->query->shape[0] * size_at(found->query, 3) : size_at(found->query, 3);
-    double keys = found->cached >= 0 ? count * columns : fs_sizes_elements(found->key) / size_at(found->key, 1);
-    if (found->cached < 0) keys /= size_at(found->key, 2);
+    double queries = found->query->ndim > 3 ? (double)found->query->shape[0] * fs_sizes_from_end(found->query, 3)
+                                            : fs_sizes_from_end(found->query, 3);
+    double keys =
+        found->cached >= 0 ? count * columns : fs_sizes_elements(found->key) / fs_sizes_from_end(found->key, 1);
+    if (found->cached < 0) keys /= fs_sizes_from_end(found->key, 2);
     found->batch = fmin(queries / rows, keys / columns);
     found->bound = true;
 }
@@ -116,7 +112,7 @@ static void read_cache(const fs_torch_call *call, int row, shapes *found)
     found->bound = false;
     if (table == NULL || table->ndim != 2 || found->key->ndim != 4) return;
     double longest = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest + 1), NAN);
-    double most = (double)table->shape[1] * size_at(found->key, 3);
+    double most = (double)table->shape[1] * fs_sizes_from_end(found->key, 3);
     found->columns = longest > 0 ? fmin(longest, most) : most;
     found->cached = (double)table->shape[0] * found->columns;
     found->bound = true;
@@ -125,7 +121,7 @@ static void read_cache(const fs_torch_call *call, int row, shapes *found)
 static double cache_bytes(const shapes *found, const fs_torch_tensor *cache)
 {
     if (found->cached < 0) return fs_sizes_read(cache);
-    double row = size_at(cache, 1) * size_at(cache, 2) * fs_sizes_item(cache->dtype);
+    double row = fs_sizes_from_end(cache, 1) * fs_sizes_from_end(cache, 2) * fs_sizes_item(cache->dtype);
     return fmin(found->cached * row, fs_sizes_read(cache));
 }
 

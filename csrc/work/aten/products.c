@@ -121,15 +121,8 @@ static double weight_bytes(const fs_torch_call *call, int row, unsigned dtype)
     int buffer = places[row].buffer;
     const fs_torch_tensor *held = buffer < 0 ? NULL : fs_sizes_tensor(call, (unsigned)buffer);
     if (held != NULL && held->ndim > 0) return fs_sizes_read(held);
-    if (call->count < 2 || call->arguments[1].type != FS_TORCH_TENSOR_LIST || call->arguments[1].count == 0) return NAN;
-    double elements = 0;
-    const int64_t *at = call->arguments[1].list;
-    for (uint32_t i = 0; i < call->arguments[1].count; i++) {
-        fs_torch_tensor tensor;
-        fs_torch_next_tensor(&at, &tensor);
-        elements += fs_sizes_elements(&tensor);
-    }
-    return elements * fs_sizes_item(dtype);
+    if (call->count < 2 || call->arguments[1].type != FS_TORCH_TENSOR_LIST) return NAN;
+    return fs_sizes_list_elements(&call->arguments[1]) * fs_sizes_item(dtype);
 }
 
 /* Gradients take two products for each forward one: for the inputs and for the weights. */
@@ -189,18 +182,12 @@ const fs_aten_rule fs_aten_product_rules[] = {
     {.name = NULL},
 };
 
-/* Return the size of the dimension `from_end` from the last, 1 if there is none. */
-static double size_from_end(const fs_torch_tensor *tensor, uint32_t from_end)
-{
-    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
-}
-
 /* Return the number of products: the broadcast batches of both. */
 static double batches(const fs_torch_tensor *a, const fs_torch_tensor *b)
 {
     uint32_t most = a->ndim > b->ndim ? a->ndim : b->ndim;
     double count = 1;
-    for (uint32_t d = 3; d <= most; d++) count *= fmax(size_from_end(a, d), size_from_end(b, d));
+    for (uint32_t d = 3; d <= most; d++) count *= fmax(fs_sizes_from_end(a, d), fs_sizes_from_end(b, d));
     return count;
 }
 
@@ -212,11 +199,11 @@ typedef struct {
 static bool sizes_of(const fs_torch_tensor *a, const fs_torch_tensor *b, sizes *found)
 {
     if (a == NULL || b == NULL || a->ndim == 0 || b->ndim == 0) return false;
-    found->k = size_from_end(a, 1);
-    found->m = size_from_end(a, 2);
-    found->n = b->ndim > 1 ? size_from_end(b, 1) : 1;
+    found->k = fs_sizes_from_end(a, 1);
+    found->m = fs_sizes_from_end(a, 2);
+    found->n = b->ndim > 1 ? fs_sizes_from_end(b, 1) : 1;
     found->batch = batches(a, b);
-    return found->k == (b->ndim > 1 ? size_from_end(b, 2) : size_from_end(b, 1));
+    return found->k == (b->ndim > 1 ? fs_sizes_from_end(b, 2) : fs_sizes_from_end(b, 1));
 }
 
 /* Return the bytes of the addend at the place before the product; a factor of 0 leaves it unread. */
@@ -300,8 +287,8 @@ fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
     const fs_torch_tensor *bias = fs_sizes_tensor(call, 2);
     if (input == NULL || weight == NULL || input->ndim == 0 || weight->ndim == 0) return fs_work_unknown;
-    double k = size_from_end(weight, 1), n = weight->ndim > 1 ? size_from_end(weight, 2) : 1;
-    if (k != size_from_end(input, 1) || k == 0) return fs_work_unknown;
+    double k = fs_sizes_from_end(weight, 1), n = weight->ndim > 1 ? fs_sizes_from_end(weight, 2) : 1;
+    if (k != fs_sizes_from_end(input, 1) || k == 0) return fs_work_unknown;
     double rows = fs_sizes_elements(input) / k;
     double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
     return fs_sizes_work(fs_products_flops_each(input->dtype) * rows * k * n, read,
@@ -328,8 +315,8 @@ fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
     const fs_torch_tensor *offsets = fs_sizes_tensor(call, (unsigned)rule->option);
     if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
-    double m = size_from_end(a, 2), k = size_from_end(a, 1), n = size_from_end(b, 1), groups = 1, batch = 1;
-    if (k != size_from_end(b, 2)) return fs_work_unknown;
+    double m = fs_sizes_from_end(a, 2), k = fs_sizes_from_end(a, 1), n = fs_sizes_from_end(b, 1), groups = 1, batch = 1;
+    if (k != fs_sizes_from_end(b, 2)) return fs_work_unknown;
     if (a->ndim == 3 && b->ndim == 3) batch = groups = (double)a->shape[0];
     else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
     double read = fs_sizes_read(a) + fs_sizes_read(b) + products_read(call, 2, call->count);
@@ -345,7 +332,7 @@ fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     const fs_torch_tensor *scales = fs_sizes_tensor(call, (unsigned)rule->option);
     if (input == NULL || input->ndim == 0 || scales == NULL || scales->ndim == 0) return fs_work_unknown;
-    double outputs = (double)scales->shape[scales->ndim > 1], inputs = size_from_end(input, 1);
+    double outputs = (double)scales->shape[scales->ndim > 1], inputs = fs_sizes_from_end(input, 1);
     double rows = inputs > 0 ? fs_sizes_elements(input) / inputs : 0;
     return fs_sizes_work(2 * rows * inputs * outputs, products_read(call, 0, call->count),
                          rows * outputs * fs_sizes_item(input->dtype), fs_unit_of_product(input->dtype));
@@ -356,8 +343,8 @@ fs_work fs_count_distances(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = rule->option == 0 ? fs_sizes_tensor(call, 1) : a;
     if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
-    double rows = size_from_end(a, 2), width = size_from_end(a, 1);
-    double pairs = rule->option == 0 ? batches(a, b) * rows * size_from_end(b, 2) : rows * (rows - 1) / 2;
+    double rows = fs_sizes_from_end(a, 2), width = fs_sizes_from_end(a, 1);
+    double pairs = rule->option == 0 ? batches(a, b) * rows * fs_sizes_from_end(b, 2) : rows * (rows - 1) / 2;
     double read = fs_sizes_read(a) + (a == b ? 0 : fs_sizes_read(b));
     return fs_sizes_work(3 * pairs * width, read, pairs * fs_sizes_item(a->dtype), fs_unit_of_plain(a->dtype));
 }

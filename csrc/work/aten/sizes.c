@@ -29,6 +29,23 @@ double fs_sizes_item(unsigned dtype)
     return dtype < FS_TORCH_DTYPE_COUNT ? (double)fs_torch_dtypes[dtype].size : (double)NAN;
 }
 
+double fs_sizes_from_end(const fs_torch_tensor *tensor, uint32_t from_end)
+{
+    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
+}
+
+double fs_sizes_list_elements(const fs_torch_argument *list)
+{
+    double elements = 0;
+    fs_torch_tensor tensor;
+    const int64_t *at = list->list;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fs_torch_next_tensor(&at, &tensor);
+        elements += fs_sizes_elements(&tensor);
+    }
+    return list->count > 0 ? elements : (double)NAN;
+}
+
 double fs_sizes_read(const fs_torch_tensor *tensor)
 {
     return fs_sizes_distinct(tensor) * fs_sizes_item(tensor->dtype);

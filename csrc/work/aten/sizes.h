@@ -14,6 +14,12 @@ double fs_sizes_elements(const fs_torch_tensor *tensor);
 double fs_sizes_distinct(const fs_torch_tensor *tensor);
 double fs_sizes_item(unsigned dtype);
 
+/* Return the size of a dimension, from 1, the last, on; 1 if there is none. */
+double fs_sizes_from_end(const fs_torch_tensor *tensor, uint32_t from_end);
+
+/* Return the elements of all tensors of a list; NaN if it has none. */
+double fs_sizes_list_elements(const fs_torch_argument *list);
+
 /* Return the bytes of the distinct elements: the traffic of reading the tensor. */
 double fs_sizes_read(const fs_torch_tensor *tensor);
 

@@ -12,11 +12,6 @@
 #include "work/libraries/schema.h"
 #include "work/libraries/traffic.h"
 
-static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
-{
-    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
-}
-
 /* The dtype of the first argument of floats: that in which pointwise work is done. */
 static unsigned float_dtype(const fs_torch_call *call)
 {
@@ -119,10 +114,10 @@ fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     if (x == NULL || w == NULL) return fs_work_unknown;
-    double k = size_at(x, 1), n = width_of(rule->option, w, k);
+    double k = fs_sizes_from_end(x, 1), n = width_of(rule->option, w, k);
     if (isnan(n) || k == 0) return fs_work_unknown;
     double rows = fs_sizes_elements(x) / k, packed = (rule->option & FS_HALF_BYTES) != 0 ? 2 : 1;
-    if (out != NULL && (size_at(out, 1) != n || fs_sizes_elements(out) != rows * n)) return fs_work_unknown;
+    if (out != NULL && (fs_sizes_from_end(out, 1) != n || fs_sizes_elements(out) != rows * n)) return fs_work_unknown;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
     if (out == NULL) traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
@@ -162,7 +157,7 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
     fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "weight");
     if (x == NULL || w == NULL) return fs_work_unknown;
-    double k = size_at(x, 1), m = fs_sizes_elements(x) / k, n = packed_width(rule, &schema, call, m, k);
+    double k = fs_sizes_from_end(x, 1), m = fs_sizes_elements(x) / k, n = packed_width(rule, &schema, call, m, k);
     if (!(n > 0) || !(k > 0)) return fs_work_unknown;
     const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
     unsigned wide = fs_sizes_item(x->dtype) > 1 ? x->dtype : (unsigned)FS_TORCH_BFLOAT16;
@@ -178,9 +173,9 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
     fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     if (x == NULL || w == NULL || x->ndim != 2 || w->ndim != 3) return fs_work_unknown;
-    double k = size_at(x, 1), rows = (double)x->shape[0], n = NAN;
-    if (size_at(w, 2) == k) n = size_at(w, 1);
-    if (size_at(w, 1) == k && (isnan(n) || rule->option == FS_GIVES_HALF)) n = size_at(w, 2);
+    double k = fs_sizes_from_end(x, 1), rows = (double)x->shape[0], n = NAN;
+    if (fs_sizes_from_end(w, 2) == k) n = fs_sizes_from_end(w, 1);
+    if (fs_sizes_from_end(w, 1) == k && (isnan(n) || rule->option == FS_GIVES_HALF)) n = fs_sizes_from_end(w, 2);
     if (isnan(n)) return fs_work_unknown;
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
@@ -197,12 +192,12 @@ fs_work fs_count_grouped_linear(const fs_aten_rule *rule, const fs_torch_call *c
     if (x == NULL || x->ndim < 2) return fs_work_unknown;
     for (uint32_t i = 1; i < call->count; i++) {
         const fs_torch_tensor *w = fs_schema_tensor_at(call, i);
-        if (w == NULL || w->ndim != 2 || (double)w->shape[1] != size_at(x, 1)) continue;
+        if (w == NULL || w->ndim != 2 || (double)w->shape[1] != fs_sizes_from_end(x, 1)) continue;
         if (weights > 0 && (double)w->shape[0] != n) return fs_work_unknown;
         n = (double)w->shape[0];
         weights += fs_sizes_read(w);
     }
-    double results = fs_sizes_elements(x) / size_at(x, 1) * n * fs_sizes_item(x->dtype),
+    double results = fs_sizes_elements(x) / fs_sizes_from_end(x, 1) * n * fs_sizes_item(x->dtype),
            read = fs_sizes_read(x) + weights;
     bool gradient = (rule->option & FS_OF_GRADIENT) != 0;
     return fs_sizes_work(rule->flops * fs_sizes_elements(x) * n, gradient ? read + results : read,
@@ -223,7 +218,7 @@ fs_work fs_count_products_of_lists(const fs_aten_rule *rule, const fs_torch_call
         fs_torch_tensor a, b;
         fs_torch_next_tensor(&x_at, &a);
         fs_torch_next_tensor(&w_at, &b);
-        double n = a.ndim == 2 ? width_of(rule->option, &b, size_at(&a, 1)) : (double)NAN;
+        double n = a.ndim == 2 ? width_of(rule->option, &b, fs_sizes_from_end(&a, 1)) : (double)NAN;
         if (isnan(n)) return fs_work_unknown;
         flops += rule->flops * fs_sizes_elements(&a) * n;
         results += (double)a.shape[0] * n;
@@ -304,16 +299,6 @@ fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *c
 
 /* Attention -------------------------------------------------------------------------------------------------------- */
 
-fs_work fs_count_attend(const fs_aten_rule *rule, const fs_torch_call *call)
-{
-    return fs_count_attention(rule, call);
-}
-
-fs_work fs_count_attend_backward(const fs_aten_rule *rule, const fs_torch_call *call)
-{
-    return fs_count_attention_backward(rule, call);
-}
-
 /* Sums over the sequences of a step: queries, keys, squared queries, products of both. */
 typedef struct {
     double queries, keys, squares, products;
@@ -366,12 +351,14 @@ fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *ca
     if (k == NULL) k = fs_schema_tensor(&schema, call, "key_cache");
     if (q == NULL || k == NULL || q->ndim < 2 || k->ndim < 2) return fs_work_unknown;
     step_lengths sums;
-    double tokens = (double)q->shape[0], size = size_at(q, 1), width = fs_sizes_elements(q) / tokens;
+    double tokens = (double)q->shape[0], size = fs_sizes_from_end(q, 1), width = fs_sizes_elements(q) / tokens;
     double heads = fs_schema_number(&schema, call, "kv_heads"), longest = fs_schema_number(&schema, call, "max_len");
-    double row = k->ndim > 2 ? size_at(k, 1) * size_at(k, 2) : size_at(k, 1); /* of keys of one token */
+    double row = k->ndim > 2 ? fs_sizes_from_end(k, 1) * fs_sizes_from_end(k, 2)
+                             : fs_sizes_from_end(k, 1); /* of keys of one token */
     if (heads > 0) row = heads * size;
     row *= fs_sizes_item(k->dtype);
-    if (fs_schema_place(&schema, "key_cache") >= 0 && !(heads > 0) && size_at(k, 1) != size) return fs_work_unknown;
+    if (fs_schema_place(&schema, "key_cache") >= 0 && !(heads > 0) && fs_sizes_from_end(k, 1) != size)
+        return fs_work_unknown;
     if (!(tokens > 0)) return fs_work_unknown;
     bool known = add_lengths(call->annotation, &sums) && sums.queries <= tokens && sums.queries > 0;
     fs_traffic traffic = fs_schema_traffic(&schema, call);

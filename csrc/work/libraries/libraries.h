@@ -27,8 +27,8 @@ extern const fs_aten_rule fs_library_rules[];
     X(matrix, PRODUCT)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */    \
     X(packed_product, PRODUCT) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */            \
     X(experts, PRODUCT)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */            \
-    X(attend, ATTENTION)       /* attention: row of aten/attention.h in `option` */                                    \
-    X(attend_backward, ATTENTION)                                                                                      \
+    X(attention, ATTENTION)    /* attention: row of aten/attention.h in `option` */                                    \
+    X(attention_backward, ATTENTION)                                                                                   \
     X(attend_cached, ATTENTION)        /* to a cache of keys: lengths from the annotation of the step, else a bound */ \
     X(embedding_bags, COPIES)          /* FBGEMM's tables: indices, offsets, total width */                            \
     X(embedding_bags_backward, COPIES) /* numbers read and written of a row in `option`; 0: writes its gradient */     \

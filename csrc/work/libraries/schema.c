@@ -46,7 +46,7 @@ static double elements_at(const fs_torch_call *call, int place)
     const fs_torch_tensor *tensor = fs_sizes_tensor(call, (unsigned)place);
     if (tensor != NULL && (tensor->ndim > 0 || fs_sizes_text(call, (unsigned)place)[0] == 0))
         return fs_sizes_elements(tensor);
-    return fs_schema_is_list(call, place) ? fs_schema_list_elements(call, place) : number_at(call, place);
+    return fs_schema_is_list(call, place) ? fs_sizes_list_elements(&call->arguments[place]) : number_at(call, place);
 }
 
 /* A dimension of a tensor, or a number of a list of numbers. */
@@ -331,18 +331,6 @@ double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, cons
 bool fs_schema_is_list(const fs_torch_call *call, int place)
 {
     return place >= 0 && (uint32_t)place < call->count && call->arguments[place].type == FS_TORCH_TENSOR_LIST;
-}
-
-double fs_schema_list_elements(const fs_torch_call *call, int place)
-{
-    double elements = 0;
-    fs_torch_tensor tensor;
-    const int64_t *at = call->arguments[place].list;
-    for (uint32_t i = 0; i < call->arguments[place].count; i++) {
-        fs_torch_next_tensor(&at, &tensor);
-        elements += fs_sizes_elements(&tensor);
-    }
-    return call->arguments[place].count > 0 ? elements : (double)NAN;
 }
 
 fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call *call, int place)

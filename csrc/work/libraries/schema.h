@@ -76,9 +76,8 @@ const fs_torch_tensor *fs_schema_tensor(const fs_schema *schema, const fs_torch_
 /* Return the number at the argument with a name; NaN: there is none. */
 double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, const char *name);
 
-/* Return whether an argument is a list of tensors; the elements of all, NaN if the trace omits them; their dtype. */
+/* Return whether an argument is a list of tensors; their dtype. */
 bool fs_schema_is_list(const fs_torch_call *call, int place);
-double fs_schema_list_elements(const fs_torch_call *call, int place);
 fs_torch_dtype fs_schema_list_dtype(const fs_schema *schema, const fs_torch_call *call, int place);
 
 /* Return the place of the argument with a name; -1: none. */

@@ -86,7 +86,8 @@ static double cached(const fs_schema_argument *argument, const fs_torch_call *ca
 
 static double list_bytes(const fs_schema *schema, const fs_torch_call *call, uint32_t place)
 {
-    return fs_schema_list_elements(call, (int)place) * fs_sizes_item(fs_schema_list_dtype(schema, call, (int)place));
+    return fs_sizes_list_elements(&call->arguments[place]) *
+           fs_sizes_item(fs_schema_list_dtype(schema, call, (int)place));
 }
 
 static void add_argument(const fs_schema *schema, const fs_torch_call *call, uint32_t place, double rows,
