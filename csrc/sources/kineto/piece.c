@@ -384,7 +384,7 @@ static fs_status keep_stack(fs_piece *piece, const event_text *event, fs_error *
                                                     : event->duration;
     const fs_stack_point point = {event->start,          event->duration,      cpu,
                                   event->process.number, event->thread.number, event->frame};
-    return fs_stack_points_add(&piece->stacks, &point, err);
+    return FS_LIST_ADD(&piece->stacks.points, &piece->stacks.count, &piece->stacks.capacity, 256, err, point);
 }
 
 /* Field by field, which takes a tenth of the time of clearing the whole struct. */

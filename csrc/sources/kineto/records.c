@@ -48,11 +48,6 @@ fs_scan_status fs_counters_read(fs_scan *scan, fs_counter_series *series)
     return status;
 }
 
-static fs_status add_point(fs_counter_points *to, const point *added, fs_error *err)
-{
-    return FS_LIST_ADD(&to->points, &to->count, &to->capacity, 256, err, *added);
-}
-
 fs_status fs_counters_keep(fs_counter_points *points, const fs_scan_span *name, int64_t device, int64_t start,
                            const fs_counter_series *series, fs_error *err)
 {
@@ -68,7 +63,7 @@ fs_status fs_counters_keep(fs_counter_points *points, const fs_scan_span *name, 
         added.missing = series->missing;
         uint32_t size = (uint32_t)(name->size + 1 + key->size);
         FS_TRY(fs_intern_bytes(&points->names, text, size, &added.name, err));
-        FS_TRY(add_point(points, &added, err));
+        FS_TRY(FS_LIST_ADD(&points->points, &points->count, &points->capacity, 256, err, added));
     }
     return FS_OK;
 }
@@ -157,7 +152,7 @@ fs_status fs_counters_join(fs_counter_points *const *pieces, uint32_t count, fs_
             fs_span name = fs_intern_get(&pieces[i]->names, moved.name);
             moved.order = (uint32_t)all.count;
             status = fs_intern_bytes(&all.names, name.bytes, name.size, &moved.name, err);
-            if (status == FS_OK) status = add_point(&all, &moved, err);
+            if (status == FS_OK) status = FS_LIST_ADD(&all.points, &all.count, &all.capacity, 256, err, moved);
         }
     }
     if (status == FS_OK && all.count > 0) status = add_all(all.points, all.count, &all.names, store, err);

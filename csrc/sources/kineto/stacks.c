@@ -9,11 +9,6 @@
 #include "sources/kineto/json_scan.h"
 #include "store/stacks.h"
 
-fs_status fs_stack_points_add(fs_stack_points *points, const fs_stack_point *added, fs_error *err)
-{
-    return FS_LIST_ADD(&points->points, &points->count, &points->capacity, 256, err, *added);
-}
-
 void fs_stack_points_clear(fs_stack_points *points)
 {
     fs_free(points->points);

@@ -25,8 +25,6 @@ typedef struct {
     uint32_t count, capacity;
 } fs_stack_points;
 
-/* FS_OUT_OF_MEMORY. */
-fs_status fs_stack_points_add(fs_stack_points *points, const fs_stack_point *added, fs_error *err);
 void fs_stack_points_clear(fs_stack_points *points);
 
 /* Add the samples of the pieces of a trace to the store, with the frames of its head. FS_OUT_OF_MEMORY. */

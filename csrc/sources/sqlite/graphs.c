@@ -90,12 +90,6 @@ fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err)
                        });
 }
 
-fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err)
-{
-    return FS_LIST_ADD(&part->work, &part->work_count, &part->work_capacity, 64, err,
-                       (fs_graph_work){process, node, record});
-}
-
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {

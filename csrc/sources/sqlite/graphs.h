@@ -9,9 +9,8 @@
 
 #include "sources/sqlite/tables.h"
 
-/* Keep a NODE, and the work of a node. FS_OUT_OF_MEMORY. */
+/* Keep a NODE. FS_OUT_OF_MEMORY. */
 fs_status fs_part_add_node(fs_part *part, const fs_cell *cells, fs_error *err);
-fs_status fs_part_add_graph_work(fs_part *part, int64_t process, int64_t node, fs_record *record, fs_error *err);
 
 /* After the join: give the work of graphs its ops, in a store in the place of *store. Counts report->captured and
  * estimated. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */

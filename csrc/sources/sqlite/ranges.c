@@ -312,11 +312,6 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
     return status;
 }
 
-static fs_status add_open(fs_part *part, fs_record *record, fs_error *err)
-{
-    return FS_LIST_ADD(&part->open, &part->open_count, &part->open_capacity, 16, err, record);
-}
-
 /* Extract the "message" of a row's JSON, if it has one; *copy owns it. */
 static fs_status take_message(const fs_cell *cell, char **copy, fs_span *text, fs_error *err)
 {
@@ -366,7 +361,8 @@ static fs_status keep_named_range(const fs_rows *rows, fs_part *part, const fs_c
     FS_TRY(take_range_name(rows, part, cells, text, &record.name, err));
     FS_TRY(fs_part_add_record(part, &record, err));
     FS_TRY(part_add_nccl(rows, part, cells, text, fs_part_last_record(part), err));
-    return record.duration == FS_MISSING ? add_open(part, fs_part_last_record(part), err) : FS_OK;
+    if (record.duration != FS_MISSING) return FS_OK;
+    return FS_LIST_ADD(&part->open, &part->open_count, &part->open_capacity, 16, err, fs_part_last_record(part));
 }
 
 fs_status fs_part_keep_range(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_error *err)

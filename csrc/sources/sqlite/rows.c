@@ -302,8 +302,8 @@ static fs_status keep_work(const fs_rows *rows, fs_part *part, fs_row_kind kind,
     int64_t node = fs_cell_number(cells, FS_CELL_GRAPH_NODE, 0);
     if (kind == FS_ROW_SYNC || node == 0) return FS_OK;
     part->report.graph_work++;
-    return fs_part_add_graph_work(part, fs_cell_number(cells, FS_CELL_PROCESS, 0), node, fs_part_last_record(part),
-                                  err);
+    fs_graph_work work = {fs_cell_number(cells, FS_CELL_PROCESS, 0), node, fs_part_last_record(part)};
+    return FS_LIST_ADD(&part->work, &part->work_count, &part->work_capacity, 64, err, work);
 }
 
 enum { PAGEABLE, PINNED }; /* kinds of the host's memory */
