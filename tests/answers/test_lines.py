@@ -130,6 +130,16 @@ def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
     assert inside.line.str.contains("test_lines.py").all()
 
 
+def test_deep_recursion_is_sampled() -> None:
+    def deeper(depth: int) -> None:
+        if depth:
+            deeper(depth - 1)
+        else:
+            spin(0.2)
+
+    assert seconds_of(sampled(deeper, 600), "spin") > 0.1
+
+
 def test_without_samples_there_are_no_lines() -> None:
     with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
         fs.ones((4, 4), device="cpu")

@@ -70,6 +70,39 @@ def test_a_child_leaves_the_block_without_results(leave: str) -> None:
     """)
 
 
+def test_a_child_can_run_its_own_profile() -> None:
+    run("""
+        with fs.profile(schedule=fs.schedule(wait=0, warmup=1, active=3)) as prof:
+            prof.step()
+            pid = os.fork()
+            if pid == 0:
+                with fs.profile() as mine, fs.record_function("mine"):
+                    fs.cos(x)
+                assert names(mine) == {"mine": 1, "flopscope::cos": 1}
+                prof.step()
+                os._exit(0)
+            assert status_of(pid) == 0
+            fs.sin(x)
+        assert names(prof)["flopscope::sin"] == 1 and "mine" not in names(prof)
+    """)
+
+
+def test_workers_of_multiprocessing() -> None:
+    run("""
+        import multiprocessing
+
+        def work(n):
+            with fs.record_function("worker"):
+                return float(fs.sum(fs.full((n,), 1.0)).item())
+
+        with fs.profile() as prof:
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                assert pool.map(work, [1, 2, 3]) == [1.0, 2.0, 3.0]
+            fs.sin(x)
+        assert names(prof) == {"flopscope::sin": 1}
+    """)
+
+
 def test_a_process_can_fork_while_its_threads_work() -> None:
     run("""
         done = threading.Event()

@@ -174,6 +174,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cupti = self.device = self.native = True
         self.recorders: list[dict[str, Any]] = []
+        self.refusal: str | None = None
         core = fs._core
         real = core.Profiler
         machine = self
@@ -183,9 +184,14 @@ class Machine:
 
             def __init__(self, **options: bool) -> None:
                 machine.recorders.append({**options})
-                options.pop("cupti", None)
+                self.captures = options.pop("cupti", False)
                 options.pop("api_calls", None)
                 self.real = real(**{**options, "event_times": False})
+
+            def start(self) -> None:
+                if self.captures and machine.refusal:
+                    raise RuntimeError(machine.refusal)
+                self.real.start()
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(self.real, name)
@@ -274,6 +280,15 @@ def test_arguments_choose_the_timer(
 def test_cupti_needs_no_flopscope_built_with_cuda(machine: Machine) -> None:
     machine.native = False
     assert machine.profile(timer="cupti").timing_source == "cupti"
+
+
+def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> None:
+    machine.refusal = "Nsight Systems has CUPTI"
+    with pytest.warns(UserWarning, match="Nsight Systems has CUPTI"):
+        prof = machine.profile()
+    assert prof.timing_source == "event" and len(prof) == 2
+    with pytest.raises(RuntimeError, match="Nsight Systems has CUPTI"):
+        machine.profile(timer="cupti")
 
 
 def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: Machine) -> None:
