@@ -70,7 +70,7 @@ flopscope.TimelineView = class {
         this.found = el("span", { class: "note", role: "status" });
         this.toolbar = el(
             "div",
-            { class: "timeline-tools" },
+            { class: "controls timeline-tools" },
             this.search,
             button("‹", "Previous match (Shift+Enter)", () => this.step(true)),
             button("›", "Next match (Enter)", () => this.step(false)),
