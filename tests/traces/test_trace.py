@@ -278,3 +278,18 @@ def test_names_that_are_not_utf8_have_a_mark_for_each_ill_formed_part() -> None:
     trace = fs.load_trace(b'{"traceEvents":[' + b",".join(events) + b"]}")
     found = [event["name"] for event in written(trace._core)["traceEvents"] if event.get("cat") == "cpu_op"]
     assert found == [name.decode("utf-8", "replace") for name in names]
+
+
+def test_what_ranges_say_beside_their_names_survives(tmp_path: Path) -> None:
+    notes: list[dict[str, Any]] = [
+        {"category": "io", "color": "#00ff80", "payload": 3},
+        {"category": 7},
+        {"payload": -1.5},
+        {"payload": {"bytes": 8, "name": 'x"é'}},
+    ]
+    event = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "dur": 5}
+    events = [{**event, "name": f"range {i}", "ts": 10 * i, "args": note} for i, note in enumerate(notes)]
+    fs.load_trace(json.dumps({"traceEvents": events}).encode()).export_chrome_trace(tmp_path / "trace.json")
+    written = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    said = {one["name"]: one["args"] for one in written if str(one["name"]).startswith("range ")}
+    assert [{name: said[f"range {i}"][name] for name in note} for i, note in enumerate(notes)] == notes

@@ -3,15 +3,17 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "store/collective.h"
+#include "store/note.h"
 #include "store/signature.h"
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-typedef enum { ARG_INTEGER, ARG_SPAN, ARG_TEXT, ARG_THREE } argument_form;
+typedef enum { ARG_INTEGER, ARG_SPAN, ARG_TEXT, ARG_THREE, ARG_CATEGORY, ARG_VALUE } argument_form;
 
 static const struct {
     const char *key;
@@ -36,9 +38,11 @@ static const struct {
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
     KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
-    KEY("category", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_CATEGORY])),
+    KEY("category", ARG_CATEGORY, 0),
     KEY("kernel", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_KERNEL])),
     KEY("name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_MARK])),
+    KEY("color", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_COLOUR])),
+    KEY("payload", ARG_VALUE, offsetof(fs_event_arguments, payload)),
 #undef KEY
 };
 
@@ -93,6 +97,8 @@ static int find_key(const fs_scan_span *key)
 void fs_arguments_begin(fs_event_arguments *arguments)
 {
     arguments->dims.text = arguments->types.text = arguments->strides.text = arguments->concrete.text = NULL;
+    arguments->payload.text = NULL;
+    arguments->category = 0;
     arguments->known = 0;
     arguments->grid[0] = arguments->block[0] = arguments->cluster[0] = 0;
     for (size_t i = 0; i < sizeof arguments->texts / sizeof *arguments->texts; i++)
@@ -134,6 +140,13 @@ static fs_scan_status read_value(fs_scan *scan, int key, fs_event_arguments *arg
         return *scan->at == '"' ? fs_scan_string(scan, field) : fs_scan_skip(scan);
     case ARG_THREE:
         return read_three(scan, field);
+    case ARG_CATEGORY:
+        if (*scan->at == '"') return fs_scan_string(scan, &arguments->texts[FS_ARG_CATEGORY]);
+        return fs_scan_integer(scan, &arguments->category, &known);
+    case ARG_VALUE:
+        status = fs_scan_skip(scan);
+        *(fs_scan_span *)field = (fs_scan_span){began, (size_t)(scan->at - began), false};
+        return status;
     case ARG_SPAN:
         status = fs_scan_skip(scan);
         if (status == FS_SCAN_GOOD && *began == '[')
@@ -459,10 +472,98 @@ fs_status fs_arguments_given(fs_piece *piece, const fs_given_work *work, uint32_
     return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
 }
 
+/* Notes of ranges, as this library writes them (views/trace_ranges.c). */
+
+enum { MOST_NUMBER = 40 };
+
+/* Append a text that ends with a zero byte to the fields, after a mark unless that is 0; false if it does not fit. */
+static bool add_field(char *fields, size_t *size, char mark, const fs_scan_span *text)
+{
+    size_t needed = (mark != 0) + text->size + 1;
+    if (needed > FS_NOTE_FIELDS_BYTES - *size) return false;
+    if (mark != 0) fields[(*size)++] = mark;
+    *size += fs_scan_unescape(text, fields + *size) + 1;
+    return true;
+}
+
+/* Whether a value is a number of JSON. */
+static bool is_number(const fs_scan_span *value, double *number)
+{
+    char text[MOST_NUMBER], *end;
+    if (value->size == 0 || value->size >= sizeof text) return false;
+    memcpy(text, value->text, value->size);
+    text[value->size] = 0;
+    if (strspn(text, "-+.0123456789eE") != value->size || strchr("+.", *text) != NULL) return false;
+    *number = strtod(text, &end);
+    return *end == 0 && isfinite(*number);
+}
+
+static void read_fields(const fs_scan_span *payload, char *fields, size_t *size)
+{
+    fs_scan scan = {.at = payload->text + 1, .end = payload->text + payload->size};
+    fs_scan_span key = {NULL, 0, false};
+    double number;
+    while (fs_scan_member(&scan, &key) == FS_SCAN_GOOD && key.text != NULL) {
+        fs_scan_span value = {scan.at, 0, false};
+        bool is_text = *scan.at == '"';
+        if ((is_text ? fs_scan_string(&scan, &value) : fs_scan_skip(&scan)) != FS_SCAN_GOOD) return;
+        if (!is_text) value.size = (size_t)(scan.at - value.text);
+        size_t before = *size;
+        if ((is_text || is_number(&value, &number)) && add_field(fields, size, 0, &key) &&
+            add_field(fields, size, is_text ? FS_NOTE_TEXT : FS_NOTE_NUMBER, &value))
+            continue;
+        *size = before;
+        return;
+    }
+}
+
+static void read_number(const fs_scan_span *payload, fs_note *note)
+{
+    double real;
+    if (!is_number(payload, &real)) return;
+    if (memchr(payload->text, '.', payload->size) == NULL &&
+        fs_scan_decimal(payload->text, payload->size, 0, false, &note->payload.integer)) {
+        note->payload_type = FS_NOTE_INTEGER;
+    } else {
+        note->payload.real = real;
+        note->payload_type = FS_NOTE_REAL;
+    }
+}
+
+static bool has_note(const fs_event_arguments *arguments)
+{
+    return arguments->payload.text != NULL || arguments->texts[FS_ARG_COLOUR].size > 0 || arguments->category > 0 ||
+           arguments->texts[FS_ARG_CATEGORY].size > 0;
+}
+
+static fs_status keep_note(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_NOTE_MAX_BYTES];
+    char name[FS_NOTE_CATEGORY_BYTES + 1] = "", fields[FS_NOTE_FIELDS_BYTES];
+    const fs_scan_span *category = &arguments->texts[FS_ARG_CATEGORY], *colour = &arguments->texts[FS_ARG_COLOUR];
+    fs_note note = {.category_name = name, .fields = fields};
+    if (category->size > 0 && category->size < sizeof name) {
+        fs_scan_unescape(category, name);
+        note.category = 1;
+    } else if (arguments->category > 0 && arguments->category <= UINT32_MAX) {
+        note.category = (uint32_t)arguments->category;
+    }
+    if (colour->size == 7 && *colour->text == '#') {
+        note.colour = 0xff000000u | (uint32_t)strtoul(colour->text + 1, NULL, 16);
+        note.coloured = 1;
+    }
+    if (arguments->payload.text != NULL) {
+        if (*arguments->payload.text == '{') read_fields(&arguments->payload, fields, &note.fields_size);
+        else read_number(&arguments->payload, &note);
+    }
+    return fs_intern_bytes(&piece->signatures, bytes, fs_note_encode(&note, bytes), signature, err);
+}
+
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
 {
     int64_t launch = number(arguments, FS_ARG_LAUNCH, FS_LAUNCH_NONE);
     bool flops = fs_argument_known(arguments, FS_ARG_FLOPS), moved = fs_argument_known(arguments, FS_ARG_BYTES);
+    if (!flops && !moved && has_note(arguments)) return keep_note(piece, arguments, signature, err);
     if (!flops && !moved) return fs_arguments_call(piece, arguments, signature, err);
     fs_given_work work = {
         .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,

@@ -7,10 +7,12 @@
 /* The members of "args" used for an event's record. */
 typedef struct {
     fs_scan_span dims, types, strides, concrete; /* arrays, unparsed; text NULL: missing */
+    fs_scan_span payload;                        /* of a range: its value, unparsed; text NULL: missing */
+    int64_t category;                            /* of a range, if it has no name: its number; 0: none */
     int64_t numbers[32];                         /* indexed by FS_ARG_… */
     uint32_t known;                              /* one bit per number: it is known */
     uint32_t grid[3], block[3], cluster[3];      /* first element 0: missing */
-    fs_scan_span texts[8]; /* texts of a collective, the unit of declared FLOPs, a kernel, an annotation */
+    fs_scan_span texts[9]; /* texts of a collective, the unit of declared FLOPs, a kernel, an annotation, a colour */
 } fs_event_arguments;
 
 /* The integers. X(NAME, key) */
@@ -62,7 +64,8 @@ enum {
     FS_ARG_UNIT,
     FS_ARG_CATEGORY,
     FS_ARG_KERNEL,
-    FS_ARG_MARK
+    FS_ARG_MARK,
+    FS_ARG_COLOUR
 };
 
 /* Reset to unknown. */
