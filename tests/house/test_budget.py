@@ -16,13 +16,13 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 219_800,
-    "bytes of the checkout": 11_800_000,
-    "lines of flopscope/*.py": 44_100,
-    "modules of flopscope": 288,
-    "lines of tests": 71_100,
-    "lines of benchmarks": 6_000,
-    "lines of docs": 5_100,
+    "lines in all": 198_800,
+    "bytes of the checkout": 10_900_000,
+    "lines of flopscope/*.py": 41_600,
+    "modules of flopscope": 234,
+    "lines of tests": 63_200,
+    "lines of benchmarks": 5_700,
+    "lines of docs": 2_960,
 }
 ADVICE = "Delete as much there or, where text only moved between rooms, raise the row of tests/house/budget.txt."
 
