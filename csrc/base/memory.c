@@ -107,7 +107,7 @@ void fs_free(void *block)
     free(block);
 }
 
-fs_status fs_no_memory(fs_error *err)
+fs_status(fs_no_memory)(fs_error *err)
 {
     return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes", refused);
 }

@@ -16,6 +16,9 @@ void fs_free(void *block);
 
 /* Return FS_OUT_OF_MEMORY with the size of the allocation that failed last on this thread: "no memory for 64 bytes". */
 fs_status fs_no_memory(fs_error *err);
+#ifdef __clang_analyzer__ /* as with fs_fail */
+#define fs_no_memory(err) (FS_IGNORE((fs_no_memory)(err)), FS_OUT_OF_MEMORY)
+#endif
 
 /* Point *list to room for `count` items of its type, uninitialised or zeroed: FS_TRY(FS_NEW(&list, count, err)). NULL
  * and fs_no_memory if there is none. Released with fs_free. */

@@ -13,7 +13,7 @@
 PyObject *fs_raise(const fs_error *err);
 
 /* Raise an exception as PyErr_Format does, and be false. */
-#define fs_refuse(...) (PyErr_Format(__VA_ARGS__) != NULL)
+#define fs_refuse(...) ((void)PyErr_Format(__VA_ARGS__), false)
 
 /* Long work without the GIL that Ctrl-C can interrupt. Signal handlers run from time to time on the working thread. If
  * one raises, polls of base/interrupt.h end the work with FS_INTERRUPTED, and fs_raise keeps the handler's
@@ -122,15 +122,15 @@ PyObject *fs_integers_object(const int64_t *values, Py_ssize_t count, int64_t sc
                 __typeof__(&(records)[0]) one = &(records)[i_]; \
                 item;                                           \
             }))
-#define FS_SEQUENCE_(type, i, count, item)                                       \
-    __extension__({                                                              \
-        PyObject *made_ = type##_New((Py_ssize_t)(count));                       \
-        for (__typeof__((count) + 0) i = 0; made_ != NULL && i < (count); i++) { \
-            PyObject *item_ = (item);                                            \
-            if (item_ == NULL) Py_CLEAR(made_);                                  \
-            else type##_SET_ITEM(made_, (Py_ssize_t)i, item_);                   \
-        }                                                                        \
-        made_;                                                                   \
+#define FS_SEQUENCE_(type, i, count, item)                                          \
+    __extension__({                                                                 \
+        PyObject *made_ = type##_New((Py_ssize_t)(count));                          \
+        for (__typeof__((count) + 0) i = 0; made_ != NULL && i < (count); i += 1) { \
+            PyObject *item_ = (item);                                               \
+            if (item_ == NULL) Py_CLEAR(made_);                                     \
+            else type##_SET_ITEM(made_, (Py_ssize_t)i, item_);                      \
+        }                                                                           \
+        made_;                                                                      \
     })
 
 /* Add a constant to the module, and take over its reference. Return -1 with an exception set on failure, and if the

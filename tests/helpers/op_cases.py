@@ -110,15 +110,16 @@ class OpCases:
     @pytest.mark.parametrize("name", REDUCTIONS)
     @every_dtype
     def test_reductions(self, lab: Lab, name: str, dtype: str) -> None:
+        scale = 16 if name == "var" else 4  # a variance far below the square of the mean keeps fewer digits
         for shape in ((1,), (7,), (33, 65), (2, 3, 129), (3, 20011), (5000, 3)):
             x, values = lab.uniform(shape, dtype, 0.1, 1.0)
             for axis in (None, -1, len(shape) - 1):
                 for keepdims in (False, True):
                     want = REDUCTIONS[name](values, axis=axis, keepdims=keepdims)
                     if dtype != "float16" or np.abs(want).max() <= 65000:
-                        lab.check(getattr(fs, name)(x, axis, keepdims), want, dtype, 4)
+                        lab.check(getattr(fs, name)(x, axis, keepdims), want, dtype, scale)
             out = fs.empty(shape[:-1], dtype=dtype, device=lab.device)
-            lab.check(getattr(fs, name)(x, axis=-1, out=out), REDUCTIONS[name](values, axis=-1), dtype, 4)
+            lab.check(getattr(fs, name)(x, axis=-1, out=out), REDUCTIONS[name](values, axis=-1), dtype, scale)
 
     def test_reductions_of_nan_and_of_empty_tensors(self, lab: Lab) -> None:
         values = np.ones((3, 1000))

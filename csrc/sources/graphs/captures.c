@@ -244,7 +244,7 @@ static fs_status list_calls(reading *all, fs_error *err)
     }
     fs_free(roles);
     if (status != FS_OK) return status;
-    qsort(all->ran_sorted, all->ran_count, sizeof *all->ran_sorted, compare_ids);
+    FS_TRY(fs_sort(all->ran_sorted, all->ran_count, sizeof *all->ran_sorted, compare_ids, err));
     return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, err);
 }
 
