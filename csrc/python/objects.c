@@ -69,7 +69,7 @@ PyObject *fs_numbers_object(PyObject *bytes, bool integers)
     Py_ssize_t size = bytes != NULL ? PyBytes_GET_SIZE(bytes) : 0, count = size / 8;
     if (count > 1 && memcmp(PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + 8, (size_t)size - 8) == 0)
         Py_SETREF(bytes, PyBytes_FromStringAndSize(PyBytes_AS_STRING(bytes), 8));
-    PyObject *module = bytes != NULL ? PyImport_ImportModule("flopscope.results.columns") : NULL, *numbers = NULL;
+    PyObject *module = bytes != NULL ? PyImport_ImportModule("flopscope.support.core_facts") : NULL, *numbers = NULL;
     if (module != NULL) numbers = PyObject_CallMethod(module, "Numbers", "sOn", integers ? "q" : "d", bytes, count);
     Py_XDECREF(module);
     Py_XDECREF(bytes);

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 
 from flopscope import _core
+from flopscope.support.package import WATCH_GRAPHS
 
 GROUP = "flopscope.work"
 """The entry points of installed packages that bring work rules along."""
-WATCH_GRAPHS = "FLOPSCOPE_WATCH_GRAPHS"
-"""The environment variable that asks for the watch over CUDA graphs from the import on, or forbids it by "0"."""
 
 
 def begin() -> None:

@@ -13,11 +13,10 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.read.load import read
-from flopscope.record.at_import import WATCH_GRAPHS
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.support.capture import may_evict, why_not_loaded
 from flopscope.support.imports import after_import, around
-from flopscope.support.package import warn_user
+from flopscope.support.package import WATCH_GRAPHS, warn_user
 from flopscope.support.suggest import suggesting
 
 MARK = "flopscope::clock"

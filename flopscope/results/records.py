@@ -6,7 +6,8 @@ import json
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from flopscope.results.columns import ROW_FIELDS, Numbers
+from flopscope.results.columns import ROW_FIELDS
+from flopscope.support.core_facts import Numbers
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.files import finite, replacing, write_json
 from flopscope.support.safe import write_csv

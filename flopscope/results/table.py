@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope import _core
 from flopscope.results import records
 from flopscope.results.categories import is_op_of_library
-from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, Numbers, kind_of, require_kind
+from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
+from flopscope.support.core_facts import Numbers
 from flopscope.support.hints import Hints
 from flopscope.support.suggest import suggesting
 

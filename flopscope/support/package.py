@@ -7,6 +7,8 @@ import sys
 
 VERSION = "0.7.0.dev0"
 DISTRIBUTION = "flopscope-profiler"
+WATCH_GRAPHS = "FLOPSCOPE_WATCH_GRAPHS"
+"""The environment variable that asks for the watch over CUDA graphs from the import on, or forbids it by "0"."""
 FOLDER = os.path.dirname(os.path.dirname(__file__))
 MIXED = (
     "the unrelated distribution flopscope is installed beside flopscope-profiler, in one folder, which holds files of "

@@ -202,17 +202,20 @@ def test_torchs_live_profile_and_its_file_know_their_cpu(tmp_path: Path, measure
     assert json.loads((tmp_path / "trace.json").read_text())[CPU_MEMBER]["peaks"]["flops"] == {"fp32": FP32}
 
 
-def test_run_measures_a_cpu_whose_work_is_known(tmp_path: Path, measurements: list[str]) -> None:
-    from flopscope.cli.run import _measure_cpu
+def test_run_measures_a_cpu_whose_work_is_known(
+    tmp_path: Path, measurements: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flopscope.cli import reporting
 
     unnamed, other, trace = (trace_with(tmp_path, **cpu) for cpu in ({}, here(name="Another CPU"), here()))
     assert ideal_of(trace) == 0
     said: list[str] = []
-    _measure_cpu(trace, said.append)
+    monkeypatch.setattr(reporting, "tell", said.append)
+    reporting._measure_cpu(trace)
     assert measurements == ["cpu"] and "once for this machine" in said[0]
     assert ideal_of(trace) == pytest.approx(LEAST_US, rel=1e-3), "the analysis before is not used again"
     assert ideal_of(unnamed) == ideal_of(other) == 0
-    _measure_cpu(trace, said.append)
+    reporting._measure_cpu(trace)
     assert measurements == ["cpu"], "once"
 
 

@@ -409,6 +409,7 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
     folder = tmp_path / "workers"
     folder.mkdir()
     program = (
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # also if it is ignored here
         "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
         f"run_everywhere(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], None, 2)\n"
     )

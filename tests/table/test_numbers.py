@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flopscope.results.columns import Numbers
+from flopscope.support.core_facts import Numbers
 
 
 def column_of(values: list[Any], integers: bool) -> Numbers:
