@@ -23,6 +23,20 @@ size_t fs_note_cut(const char *text, size_t most)
     return size;
 }
 
+bool fs_note_add_field(char *fields, size_t *size, fs_text name, char kind, fs_text value)
+{
+    size_t needed = name.size + 1 + 1 + value.size + 1;
+    if (name.size == 0 || needed > FS_NOTE_FIELDS_BYTES - *size) return false;
+    char *at = fields + *size;
+    memcpy(at, name.bytes, name.size);
+    at[name.size] = 0;
+    at[name.size + 1] = kind;
+    memcpy(at + name.size + 2, value.bytes, value.size);
+    at[needed - 1] = 0;
+    *size += needed;
+    return true;
+}
+
 size_t fs_note_encode(const fs_note *note, void *bytes)
 {
     numbers stored = {.category = note->category,

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/text.h"
+
 typedef enum { FS_NOTE_NOTHING, FS_NOTE_UNSIGNED, FS_NOTE_INTEGER, FS_NOTE_REAL } fs_note_type;
 
 enum { FS_NOTE_CATEGORY_BYTES = 128, FS_NOTE_FIELDS_BYTES = 1024 };
@@ -37,6 +39,10 @@ enum { FS_NOTE_NUMBER = 'n', FS_NOTE_TEXT = 't' };
 size_t fs_note_cut(const char *text, size_t most);
 
 enum { FS_NOTE_MAX_BYTES = 8 + 32 + FS_NOTE_CATEGORY_BYTES + 1 + FS_NOTE_FIELDS_BYTES };
+
+/* Append a field to `fields`, of which *size bytes of FS_NOTE_FIELDS_BYTES are used. False, and nothing is appended, if
+ * its name is empty or there is no room. */
+bool fs_note_add_field(char *fields, size_t *size, fs_text name, char kind, fs_text value);
 
 /* Write a note to bytes (FS_NOTE_MAX_BYTES, 8-aligned). Return the size used. */
 size_t fs_note_encode(const fs_note *note, void *bytes);

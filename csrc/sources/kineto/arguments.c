@@ -476,16 +476,6 @@ fs_status fs_arguments_given(fs_piece *piece, const fs_given_work *work, uint32_
 
 enum { MOST_NUMBER = 40 };
 
-/* Append a text that ends with a zero byte to the fields, after a mark unless that is 0; false if it does not fit. */
-static bool add_field(char *fields, size_t *size, char mark, const fs_scan_span *text)
-{
-    size_t needed = (mark != 0) + text->size + 1;
-    if (needed > FS_NOTE_FIELDS_BYTES - *size) return false;
-    if (mark != 0) fields[(*size)++] = mark;
-    *size += fs_scan_unescape(text, fields + *size) + 1;
-    return true;
-}
-
 /* Whether a value is a number of JSON. */
 static bool is_number(const fs_scan_span *value, double *number)
 {
@@ -495,25 +485,37 @@ static bool is_number(const fs_scan_span *value, double *number)
     text[value->size] = 0;
     if (strspn(text, "-+.0123456789eE") != value->size || strchr("+.", *text) != NULL) return false;
     *number = strtod(text, &end);
+    if (*end == '.') { /* in locales with a decimal comma */
+        *end = ',';
+        *number = strtod(text, &end);
+    }
     return *end == 0 && isfinite(*number);
+}
+
+/* Write the string that a span represents to `out` of FS_NOTE_FIELDS_BYTES; empty if it is longer. */
+static fs_text unescaped(const fs_scan_span *span, char *out)
+{
+    return (fs_text){out, span->size < FS_NOTE_FIELDS_BYTES ? fs_scan_unescape(span, out) : 0};
 }
 
 static void read_fields(const fs_scan_span *payload, char *fields, size_t *size)
 {
+    char name[FS_NOTE_FIELDS_BYTES], text[FS_NOTE_FIELDS_BYTES];
     fs_scan scan = {.at = payload->text + 1, .end = payload->text + payload->size};
     fs_scan_span key = {NULL, 0, false};
     double number;
     while (fs_scan_member(&scan, &key) == FS_SCAN_GOOD && key.text != NULL) {
         fs_scan_span value = {scan.at, 0, false};
-        bool is_text = *scan.at == '"';
-        if ((is_text ? fs_scan_string(&scan, &value) : fs_scan_skip(&scan)) != FS_SCAN_GOOD) return;
-        if (!is_text) value.size = (size_t)(scan.at - value.text);
-        size_t before = *size;
-        if ((is_text || is_number(&value, &number)) && add_field(fields, size, 0, &key) &&
-            add_field(fields, size, is_text ? FS_NOTE_TEXT : FS_NOTE_NUMBER, &value))
+        if (*scan.at == '"') {
+            if (fs_scan_string(&scan, &value) != FS_SCAN_GOOD) return;
+            if (value.size >= sizeof text) continue; /* none that was written is as long */
+            fs_note_add_field(fields, size, unescaped(&key, name), FS_NOTE_TEXT, unescaped(&value, text));
             continue;
-        *size = before;
-        return;
+        }
+        if (fs_scan_skip(&scan) != FS_SCAN_GOOD) return;
+        value.size = (size_t)(scan.at - value.text);
+        if (is_number(&value, &number))
+            fs_note_add_field(fields, size, unescaped(&key, name), FS_NOTE_NUMBER, (fs_text){value.text, value.size});
     }
 }
 

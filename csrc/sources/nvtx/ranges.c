@@ -35,15 +35,8 @@ enum { MOST_PAYLOADS = 16, TEXT_BYTES = 200, NUMBER_BYTES = 40 };
 /* Append a field whole, or not at all. */
 static void put_field(fs_nvtx_payload *to, const char *name, char kind, const char *value, size_t value_size)
 {
-    size_t name_size = fs_note_cut(name, TEXT_BYTES), size = name_size + 1 + 1 + value_size + 1;
-    if (name_size == 0 || size > sizeof to->fields - to->size) return;
-    char *at = to->fields + to->size;
-    memcpy(at, name, name_size);
-    at[name_size] = 0;
-    at[name_size + 1] = kind;
-    memcpy(at + name_size + 2, value, value_size);
-    at[size - 1] = 0;
-    to->size += size;
+    fs_note_add_field(to->fields, &to->size, (fs_text){name, fs_note_cut(name, TEXT_BYTES)}, kind,
+                      (fs_text){value, value_size});
 }
 
 static void put_real(fs_nvtx_payload *to, const char *name, double value, int digits)
