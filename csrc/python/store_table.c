@@ -75,51 +75,43 @@ static PyObject *step_list(const fs_store *store, const fs_steps *steps)
     return list;
 }
 
-/* Put a column into a dict, and take its memory. */
-#define PUT_COLUMN(result, of, count, type, name) \
-    (fs_put_column(result, #name, fs_array_taking((of)->name, (Py_ssize_t)(count), FS_ARRAY_TYPE(type))))
+/* Put a column of `from` with `count` rows into the result, and take its memory. */
+#define TAKE_COLUMN(type, name, prose)                                                                            \
+    if (good) {                                                                                                   \
+        good = fs_put_column(result, #name, fs_array_taking(from->name, (Py_ssize_t)count, FS_ARRAY_TYPE(type))); \
+        from->name = NULL;                                                                                        \
+    }
 
 /* Return a dict, or NULL with an exception set. The columns are taken from the struct, which is cleared as before. */
-static PyObject *timeline_object(const fs_store *store, fs_timeline *timeline, const fs_accounting *accounting)
+static PyObject *timeline_object(const fs_store *store, fs_timeline *from, const fs_accounting *accounting)
 {
     int64_t begin, end;
+    uint32_t count = from->block_count;
     fs_store_window(store, &begin, &end);
-    PyObject *result =
-        Py_BuildValue("{s:N,s:N,s:N,s:L,s:L,s:k,s:k,s:k,s:k,s:k,s:k}", "lanes", lane_list(timeline), "labels",
-                      label_list(store, timeline), "steps", step_list(store, &accounting->steps), "begin",
-                      (long long)begin, "merged_ns", (long long)timeline->merged_ns, "events",
-                      (unsigned long)timeline->event_count, "idle", (unsigned long)timeline->idle_count, "open",
-                      (unsigned long)timeline->open_count, "unplaced", (unsigned long)timeline->unplaced_count, "deep",
-                      (unsigned long)timeline->deep_count, "memory", (unsigned long)timeline->memory_count);
+    PyObject *result = Py_BuildValue(
+        "{s:N,s:N,s:N,s:L,s:L,s:k,s:k,s:k,s:k,s:k,s:k}", "lanes", lane_list(from), "labels", label_list(store, from),
+        "steps", step_list(store, &accounting->steps), "begin", (long long)begin, "merged_ns",
+        (long long)from->merged_ns, "events", (unsigned long)from->event_count, "idle", (unsigned long)from->idle_count,
+        "open", (unsigned long)from->open_count, "unplaced", (unsigned long)from->unplaced_count, "deep",
+        (unsigned long)from->deep_count, "memory", (unsigned long)from->memory_count);
     bool good = result != NULL;
-#define TAKE_COLUMN(type, name, prose)                                          \
-    if (good) {                                                                 \
-        good = PUT_COLUMN(result, timeline, timeline->block_count, type, name); \
-        timeline->name = NULL;                                                  \
-    }
     FS_TIMELINE_COLUMN_LIST(TAKE_COLUMN)
-#undef TAKE_COLUMN
     if (!good) Py_CLEAR(result);
     return result;
 }
 
-static PyObject *memory_changes_object(const fs_store *store, fs_memory_changes *changes)
+static PyObject *memory_changes_object(const fs_store *store, fs_memory_changes *from)
 {
     int64_t begin, end;
+    uint32_t count = from->count;
     fs_store_window(store, &begin, &end);
-    PyObject *result =
-        Py_BuildValue("{s:L,s:k}", "begin", (long long)begin, "unplaced", (unsigned long)changes->unplaced);
+    PyObject *result = Py_BuildValue("{s:L,s:k}", "begin", (long long)begin, "unplaced", (unsigned long)from->unplaced);
     bool good = result != NULL;
-#define TAKE_COLUMN(type, name, prose)                                  \
-    if (good) {                                                         \
-        good = PUT_COLUMN(result, changes, changes->count, type, name); \
-        changes->name = NULL;                                           \
-    }
     FS_MEMORY_COLUMN_LIST(TAKE_COLUMN)
-#undef TAKE_COLUMN
     if (!good) Py_CLEAR(result);
     return result;
 }
+#undef TAKE_COLUMN
 
 /* Parts of rows ---------------------------------------------------------------------------------------------------- */
 

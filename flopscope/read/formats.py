@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from flopscope import _core
@@ -66,19 +67,9 @@ def format_of(start: bytes) -> Format:
 # Traces of events -----------------------------------------------------------------------------------------------------
 
 
-def _read_trace(given: Input, store: _core.Store) -> Content:
+def _read_events(feed: Callable[[Input, _core.TraceReader], None], given: Input, store: _core.Store) -> Content:
     reader = _core.TraceReader()
-    given.feed(reader)
-    return _events(given, reader, store)
-
-
-def _read_pftrace(given: Input, store: _core.Store) -> Content:
-    reader = _core.TraceReader()
-    feed_pftrace(given, reader)
-    return _events(given, reader, store)
-
-
-def _events(given: Input, reader: _core.TraceReader, store: _core.Store) -> Content:
+    feed(given, reader)
     report = reader.finish(store)
     metadata = members_of(report["head"])
     _check_kind(given, report, metadata)
@@ -183,8 +174,8 @@ FORMATS = (
     Format(lambda start: start.startswith(MAGIC), _read_database),
     Format(is_json, _read_json),
     Format(is_xplane, _read_xplane),
-    Format(is_pftrace, _read_pftrace, takes_captures=True),
-    Format(lambda start: True, _read_trace, takes_captures=True, explains=True),
+    Format(is_pftrace, partial(_read_events, feed_pftrace), takes_captures=True),
+    Format(lambda start: True, partial(_read_events, Input.feed), takes_captures=True, explains=True),
 )
 """The first row that matches counts."""
 
