@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from flopscope import _core
 
@@ -26,42 +26,44 @@ class Numbers(Sequence[Any]):
     Equal values are stored once: most columns of a large table hold a single value.
     """
 
-    __slots__ = ("_count", "_stored", "_type")
+    __slots__ = ("_count", "_is_shared", "_values")
 
-    def __init__(self, type: Literal["q", "d"], stored: bytes, count: int) -> None:
-        self._type, self._stored, self._count = type, stored, count
+    def __init__(self, type: Any, stored: bytes, count: int) -> None:
+        self._values = memoryview(stored).cast(type)
+        self._count = count
+        self._is_shared = len(self._values) < count
 
-    @property
-    def _is_shared(self) -> bool:
-        return len(self._stored) < 8 * self._count
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Numbers, (self._values.format, self._values.tobytes(), self._count)
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, row: Any) -> Any:
-        values = memoryview(self._stored).cast(self._type)
         place = range(self._count)[row]
-        return values[0 if self._is_shared else place]
+        return self._values[0 if self._is_shared else place]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
         """Return the numbers as a list."""
-        return memoryview(self._stored).cast(self._type).tolist() * (self._count if self._is_shared else 1)
+        return self._values.tolist() * (self._count if self._is_shared else 1)
 
     def chosen(self, rows: Iterable[int]) -> Numbers:
         """Return the numbers of these rows, as a column."""
         places = rows if isinstance(rows, list) else list(rows)
+        kind = self._values.format
         if self._is_shared and places:
-            return Numbers(self._type, self._stored, len(places))
-        values = memoryview(self._stored).cast(self._type).tolist()
-        return Numbers(self._type, array(self._type, map(values.__getitem__, places)).tobytes(), len(places))
+            return Numbers(kind, self._values.tobytes(), len(places))
+        values = self._values.tolist()
+        return Numbers(kind, array(kind, map(values.__getitem__, places)).tobytes(), len(places))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """Return a read-only array of the numbers, which shares their memory, or a copy in another dtype."""
         import numpy as np
 
+        stored: Any = self._values.obj
         strides = (0 if self._is_shared else 8,)
-        values = np.ndarray(self._count, np.dtype(self._type), self._stored, strides=strides)
+        values = np.ndarray(self._count, np.dtype(self._values.format), stored, strides=strides)
         return values.copy() if copy else values if dtype is None else values.astype(dtype, copy=False)

@@ -80,16 +80,17 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     keys, shapes, bounds, units = (table.columns[one] for one in ("key", "input_shapes", "bound", "unit"))
     for row in sorted(times, key=lambda row: -times[row]):
         x, y, rate = (column[row] for column in values)
-        shape = tensor_text(shapes[row]) if shapes[row] else ""
-        named = f"{keys[row]}{BESIDE}{shape}" if shape else keys[row]
-        mark = Point(named, times[row], x, y, bounds[row] or "unknown", units[row], row=row)
+        mark = Point(keys[row], times[row], x, y, bounds[row] or "unknown", units[row], row=row)
         if mark.is_drawn:
             marks.append(mark)
         elif 0 < rate < math.inf and (flops[row] == 0 or sources[row] == "counted"):  # by their bandwidth
             marks.append(replace(mark, gbytes=rate))
         else:
             (without if sizes[row] == flops[row] == 0 else unknown).append(row)
-    shown = marks[:MOST_MARKS]
+    shown = [
+        replace(mark, name=f"{mark.name}{BESIDE}{text}") if (text := tensor_text(shapes[mark.row])) else mark
+        for mark in marks[:MOST_MARKS]
+    ]
 
     def left_out(why: str, rows: list[int]) -> dict[str, Any]:
         """Return how many rows are not drawn, their time, and the names of those with the most."""
