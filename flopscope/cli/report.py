@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flopscope.read.trace import Process
     from flopscope.show.page.page import Page
 
-_KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.csv|\.xplane\.pb|\.pftrace"
+_KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.xplane\.pb|\.pftrace"
 _SUFFIX = re.compile(rf"({_KINDS})(\.gz|\.zst)?$", re.IGNORECASE)
 _NO_NAME = re.compile(r"[*?\[\]]+")
 
@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def default_path(source: str) -> str:
     """Return the file that the page of a trace, a folder or a pattern is written to: NAME.report.html.
 
-    NAME is that of the file without .json, .pt.trace, .sqlite, .db, .nsys-rep, .csv, .xplane.pb, .pftrace, .gz and
-    .zst, of the folder, or of the pattern without its wildcards; "traces" if nothing is left.
+    NAME is that of the file without .json, .pt.trace, .sqlite, .db, .nsys-rep, .xplane.pb, .pftrace, .gz and .zst,
+    of the folder, or of the pattern without its wildcards; "traces" if nothing is left.
     """
     name = os.path.basename(os.path.abspath(source))
     if not os.path.lexists(source):

@@ -127,8 +127,8 @@ class Results(Summaries):
         time, or the host time of the ops if no device was used. NaN for a profile without ops. The result also has
         these entries, unless they are empty:
 
-        - "estimated": the time in ops whose work is a bound or an estimate, or that were inferred for kernels of
-          graphs; "estimated_flops": the same where only the FLOPs are an estimate, as those of generated kernels;
+        - "estimated": the time in ops whose work is a bound or an estimate, or whose kernels were matched by a guess;
+          "estimated_flops": the same where only the FLOPs are an estimate, as those of generated kernels;
         - "misfits": for ops of other libraries that were called with other arguments than their rules expect, a tuple
           of the arguments seen and those expected, as texts;
         - "unseen_graphs": the time in µs of kernels of CUDA graphs whose capture was not watched;
