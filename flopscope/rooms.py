@@ -66,9 +66,9 @@ def summary(results: Results, peaks: str | None) -> Summary:
 
 
 def overview_html(results: Results) -> str:
-    from flopscope.show.profile_overview import html
+    from flopscope.show.summarize import overview_html
 
-    return html(results)
+    return overview_html(results)
 
 
 def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:

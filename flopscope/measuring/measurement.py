@@ -224,7 +224,7 @@ class Measurement(Distribution):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Return the verdict, the samples, a roofline and the facts for a notebook. It never raises."""
+        """Return the verdict and the facts for a notebook."""
         return upward.rooms.measurement_html(self)
 
     def facts(self) -> dict[str, str]:

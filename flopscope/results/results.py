@@ -336,7 +336,7 @@ class Results(Summaries):
         return upward.rooms.summary(self, peaks)
 
     def _repr_html_(self) -> str:
-        """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.
+        """Return the summary for a notebook, and the first rows of key_averages() below it.
 
         Peaks are not measured for it. It never raises.
         """

@@ -79,6 +79,18 @@ def _table(entries: Sequence[Entry], table: EventTable, names: Sequence[str] | N
     )
 
 
+def texts_table(rows: Sequence[Sequence[str]], align: str = "<>") -> str:
+    """Return rows of texts as a table, the first as its header. align: as in support.columns.Rows."""
+    looks = [" class=name" if side == "<" else "" for side in align.ljust(len(rows[0]), align[-1])]
+
+    def line(tag: str, texts: Sequence[str]) -> str:
+        cells = zip(looks, texts, strict=True)
+        return f"<tr>{''.join(f'<{tag}{look}>{markup(text)}</{tag}>' for look, text in cells)}</tr>"
+
+    body = "\n".join(line("td", row) for row in rows[1:])
+    return f'<table class="flopscope"><thead>{line("th", rows[0])}</thead><tbody>\n{body}\n</tbody></table>'
+
+
 def render(table: EventTable, limit: int = ROWS_SHOWN) -> str:
     """Return the fitted table as HTML with all text escaped: the rows that print() shows first, and ranges apart.
 

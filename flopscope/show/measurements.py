@@ -7,52 +7,19 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from flopscope.show.html import STYLE
-from flopscope.show.overview import OVERVIEW_STYLE, failure_html, quiet_html
-from flopscope.show.roofs import Point
-from flopscope.show.thumbnail import roofline_svg, strip_svg
+from flopscope.show.summary import Summary
 from flopscope.support import units
-from flopscope.support.columns import aligned_lines, column_widths, dashes
-from flopscope.support.safe import markup, printable, shorten
+from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.measuring.measurement import Measurement
     from flopscope.measuring.sweep import Sweep, SweepPoint
 
-FACTS_STYLE = ".flopscope-overview td.name {white-space: normal; max-width: none}"
-
 
 def measurement_html(one: Measurement) -> str:
-    """Return the measurement as a fragment of HTML. It never raises: what prevents it is its text."""
-    try:
-        rating = {
-            "% roofline": units.roofline_text(one.pct_roofline) if one.pct_roofline == one.pct_roofline else "",
-            "bound": units.bound_text(one.bound) if one.bound != "unknown" else "",
-        }
-        facts = {**{name: text for name, text in rating.items() if text}, **one.facts()}
-        cells = ((markup(shorten(name, 60)), markup(shorten(text, 200))) for name, text in facts.items())
-        rows = "".join(f'<tr><td class="name">{name}</td><td class="name">{text}</td></tr>' for name, text in cells)
-        table = f'<table class="flopscope"><tbody>{rows}</tbody></table>'
-        strip, notes = strip_svg(one.samples, one.median), "".join(map(quiet_html, one.notes))
-        return (
-            f"<style>{STYLE}{OVERVIEW_STYLE}\n{FACTS_STYLE}</style>\n"
-            f'<div class="flopscope-overview"><div class="head">{markup(shorten(one.verdict, 400))}</div>\n{strip}\n'
-            f'<div class="sides"><div>{table}</div>{_picture(one)}</div>\n{notes}</div>'
-        )
-    except Exception as problem:
-        return failure_html(f"measurement of {one.name}", problem)
-
-
-def _picture(one: Measurement) -> str:
-    """Return a roofline with this one mark, if its place is known. The roofs follow from rates and shares."""
-    point = Point(one.name, one.median, one.arithmetic_intensity, one.tflops_per_s, one.bound)
-    if not point.is_drawn:
-        return ""
-    bandwidth = one.gbytes_per_s * 1e9 * 100 / one.pct_peak_bandwidth if one.pct_peak_bandwidth else math.nan
-    peak = one.tflops_per_s * 1e12 * 100 / one.pct_peak_flops if one.pct_peak_flops else math.nan
-    roofs = [(one.unit, {"measured": peak}, {"measured": peak / bandwidth})] if one.unit and 0 < peak < math.inf else []
-    slopes = [("memory", {"measured": bandwidth})] if 0 < bandwidth < math.inf else []
-    return roofline_svg([point], roofs, slopes, width=280, height=180)
+    """Return the verdict, the facts and the notes as HTML."""
+    return Summary([one.verdict, Rows([*one.facts().items()], "<"), *one.notes], one.to_dict).html
 
 
 # A sweep --------------------------------------------------------------------------------------------------------------
@@ -73,15 +40,9 @@ def sweep_text(sweep: Sweep) -> str:
 
 
 def sweep_html(sweep: Sweep) -> str:
-    """Return the sweep as a fragment of HTML with all text escaped."""
-    head = "".join(f"<th>{markup(header)}</th>" for header in HEADERS)
-    rows = ("".join(f"<td>{markup(cell)}</td>" for cell in _cells(point)) for point in sweep.points)
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    caption = "<br>".join(markup(line) for line in (_title(sweep), *_footnotes(sweep)))
-    return (
-        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{caption}</caption>\n'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-    )
+    """Return the sweep as HTML."""
+    table = Rows([HEADERS, *map(_cells, sweep.points)], ">")
+    return Summary([_title(sweep), table, *_footnotes(sweep)], dict).html
 
 
 def _cells(point: SweepPoint) -> list[str]:

@@ -39,7 +39,7 @@ class Point:
     gbytes: float = math.nan
     """GB/s, of an op that moves data and does no FLOPs, or an unknown number of them."""
     row: int = -1
-    """The row of a page that the point stands for."""
+    """The row of a page that the point stands for; -1: not of a page."""
 
     @property
     def is_drawn(self) -> bool:

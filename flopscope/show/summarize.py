@@ -18,10 +18,12 @@ from flopscope.results.results import cpu_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
+from flopscope.show.html import render
 from flopscope.show.summary import Bars, Summary
 from flopscope.support.columns import Rows
+from flopscope.support.device import STORED
 from flopscope.support.hints import LINES_ALONE
-from flopscope.support.safe import printable
+from flopscope.support.safe import markup, printable, shorten
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ STEPS_SHOWN = 6
 MOSTLY = 0.5
 """Share of the time; with more unmodelled work, the option that records shapes comes first."""
 NAME_WIDTH = 18
+OPS_SHOWN = 10
+HEAD = 300  # characters
 
 
 def summarize(results: Results, peaks: str | None = None) -> Summary:
@@ -88,6 +92,16 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     head = accounting_head(analysis, whole, hfu)
     parts = [*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest]
     return Summary(parts, document)
+
+
+def overview_html(results: Results) -> str:
+    """Return the summary and the first rows of the table as HTML. It never raises: what prevents it is its text."""
+    head = shorten(repr(results), HEAD)
+    try:
+        shown = [summarize(results, STORED).html, render(results.key_averages(peaks=STORED), OPS_SHOWN)]
+    except Exception as problem:
+        return f"<div>{markup(head)}: {markup(shorten(str(problem) or type(problem).__name__, HEAD))}</div>"
+    return "\n".join([f"<div>{markup(head)}</div>", *shown])
 
 
 def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:

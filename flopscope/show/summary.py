@@ -8,20 +8,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
+from flopscope import _core
 from flopscope.show.fitted import terminal_width
-from flopscope.show.html import PIXELS, STYLE
-from flopscope.show.overview import OVERVIEW_STYLE, bar_html
+from flopscope.show.html import PIXELS, STYLE, texts_table
+from flopscope.show.looks import background
 from flopscope.support.columns import Rows
+from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import markup
+from flopscope.support.units import percent_text, short_time_text
 
 WIDTH = 100
 """Characters of a line, also on wider terminals."""
 INDENT = "  "
+LEAST_SHARE = 0.004  # of the bar: smaller parts are summed up
 SUMMARY_STYLE = f"""
 .flopscope-summary {{max-width: {PIXELS}px; line-height: 1.4}}
 .flopscope-summary .title {{font-weight: 600; margin-top: 0.8em}}
 .flopscope-summary .quiet {{opacity: 0.75; font-size: 0.9em}}
 .flopscope-summary .part {{overflow-x: auto; margin: 0.2em 0}}
+.flopscope-summary .bar {{display: flex; height: 1.3em; border-radius: 3px; overflow: hidden}}
+.flopscope-summary .bar span {{display: block; min-width: 1px}}
+.flopscope-summary .legend {{margin: 0.35em 0 0.6em; font-size: 0.9em}}
+.flopscope-summary .legend span {{display: inline-block; margin-right: 1.1em; white-space: nowrap}}
+.flopscope-summary .legend i {{display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.35em}}
+.flopscope-summary td.name {{white-space: normal; max-width: none}}
 """
 
 
@@ -49,8 +59,23 @@ class Bars:
             yield line[:width] if line.endswith("█") else line
 
     def _repr_html_(self) -> str:
+        """Return a bar of segments, a legend with times, shares and what the parts are, and the causes."""
+        total = sum(self._parts[part] for part in _core.parts)
+        segments, entries, rest = [], [], 0.0
+        for part, row in parts_of(self._on_device).items():
+            us = self._parts[part]
+            if us < LEAST_SHARE * total:
+                rest += us
+                continue
+            text = f"{row.label} {short_time_text(us)} {percent_text(100 * us / total)}"
+            style = f"background: {background(row.light, row.hatch, 'Canvas')}"
+            segments.append(f'<span style="width: {100 * us / total:.2f}%; {style}" title="{markup(text)}"></span>')
+            gloss = f' <small class="quiet">{markup(row.gloss)}</small>'
+            entries.append(f'<span><i style="{style}"></i>{markup(text)}{gloss}</span>')
+        if rest > 0:
+            entries.append(f"<span>others {short_time_text(rest)}</span>")
         below = "".join(f'<div class="quiet">{markup(cause)}</div>' for cause in self._causes)
-        return f'<div class="flopscope-overview">{bar_html(self._parts, self._on_device)}{below}</div>'
+        return f'<div class="bar">{"".join(segments)}</div>\n<div class="legend">{"".join(entries)}</div>{below}'
 
 
 class Summary:
@@ -91,7 +116,7 @@ class Summary:
 
     def _repr_html_(self) -> str:
         body = [_html(part, after) for part, after in zip_longest(self._parts, self._parts[1:], fillvalue="")]
-        style = f"<style>{STYLE}{OVERVIEW_STYLE}{SUMMARY_STYLE}</style>"
+        style = f"<style>{STYLE}{SUMMARY_STYLE}</style>"
         return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
 
 
@@ -114,19 +139,10 @@ def _lines(part: str | Rows | Shown, width: int) -> list[str]:
 
 def _html(part: str | Rows | Shown, after: str | Rows | Shown) -> str:
     if isinstance(part, Rows):
-        head, *rows = part.rows
-        body = "\n".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
-        table = (
-            f'<table class="flopscope"><thead><tr>{_cells("th", head)}</tr></thead><tbody>\n{body}\n</tbody></table>'
-        )
-        return f'<div class="part">{table}</div>'
+        return f'<div class="part">{texts_table(part.rows, part.align)}</div>'
     if not isinstance(part, str):
         return f'<div class="part">{part._repr_html_()}</div>'
     if not part:
         return ""
     kind = "title" if not isinstance(after, str) else "quiet" if part.startswith(" ") else "text"
     return f'<div class="{kind}">{markup(part.strip())}</div>'
-
-
-def _cells(tag: str, texts: Sequence[str]) -> str:
-    return "".join(f"<{tag}{' class=name' if i == 0 else ''}>{markup(text)}</{tag}>" for i, text in enumerate(texts))

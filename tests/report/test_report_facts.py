@@ -11,7 +11,7 @@ from helpers import ROOT
 from flopscope import _core
 from flopscope.show.looks import BOUNDS, sheet
 from flopscope.show.page.page import STYLES
-from flopscope.show.thumbnail import OUTLINES
+from flopscope.show.page.roofline_svg import OUTLINES
 
 PAGE = ROOT / "flopscope" / "show" / "page" / "assets"
 

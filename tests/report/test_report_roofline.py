@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +15,9 @@ from helpers.report_pages import PageRead, written
 
 import flopscope as fs
 from flopscope.show.page import roofline
+from flopscope.show.page.roofline_svg import roofline_svg
+from flopscope.show.roofs import Point, roofs_of, slopes_of
+from flopscope.support.peaks import Peaks
 from flopscope.support.units import long_time_text
 
 
@@ -112,3 +118,37 @@ def test_without_ops_there_is_no_roofline(tmp_path: Path) -> None:
     made = Program()
     made.add("kernel", "k", 0, 10, 7, 0, device=0, stream=7)
     assert "roofline" not in written(made.load(), tmp_path).data["sections"]
+
+
+# The picture ----------------------------------------------------------------------------------------------------------
+
+
+def drawn(marks: Sequence[Point], bandwidth: float | None, levels: dict[str, float]) -> ElementTree.Element:
+    peaks = {"datasheet": Peaks("datasheet", levels, bandwidth)}
+    return ElementTree.fromstring(roofline_svg(marks, roofs_of(peaks, levels), slopes_of(peaks, ())))
+
+
+def test_marks_lie_where_their_logarithms_are() -> None:
+    places = (("a", 100.0, 1.0, 0.1), ("b", 25.0, 10.0, 1.0), ("c", 1.0, 100.0, 10.0))
+    svg = drawn([Point(*place, "memory") for place in places], 1e12, {"fp32": 50e12})
+    circles = [one for one in svg if one.tag.endswith("circle")]
+    xs, ys, radii = ([float(one.attrib[key]) for one in circles] for key in ("cx", "cy", "r"))
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2) and xs[0] < xs[1]
+    assert ys[1] - ys[0] == pytest.approx(ys[2] - ys[1], abs=0.2) and ys[0] > ys[1]
+    assert radii[:2] == [18.0, 9.0], "areas are proportional to the times"
+    wide, high = float(svg.attrib["width"]), float(svg.attrib["height"])
+    assert all(0 < x < wide and 0 < y < high for x, y in zip(xs, ys, strict=True))
+    slope, level = [one.attrib["d"] for one in svg if one.tag.endswith("path")]
+    x0, y0, x1, y1 = map(float, re.findall(r"[\d.]+", slope))
+    ridge, height, _ = map(float, re.findall(r"[\d.]+", level))
+    assert (x1, y1) == pytest.approx((ridge, height), abs=0.2), "the roofs meet"
+    assert (y0 - y1) / (x1 - x0) == pytest.approx((ys[0] - ys[1]) / (xs[1] - xs[0]), rel=0.02), "of slope 1"
+    shown = [title.text for one in svg for title in one if title.tag.endswith("title")]
+    assert shown[:2] == ["memory: 1 TB/s datasheet", "fp32: 50 TFLOP/s datasheet"]
+    assert shown[2] == "a: 100 µs, 0.1 TFLOP/s, memory-bound"
+
+
+def test_pictures_of_odd_numbers_are_valid() -> None:
+    assert len(drawn([], None, {})) > 3
+    drawn([Point("<&>", math.nan, 1.0, 1.0, "what")], None, {})
+    drawn([Point("x", 1.0, 1e-300, 1e300, "cache")], 1e12, {"fp32": 1e13})

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.show.looks import BOUNDS
 from flopscope.show.page.encode import Columns, cut
+from flopscope.show.page.roofline_svg import BESIDE, roofline_svg
 from flopscope.show.page.rows import tensor_text
 from flopscope.show.roofs import Point, roofs_of, slopes_of, timed_ops
-from flopscope.show.thumbnail import BESIDE, roofline_svg
 from flopscope.support.device import known_peaks
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_MARKS = 1000
 """Marks of a device; ops with less time are only counted."""
-WIDTH, HEIGHT = 1000, 460  # px
 NAMED = 5  # maximum number of names of what is not drawn
 SOURCES = ("measured", "datasheet")
 
@@ -109,7 +108,7 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     return {
         "name": name,
         "model": cut(model),
-        "svg": roofline_svg(shown, roofs, slopes, width=WIDTH, height=HEIGHT, most=MOST_MARKS, is_large=True),
+        "svg": roofline_svg(shown, roofs, slopes),
         "total": math.fsum(times.values()),
         "left_out": [
             left_out("with neither bytes nor FLOPs", without),

@@ -1,4 +1,4 @@
-"""Pictures as inline SVG, without matplotlib, for notebooks and pages: a roofline and a strip of samples."""
+"""The picture of a roofline in a page: SVG, whose marks select rows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from flopscope.show.roofs import Point, Rates, level_label
 from flopscope.support import units
 from flopscope.support.safe import markup, shorten
 
-MOST_MARKS = 60
+WIDTH, HEIGHT = 1000, 460  # px
 LONGEST = 60  # characters of a name in a tooltip
-LARGEST, SMALLEST = 9.0, 2.5  # radii in pixels
+LARGEST, SMALLEST = 18.0, 2.5  # radii in pixels
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 16.0, 30.0  # margins in pixels
-MOST_SAMPLES = 300
-FAR = 4.0
-LABEL_EM = 5.4  # px: the width of a character of a level's name
+LABEL_EM = 5.4  # px: the width of a character of a name
 FONT = 'font-size="10" fill="currentColor"'
 FAINT = 'font-size="9" fill="currentColor" fill-opacity="0.8"'
 LEAST_SHARE = 0.001  # of the time: marks with less do not extend the axes
 STRIP = 1.2  # decades of the strip of ops without FLOPs
-NAMED = 12  # of a large picture
+NAMED = 12
 BESIDE = " · "  # between the name of a mark and its shapes
 
 
@@ -60,42 +58,30 @@ OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
 
 
 def roofline_svg(
-    marks: Sequence[Point],
+    shown: Sequence[Point],
     roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
     slopes: Sequence[tuple[str, Rates]],
-    *,
-    width: int = 320,
-    height: int = 210,
-    most: int = MOST_MARKS,
-    is_large: bool = False,
 ) -> str:
-    """Return a roofline as an ``<svg>`` element, with all text escaped; of MOST_MARKS marks it has at most 20 kB.
+    """Return a roofline as an ``<svg>`` element, with all text escaped.
 
     The axes are logarithmic. The area of a mark is proportional to its time, its colour and shape show its bound, and
-    its tooltip names it. The longest are drawn, if they lie within the axes; those without FLOPs in a strip at the
-    left, as far below the roof of the memory as their bandwidth is. roofs, slopes: those of roofs_of() and slopes_of();
-    rates of the datasheet are dashed. is_large: whether there is room for the names of the longest ops and the numbers
-    of roofs.
+    its tooltip names it. Marks are drawn if they lie within the axes; those without FLOPs in a strip at the left, as
+    far below the roof of the memory as their bandwidth is. The longest have their names beside them.
+
+    shown: the longest first. roofs, slopes: those of roofs_of() and slopes_of(); rates of the datasheet are dashed.
     """
-    shown = sorted((mark for mark in marks if mark.is_drawn or mark.gbytes > 0), key=lambda mark: -mark.us)[:most]
     least = LEAST_SHARE * math.fsum(mark.us for mark in shown)
     relevant = [mark for mark in shown if mark.us >= least]
-    frame = _frame(relevant or shown, roofs, width, height)
+    frame = _frame(relevant or shown, roofs)
     placed = (mark if mark.is_drawn else frame.moved(mark, number) for number, mark in enumerate(shown))
     drawn = [mark for mark in placed if frame.holds(mark)]
-    head = f'<svg class="flopscope-roofline" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+    head = f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
     head += 'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif">'
     longest = max((mark.us for mark in drawn), default=0.0)
-    largest = 2 * LARGEST if is_large else LARGEST
-    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest, largest)) for mark in drawn]
-    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes, discs, is_large)]
+    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest)) for mark in drawn]
+    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes)]
     parts += [_mark(mark, disc) for mark, disc in zip(drawn, discs, strict=True)]
-    if is_large:
-        parts += _names(frame, drawn, discs)
-    if not drawn:
-        x, y = (frame.left + frame.right) / 2, (frame.top + frame.bottom) / 2
-        parts.append(_text(x, y, "middle", "no op of known work"))
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, *_names(frame, drawn, discs), "</svg>"])
 
 
 @dataclass(frozen=True)
@@ -161,9 +147,7 @@ def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{text}</text>'
 
 
-def _frame(
-    marks: Sequence[Point], roofs: Sequence[tuple[str, Rates, Mapping[str, float]]], width: int, height: int
-) -> _Frame:
+def _frame(marks: Sequence[Point], roofs: Sequence[tuple[str, Rates, Mapping[str, float]]]) -> _Frame:
     """Choose limits that show the marks, the levels and where they meet the slope."""
     drawn = [mark for mark in marks if mark.is_drawn]
     xs = [mark.intensity for mark in drawn] + [x for _, _, ridges in roofs for x in ridges.values()] or [1.0]
@@ -173,7 +157,7 @@ def _frame(
     ys += [mark.gbytes / 1000 * 10.0 ** (strip - STRIP) for mark in marks if not mark.is_drawn]
     x0 = min(x0, max(strip - STRIP, x0 - STRIP)) if strip == x0 else x0
     y0, y1 = math.log10(min(ys or [1.0])) - 0.4, math.log10(max(ys or [1.0])) + 0.4
-    return _Frame(x0, x1, y0, max(y1, y0 + 1), LEFT, width - RIGHT, TOP, height - BOTTOM, strip)
+    return _Frame(x0, x1, y0, max(y1, y0 + 1), LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM, strip)
 
 
 def _decades(low: float, high: float) -> list[int]:
@@ -190,13 +174,8 @@ def _roofs(
     frame: _Frame,
     roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
     slopes: Sequence[tuple[str, Rates]],
-    discs: Sequence[tuple[float, float, float]],
-    is_large: bool,
 ) -> list[str]:
-    """Return the slopes up to the highest level, and each level from the slope on, with the numbers in tooltips.
-
-    discs: centres and radii of the marks. The name of a level is where it meets none of them, if there is such a place.
-    """
+    """Return the slopes up to the highest level, and each level from the slope on, with their names and numbers."""
     parts = []
     left, right, bottom, top = (10.0**edge for edge in (frame.x0, frame.x1, frame.y0, frame.y1))
 
@@ -212,11 +191,9 @@ def _roofs(
             highest = max((level[source] for _, level, _ in roofs if source in level), default=math.inf)
             begin, end = max(left, bottom / slope), min(highest / rate, right, top / slope)
             if begin < end:
-                ends = (
-                    f"M{frame.x(begin):.1f} {frame.y(begin * slope):.1f}L{frame.x(end):.1f} {frame.y(end * slope):.1f}"
-                )
-                parts.append(line(ends, source, label))
-        if is_large and begin < end:
+                ends = [f"{frame.x(at):.1f} {frame.y(at * slope):.1f}" for at in (begin, end)]
+                parts.append(line(f"M{'L'.join(ends)}", source, label))
+        if begin < end:
             x, y = frame.x(math.sqrt(begin * end)), frame.y(math.sqrt(begin * end) * slope)
             angle = math.degrees(math.atan2(frame.y(end * slope) - y, frame.x(end) - x))
             turned = f'{FAINT} transform="translate({x:.1f} {y - 7:.1f}) rotate({angle:.1f})"'
@@ -227,12 +204,7 @@ def _roofs(
             begin = min(max(ridges.get(source, left), left), right)
             y = frame.y(rate / 1e12)
             parts.append(line(f"M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}", source, label))
-        shown = label if is_large else shorten(name, 30)
-        wide, ridge = LABEL_EM * len(shown), frame.x(begin)
-        places = [(frame.right - 3, y - 3, "end"), (ridge + 5, y - 3, "start"), (ridge - 3, y - 3, "end")]
-        free = [place for place in places if not any(_meets(place, wide, disc) for disc in discs)]
-        at, base, anchor = (free or places)[0]
-        parts.append(_text(at, base, anchor, markup(shown), FAINT))
+        parts.append(_text(frame.right - 3, y - 3, "end", markup(label), FAINT))
     return parts
 
 
@@ -250,73 +222,22 @@ def _names(frame: _Frame, marks: Sequence[Point], discs: Sequence[tuple[float, f
     return parts
 
 
-def _meets(place: tuple[float, float, str], wide: float, disc: tuple[float, float, float]) -> bool:
-    """Return whether a text of one line and a disc have a point in common."""
-    at, base, anchor = place
-    x, y, radius = disc
-    left = at - wide if anchor == "end" else at
-    return math.hypot(x - min(max(x, left), left + wide), y - min(max(y, base - 8), base + 2)) < radius
-
-
-def _radius(mark: Point, longest: float, largest: float) -> float:
+def _radius(mark: Point, longest: float) -> float:
     share = mark.us / longest if longest > 0 else 0.0
-    return max(largest * math.sqrt(max(share, 0.0)), SMALLEST) if share == share else SMALLEST
+    return max(LARGEST * math.sqrt(share), SMALLEST)
 
 
 def _mark(mark: Point, disc: tuple[float, float, float]) -> str:
     """Return a mark: its shape and colour show the bound."""
     x, y, r = disc
     name = mark.bound if mark.bound in BOUNDS else "unknown"
-    bound = BOUNDS[name]
-    look = f'fill="{bound.light}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6"'
-    if mark.row >= 0:
-        look += f' class="mark bound-{name}" data-row="{mark.row}"'
+    look = 'fill-opacity="0.9" stroke="Canvas" stroke-width="0.6" '
+    look += f'class="mark bound-{name}" data-row="{mark.row}"'
     rate = units.flop_rate_text(mark.tera) if not mark.gbytes > 0 else units.rate_text(mark.gbytes, "GB/s")
     facts = f"{units.long_time_text(mark.us)}, {rate}, {markup(bound_label(mark.bound))}"
     title = f"<title>{markup(shorten(mark.name, LONGEST))}: {facts}</title>"
-    outline = OUTLINES[bound.marker]
+    outline = OUTLINES[BOUNDS[name].marker]
     if not outline:
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {look}>{title}</circle>'
     path = "L".join(f"{x + r * a:.1f} {y + r * b:.1f}" for a, b in outline)
     return f'<path d="M{path}Z" {look}>{title}</path>'
-
-
-def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, height: int = 46) -> str:
-    """Return samples in µs as lines along an axis, with the median, as an ``<svg>`` element.
-
-    Of more than MOST_SAMPLES, evenly spaced ones of the sorted samples are drawn. If the largest samples lie FAR times
-    further from the median than the usual ones, the axis ends at the 95th percentile and a label names the largest.
-    """
-    known = sorted(sample for sample in samples if math.isfinite(sample))
-    if not known:
-        return ""
-    if len(known) > MOST_SAMPLES:
-        known = [known[round(i * (len(known) - 1) / (MOST_SAMPLES - 1))] for i in range(MOST_SAMPLES)]
-    low, high, largest = known[0], known[-1], known[-1]
-    usual = known[round(0.95 * (len(known) - 1))]
-    if high - median > FAR * (usual - low) > 0:
-        high = usual
-        known = [sample for sample in known if sample <= high]
-    span = high - low or 1.0
-    left, right = 6.0, width - 6.0
-
-    def x(value: float) -> float:
-        return left + (value - low) / span * (right - left) if high > low else (left + right) / 2
-
-    ticks = "".join(f"M{x(value):.1f} 4v20" for value in known)
-    middle = x(min(max(median, low), high)) if math.isfinite(median) else (left + right) / 2
-    beyond = f" (5 % up to {units.long_time_text(largest)})" if largest > high else ""
-    texts = [(left, "start", low, ""), (right, "end", high, beyond)] if high > low else []
-    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
-        texts.append((middle, "middle", median, ""))
-    labels = "".join(
-        _text(at, height - 6, anchor, f"{'median ' * (anchor == 'middle')}{units.long_time_text(value)}{more}")
-        for at, anchor, value, more in texts
-    )
-    return (
-        f'<svg class="flopscope-strip" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif"><title>Samples</title>'
-        f'<path d="M{left} 24H{right}" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<path d="{ticks}" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<path d="M{middle:.1f} 1v26" stroke="{BOUNDS["compute"].light}" stroke-width="2"/>{labels}</svg>'
-    )
