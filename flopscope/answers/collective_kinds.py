@@ -1,4 +1,4 @@
-"""Collectives summed by device, kind or size."""
+"""Collectives summed by device and kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from flopscope.support.statistics import median
 class CollectiveKind(NamedTuple):
     """Calls of collectives that have something in common; sizes and bandwidths are of the calls that have them."""
 
-    key: tuple[Any, ...]
+    device: int
+    collective: str
     calls: int
     message_bytes: float
     """Median; NaN if no size is known."""
@@ -30,29 +31,22 @@ class CollectiveKind(NamedTuple):
         return 100 * self.exposed / self.time if self.time else math.nan
 
 
-def kinds_of(calls: Mapping[str, Sequence[Any]], *by: str) -> list[CollectiveKind]:
-    """Sum the calls, the columns of Store.collectives(), by the named columns; in the order of their values.
-
-    Unknown values (None and NaN) come last.
-    """
-    places: dict[tuple[Any, ...], list[int]] = {}
-    for i, key in enumerate(zip(*(calls[name] for name in by), strict=True)):
-        places.setdefault(tuple(_known(value) for value in key), []).append(i)
-    ordered = sorted(places.items(), key=lambda item: [(value is None, value) for value in item[0]])
-    return [_kind(key, {name: [calls[name][i] for i in where] for name in _SUMMED}) for key, where in ordered]
+def kinds_of(calls: Mapping[str, Sequence[Any]]) -> list[CollectiveKind]:
+    """Sum the calls, the columns of Store.collectives(), by device and kind, in the order of their values."""
+    places: dict[tuple[int, str], list[int]] = {}
+    for i, key in enumerate(zip(calls["device"], calls["collective"], strict=True)):
+        places.setdefault(key, []).append(i)
+    return [_kind(*key, {name: [calls[name][i] for i in places[key]] for name in _SUMMED}) for key in sorted(places)]
 
 
 _SUMMED = ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")
 
 
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _kind(key: tuple[Any, ...], calls: Mapping[str, Sequence[float]]) -> CollectiveKind:
+def _kind(device: int, collective: str, calls: Mapping[str, Sequence[float]]) -> CollectiveKind:
     message, bus = ([v for v in calls[name] if not math.isnan(v)] for name in ("message_bytes", "bus_gbytes_per_s"))
     return CollectiveKind(
-        key,
+        device,
+        collective,
         len(calls["duration"]),
         median(message) if message else math.nan,
         sum(calls["duration"]),

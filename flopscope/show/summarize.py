@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from flopscope.record.energy import Energy
     from flopscope.results.results import Results
 
+Section = Sequence[str | Rows]
+"""Tables and notes, which are indented."""
+
 STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
 
 
@@ -54,7 +57,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     analysis = analysis_of(results, "summary", peaks)
     sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
-    rest = [*details(core, counted), *_energy_section(results.energy, analysis)]
+    rest = details(core, counted, energy_section(results.energy, analysis))
     advice = advise(analysis)
     every = accounting_columns(analysis)
     document = partial(
@@ -104,28 +107,31 @@ def overview_html(results: Results) -> str:
     return "\n".join([f"<div>{markup(head)}</div>", *shown])
 
 
-def details(core: Store, counted: Counted | None = None) -> list[str | Rows]:
-    """Return the sections about GPUs, steps, launches and communication.
+def details(core: Store, counted: Counted | None = None, energy: Section = ()) -> list[str | Rows]:
+    """Return device_sections() one below the other, with their titles.
 
-    counted: of the same profile; None: it is read here.
+    counted: of the same profile; None: it is read here. energy: what energy_section() returns.
     """
-    steps = microseconds(core.step_breakdown())
-    if not steps["step"]:
+    if not core.step_breakdown()["step"]:
         return ["Nothing was recorded."]
-    gpu, launches = core.gpu_summary(), core.launch_summary()
-    sections: dict[str, list[str | Rows]] = {
-        "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(
-            core, gpu, "the steps" if steps["step"][0] is not None else "the profile"
-        ),
-        "Counters": _counter_section(counted or Counted(core)),
+    sections = {**device_sections(core, counted or Counted(core)), "Energy in J, W": energy}
+    return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
+
+
+def device_sections(core: Store, counted: Counted) -> dict[str, Section]:
+    """Return the sections about GPUs, steps, launches and communication by their titles; those of nothing are empty."""
+    steps, gpu, launches = microseconds(core.step_breakdown()), core.gpu_summary(), core.launch_summary()
+    whole = "the steps" if steps["step"][:1] != [None] else "the profile"
+    return {
+        "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(core, gpu, whole),
+        "Counters": _counter_section(counted),
         **_step_section(steps, bool(gpu["device"])),
         "Launches": _launch_section(core, launches),
         "Communication": _communication_section(core),
     }
-    return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
 
 
-def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
+def _gpu_section(core: Store, gpu: Columns, whole: str) -> Section:
     if not gpu["device"]:
         return []
     headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
@@ -138,7 +144,7 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> list[str | Rows]:
     ]
 
 
-def _counter_section(counted: Counted) -> list[str | Rows]:
+def _counter_section(counted: Counted) -> Section:
     rows = counter_rows(counted)
     if not rows:
         return []
@@ -151,7 +157,7 @@ def _counter_section(counted: Counted) -> list[str | Rows]:
     ]
 
 
-def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> list[str | Rows]:
+def energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> Section:
     """Return the section about energy."""
     found = used(energy, analysis.columns["flops"])
     if not found:
@@ -159,10 +165,10 @@ def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> list[st
     rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
     rows += [(one.device, *map(number_text, (one.joules, one.watts, one.gflop_per_joule))) for one in found]
     missing = [f"  {one.device}: {one.missing}" for one in found if one.missing]
-    return ["Energy in J, W", Rows(rows), *missing, ""]
+    return [Rows(rows), *missing]
 
 
-def _step_section(steps: Columns, on_device: bool) -> dict[str, list[str | Rows]]:
+def _step_section(steps: Columns, on_device: bool) -> dict[str, Section]:
     """Return the section about the steps by its title. On a CPU, the accounting says what is between the ops."""
     if on_device:
         return {"Time": [_step_rows(steps, True)]}
@@ -196,7 +202,7 @@ def _step_rows(steps: Columns, on_device: bool) -> Rows:
     return Rows(rows)
 
 
-def _launch_section(core: Store, launches: Columns) -> list[str | Rows]:
+def _launch_section(core: Store, launches: Columns) -> Section:
     delays = ("delay median", "p95", "max")
     rows: list[tuple[str, ...]] = [
         ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost"),
@@ -214,18 +220,17 @@ def _launch_section(core: Store, launches: Columns) -> list[str | Rows]:
     return [Rows(rows), note, *warnings] if len(rows) > 1 else []
 
 
-def _communication_section(core: Store) -> list[str | Rows]:
+def _communication_section(core: Store) -> Section:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
     calls, _ = core.collectives()
     rows: list[tuple[str, ...]] = [
         ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
     ]
-    for kind in kinds_of(calls, "device", "collective"):
-        device, name = kind.key
+    for kind in kinds_of(calls):
         times = map(short_time_text, (kind.time, kind.exposed))
         speeds = map(number_text, (kind.bus_median, kind.bus_max))
         size, share = bytes_text(kind.message_bytes), percent_text(kind.exposed_pct)
-        rows.append((core.device_name(device), name, str(kind.calls), size, *times, share, *speeds))
+        rows.append((core.device_name(kind.device), kind.collective, str(kind.calls), size, *times, share, *speeds))
     notes = [
         "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
         "  message, bus GB/s: medians; the bandwidth is over the time with the wait",

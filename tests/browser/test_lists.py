@@ -1,4 +1,4 @@
-"""Sections that are made of tables and lists: comparisons, communication, ranks. What they show is held
+"""Sections that are made of tables and lists: comparisons and ranks. What they show is held
 against flopscope's own tables, or against numbers that the test computes."""
 
 from __future__ import annotations
@@ -120,30 +120,6 @@ def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
     page.keys(Keys.ARROW_DOWN, Keys.ENTER)
     row = cells(page, "compare")[1]
     assert page.text("#compare .chosen").startswith(f"{row[0].lstrip('▶▼')}: {row[1]} → {row[2]} ({row[3]}); {row[7]}")
-
-
-# Communication --------------------------------------------------------------------------------------------------------
-
-
-def test_communication_has_the_sums_of_the_calls(open_report: Open, report: Report) -> None:
-    calls = ranks_of(8)[1].collectives()  # the page shows the rank that the others wait for
-    page = open_report(report("ranks"))
-    whole(page)
-    rows = page.run(
-        """return [...document.querySelectorAll('#communication table.small tbody tr')].map(
-            (row) => [...row.children].map((cell) => cell.textContent))"""
-    )
-    expected = calls.groupby("message_bytes").agg(
-        {"duration": ["size", "sum"], "exposed": "sum", "bus_gbytes_per_s": "median"}
-    )
-    assert len(rows) == len(expected) == 3
-    for row, (size, values) in zip(rows, expected.iterrows(), strict=True):
-        assert row[0] == "allreduce"
-        assert float(row[1].removesuffix("MiB")) == size / 2**20
-        assert int(row[2]) == values[("duration", "size")]
-        assert time_of(row[3]) == pytest.approx(values[("duration", "sum")], rel=0.006)
-        assert time_of(row[5]) == pytest.approx(values[("exposed", "sum")], rel=0.006)
-        assert float(row[7].split()[0]) == pytest.approx(values[("bus_gbytes_per_s", "median")], rel=0.006)
 
 
 # Ranks ----------------------------------------------------------------------------------------------------------------

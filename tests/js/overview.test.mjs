@@ -13,7 +13,7 @@ function time(accounting, steps) {
         steps,
         accounting: { whole, per: 3, devices: 1, ...accounting },
         recording: { is_delayed: false },
-        counted: { hfu: null },
+        hfu: null,
         coverage: { bytes: 1, flops: 1 },
     };
     return flopscope.overview.tiles(data)[0];

@@ -1,10 +1,9 @@
-"""The data of the pages of comparisons and ranks, and of communication, read from the HTML."""
+"""The data of the pages of comparisons and ranks, read from the HTML."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,15 @@ import pandas
 import pytest
 from helpers import DATA
 from helpers.hand_traces import H200, NCCL, Program, in_a_row
-from helpers.report_pages import PageRead, handlers, written
+from helpers.report_pages import PageRead, handlers
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
 from flopscope.ranks.page import facts_of_ranks
 from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
-from flopscope.show.page import communication, compare
+from flopscope.show.page import compare
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFacts, RankFinding, opened, ranks_page
 
@@ -156,66 +154,6 @@ def test_a_comparison_of_nothing_has_a_page(tmp_path: Path) -> None:
     assert page.data["sections"]["compare"]["changes"]["count"] == 0 and page.data["title"] == "nothing"
 
 
-# Communication --------------------------------------------------------------------------------------------------------
-
-
-def collectives(sized: bool = True) -> Program:
-    """Return a program with 30 allreduces and allgathers of three sizes, some beside a product."""
-    program, draw = Program(), random.Random(4)
-    for number in range(30):
-        at = 1000.0 * number
-        program.run("aten::mm", at, at + 10, 100, [512, 512], [512, 512])
-        kind, elements = draw.choice(["allreduce", "_allgather_base"]), 1 << draw.choice([10, 16, 20])
-        recorded = {"Collective name": kind, "In msg nelems": elements, "Out msg nelems": elements, "dtype": "Float"}
-        recorded |= {"Group size": 8, "Process Group Name": "0", "Process Group Ranks": str([*range(8)])}
-        program.op("record_param_comms", at + 5, 2)
-        program.correlation += 1
-        program.call("cudaLaunchKernel", at + 6, 1, correlation=program.correlation)
-        begin = at + draw.choice([60, 300])
-        name = NCCL if kind == "allreduce" else NCCL.replace("AllReduce", "AllGather")
-        program.work(name, begin, 150, stream=17, correlation=program.correlation, **(recorded if sized else {}))
-    return program
-
-
-def test_communication_equals_the_calls(tmp_path: Path) -> None:
-    trace = collectives().load()
-    page = written(trace, tmp_path)
-    data, frame = page.data["sections"]["communication"], trace.collectives()
-    assert data["count"] == len(frame) == 30
-    assert data["time"] == pytest.approx(frame["duration"].sum())
-    assert data["exposed"] == pytest.approx(frame["exposed"].sum()) and 0 < data["exposed"] < data["time"]
-    whole = trace.accounting()["total"].iloc[-1]
-    assert data["exposed_pct_of_total"] == pytest.approx(100 * frame["exposed"].sum() / whole)
-    groups = frame.groupby(["collective", "message_bytes"])
-    assert [(row["collective"], row["message_bytes"]) for row in data["sizes"]] == list(groups.groups)
-    for row, (_, group) in zip(data["sizes"], groups, strict=True):
-        assert row["calls"] == len(group)
-        assert (row["time"], row["exposed"]) == pytest.approx((group["duration"].sum(), group["exposed"].sum()))
-        bus = group["bus_gbytes_per_s"]
-        assert (row["bus_median"], row["bus_max"]) == pytest.approx((bus.median(), bus.max()))
-
-
-def test_unknown_sizes_are_null_and_come_last(tmp_path: Path) -> None:
-    trace = collectives(sized=False).load()
-    page = written(trace, tmp_path)
-    data = page.data["sections"]["communication"]
-    assert "communication" not in written(load("pointwise_before"), tmp_path).data["sections"]
-    assert [row["message_bytes"] for row in data["sizes"]] == [None] * len(data["sizes"])
-    assert {row["bus_median"] for row in data["sizes"]} == {None}
-    calls = {"kind": ["b", "a", "b"], "size": [math.nan, 2.0, 1.0]}
-    calls |= {name: [1.0, 2.0, 3.0] for name in ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")}
-    assert [kind.key for kind in kinds_of(calls, "kind", "size")] == [("a", 2.0), ("b", 1.0), ("b", None)]
-
-
-def test_sizes_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communication, "MOST_SIZES", 2)
-    trace = collectives().load()
-    data = written(trace, tmp_path).data["sections"]["communication"]
-    times = trace.collectives().groupby(["collective", "message_bytes"])["duration"].sum().sort_values(ascending=False)
-    assert data["sizes_left_out"] == len(times) - 2
-    assert sorted(row["time"] for row in data["sizes"]) == pytest.approx(sorted(times[:2]))
-
-
 # Ranks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +202,7 @@ def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], 
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
     assert next(iter(page.data["sections"])) == "ranks"
-    assert {"overview", "ops", "communication", "timeline"} <= set(page.data["sections"])
+    assert {"overview", "ops", "devices", "timeline"} <= set(page.data["sections"])
     assert "show rank 1, that of the first finding" in page.text and data["opened"]["place"] == 1
     assert page.column(data["rank"]).tolist() == [0, 1, 2]
     lanes = page.data["sections"]["timeline"]["lanes"]

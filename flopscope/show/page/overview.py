@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
+from flopscope.answers.counted import Counted
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
-from flopscope.results.summaries import records
 from flopscope.show.entries import usual_order
 from flopscope.show.notes import footnotes
-from flopscope.show.page import hardware
+from flopscope.show.page import devices, hardware
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.rows import tensor_text, why_unrated
 from flopscope.support.core_facts import parts_of
@@ -50,10 +50,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "gpus": records(source.main.core.gpu_summary()),
-        "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
-        "graphs": hardware.graphs(source),
-        "counted": hardware.counted(source),
+        "coverage": {name: source.rows.coverage()[name] for name in ("bytes", "flops")},
+        "hfu": Counted(source.core).hfu(source.accounting).percent,
         "missing": list(missing(source)),
         "notes": [*map(sentence, notes(source))],
     }
@@ -357,7 +355,7 @@ def notes(source: Profile) -> Iterator[str]:
         if line not in lines and not (has_shapes_note and line == hints.shapes):
             lines.append(line)
     yield from lines
-    yield from hardware.graph_notes(source)
+    yield from devices.graph_notes(source)
     report = getattr(source.results, "report", None) or {}
     if report.get("truncated"):
         yield "The file of the trace is cut off: it ends before the trace does."

@@ -25,8 +25,7 @@ SECTIONS = (
     "roofline",
     "timeline",
     "memory",
-    "communication",
-    "launches",
+    "devices",
     "compare",
 )
 """The order of the sections in a page."""
@@ -37,7 +36,6 @@ SCRIPTS = (
     "draw.js",
     "print.js",
     "overview.js",
-    "overview_hardware.js",
     "grid.js",
     "list.js",
     "details.js",
@@ -45,8 +43,7 @@ SCRIPTS = (
     "ops_columns.js",
     "controls.js",
     "lines.js",
-    "launches.js",
-    "communication.js",
+    "devices.js",
     "rank_tables.js",
     "ranks.js",
     "compare.js",

@@ -15,7 +15,7 @@ from flopscope.answers.lines import Lines, lines_of
 from flopscope.results.results import grouped, store_of
 from flopscope.results.table import table_of
 from flopscope.show.advice import advise
-from flopscope.show.page import communication, launches, lines, memory, ops, overview, roofline, timeline
+from flopscope.show.page import devices, lines, memory, ops, overview, roofline, timeline
 from flopscope.show.page.encode import Columns
 from flopscope.show.page.page import Page
 from flopscope.show.page.rows import encode_table, identities, places_of_largest
@@ -218,8 +218,7 @@ SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "overview": overview.section,
     "ops": ops.section,
     "lines": lines.section,
-    "communication": communication.section,
-    "launches": launches.section,
+    "devices": devices.section,
     "roofline": roofline.section,
     "timeline": timeline.section,
     "memory": memory.section,

@@ -193,9 +193,9 @@ flopscope.overview = {
             add("MFU", limited(whole.mfu), "Time of the FLOPs at the peaks of their units, in percent of the time.");
             add("MBU", limited(whole.mbu), "Time of the bytes at the peak bandwidth, in percent of the time.");
         }
-        if (format.known(data.counted.hfu)) {
+        if (format.known(data.hfu)) {
             const doc = "Counted: share of the cycles in which tensor cores worked, over the same time as MFU.";
-            add("HFU", format.percent(data.counted.hfu), doc);
+            add("HFU", format.percent(data.hfu), doc);
         }
         add("Bytes known", share(data.coverage.bytes), "Share of the time whose bytes a rule knows.");
         add("FLOPs known", share(data.coverage.flops), "Share of the time whose FLOPs a rule knows.");
@@ -221,30 +221,6 @@ flopscope.overview = {
             ["<What it brings", (one) => el("span", {}, brings(one))],
         ];
         return el("div", { class: "features" }, draw.table(missing, columns, `What was recorded${of}`));
-    },
-
-    gpus(records, of) {
-        const columns = [
-            ["<Device", (one) => flopscope.page.device(one.device)],
-            ["Utilization", "percent:gpu_utilization", "Share of the time in which a kernel ran."],
-            [
-                "SM efficiency",
-                "percent:sm_efficiency",
-                "Mean over the time of the share of SMs that the blocks of all running kernels fill.",
-            ],
-            [
-                "Occupancy",
-                "percent:achieved_occupancy",
-                "Threads that an SM holds, of those that it could hold; weighted by time.",
-            ],
-            [
-                "Tensor cores",
-                "percent:tensor_core_time",
-                "Share of the kernels' time in kernels that use the tensor cores, by their names.",
-            ],
-            ["Idle", "percent:idle", "Share of the time in which the device had no work."],
-        ];
-        return flopscope.draw.table(records, columns, `Utilization of the devices${of}`);
     },
 };
 
@@ -300,7 +276,6 @@ flopscope.section("overview", {
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
         left.append(overview.features(data.missing, of));
-        left.append(...overview.hardware(data, of));
         if (data.notes.length) {
             left.append(
                 draw.heading("Notes"),
@@ -319,7 +294,5 @@ flopscope.section("overview", {
                 data.facts.map(([label, text]) => [el("dt", { text: label }), el("dd", { text })]),
             ),
         );
-        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, of));
-        right.append(...overview.coverage(data, of));
     },
 });

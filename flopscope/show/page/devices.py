@@ -1,0 +1,82 @@
+"""The section Devices: utilization, counters, energy, launches, streams, collectives and CUDA graphs, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from flopscope.answers.counted import Counted
+from flopscope.read.graphs import GRAPH_COUNTS, unmatched_graphs
+from flopscope.show.page.encode import Columns, sentence
+from flopscope.show.summarize import Section, device_sections, energy_section
+from flopscope.support.columns import Rows
+from flopscope.support.units import MISSING, percent_text, short_time_text
+
+if TYPE_CHECKING:
+    from flopscope.show.page.profile import Profile
+
+
+def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
+    """Return the tables that summary() prints, and those of streams and graphs; None without device work."""
+    main, energy = source.main, source.results.energy
+    if not main.core.launch_summary()["device"]:
+        return None
+    sections: dict[str, Section] = {
+        **device_sections(main.core, Counted(source.core)),
+        "Energy in J, W": energy_section(energy, main.analysis) if energy else [],
+        "Streams": _streams(main),
+        "CUDA graphs": _graphs(source),
+    }
+    return {
+        "window": source.main_text,
+        "tables": [
+            {
+                "title": title,
+                "rows": [
+                    [_shown(cell) for cell in row] for part in parts if isinstance(part, Rows) for row in part.rows
+                ],
+                "notes": sentence(" ".join(part.strip() for part in parts if isinstance(part, str))),
+            }
+            for title, parts in sections.items()
+            if parts
+        ],
+    }
+
+
+def _shown(cell: str) -> str:
+    """Return a cell as the page writes numbers; unknown is "–"."""
+    return "–" if cell == MISSING else sentence(cell)
+
+
+def _streams(main: Profile) -> Section:
+    """Return what each stream did, and each device as a whole."""
+    counts, times = ("kernels", "copies"), ("busy", "overlapped", "communication", "exposed_communication")
+    found = main.streams
+    rows = [["stream", "kernels", "copies", "busy", "overlapped", "share", "communication", "exposed", "share"]]
+    for i, (device, stream) in enumerate(zip(found["device"], found["stream"], strict=True)):
+        busy, overlapped, communication, exposed = (short_time_text(found[name][i]) for name in times)
+        name = f"{main.core.device_name(device)} {'all streams' if stream is None else f'stream {stream}'}"
+        shown = [name, *(f"{found[count][i]:.0f}" for count in counts), busy, overlapped]
+        share, alone = (percent_text(found[part][i]) for part in ("overlapped_pct", "exposed_pct"))
+        rows.append([*shown, share, communication, exposed, alone])
+    return [Rows(rows), "overlapped: another stream of the device worked too; exposed: no other kernel ran"]
+
+
+def _graphs(source: Profile) -> Section:
+    """Return the counts of Trace.graphs, of all windows, with what they mean; empty without launches of graphs."""
+    counts = _graph_counts(source)
+    shown = [(text, str(counts[name])) for name, text in GRAPH_COUNTS.items() if counts[name] or name == "matched"]
+    return [Rows([("of them", "number"), *shown])] if counts["launches"] else []
+
+
+def graph_notes(source: Profile) -> Iterator[str]:
+    """Yield which launches of graphs lack the ops of their capture, unless the notes of the table say it."""
+    counts = _graph_counts(source)
+    if counts["launches"] and not source.rows.coverage().get("unseen_graphs") and (text := unmatched_graphs(counts)):
+        yield f"CUDA graphs: {text}. Give the traces of the capture: load_trace(…, captures=…) or --captures."
+
+
+def _graph_counts(source: Profile) -> dict[str, int]:
+    """Return the sums of Trace.graphs over the windows."""
+    counts = [getattr(window.results, "graphs", {}) for window in source.windows]
+    return {name: sum(one.get(name, 0) for one in counts) for name in GRAPH_COUNTS}
