@@ -102,7 +102,7 @@ def table_text(table: EventTable, **options: Any) -> str:
 def fitted_text(table: EventTable, **options: Any) -> str:
     from flopscope.show.fitted import render
 
-    return str(render(table, **options))
+    return render(table, **options)
 
 
 def tree_text(table: ModuleTable, time_unit: str | None) -> str:

@@ -20,7 +20,7 @@ from flopscope.results.results import Results
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
-from flopscope.show.fitted import FittedText, render, terminal_width
+from flopscope.show.fitted import print_coloured, render, terminal_width
 from flopscope.support.busy import busy_meter, load_average, why_busy
 from flopscope.support.device import PEAKS_FIELDS, Device, find_device, measure_peaks
 from flopscope.support.documents import Document, columns, record, rows
@@ -167,7 +167,7 @@ class Bench:
             f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
         )
 
-    def text(self, sort_by: str | None = None, width: int | None = None) -> FittedText:
+    def text(self, sort_by: str | None = None, width: int | None = None) -> str:
         """Return the device, the answers and the table, of lines of at most ``width`` characters.
 
         sort_by: see EventTable.sorted(); None for the order of the program. width: None for that of the terminal.
@@ -180,11 +180,11 @@ class Bench:
             table = _with_bare_names(table) if left_out == NAMESPACE else table
             listing = Listing([Entry(row) for row in table], [], len(table), "op")
             shown = render(table, width=size, columns=columns, listing=listing)
-            if all(len(line) <= size and "…" not in line for line in shown.lines):
+            if all(len(line) <= size and "…" not in line for line in shown.splitlines()):
                 break
         answers = self.answers()
         before = [*self.heading(), *[""] * bool(answers), *answers, ""]
-        return shown.after([line for text in before for line in _hanging(text, size)])
+        return "".join(f"{line}\n" for text in before for line in _hanging(text, size)) + shown
 
     def to_dict(self, **more: Any) -> dict[str, Any]:
         """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md.
@@ -410,7 +410,7 @@ def _bench(options: argparse.Namespace) -> None:
     from flopscope.answers.comparing import compare
 
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
-    result.text(options.sort_by).print()
+    print_coloured(result.text(options.sort_by))
     more = {}
     if options.against:
         ops = options.ops or list(OPS)

@@ -80,7 +80,7 @@ def _table(options: argparse.Namespace) -> None:
     else:
         width, more = 0 if options.wide else options.width, "--limit -1"
         kind = None if total is not None else options.kind
-        fitted.render(
+        text = fitted.render(
             shown,
             width=width,
             kind=kind,
@@ -89,7 +89,8 @@ def _table(options: argparse.Namespace) -> None:
             row_limit=rows,
             more=more,
             total=total,
-        ).print()
+        )
+        fitted.print_coloured(text)
     windows = [window for process in processes for window in process.windows]
     if options.steps:
         for window in windows:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from flopscope.answers.advice import Advice, advised
 from flopscope.answers.sentences.notes import notes_of
 from flopscope.show.documents import ADVICE
-from flopscope.show.html import STYLE
-from flopscope.support.columns import cut_end, cut_start
-from flopscope.support.safe import markup, printable
+from flopscope.show.summary import summary_html
+from flopscope.support.columns import Rows, cut_end, cut_start
+from flopscope.support.safe import printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
@@ -74,22 +74,16 @@ class AdviceTable(Sequence[Advice]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        a_step = " per step" if self._per_step else ""
-        titles = ["What to change", f"Saving{a_step}", "%", "Rule"] + ["Where"] * any(row.where for row in self._rows)
-        left = ' style="text-align: left; white-space: normal; max-width: 46em"'
-        head = "".join(f"<th{left if title == 'What to change' else ''}>{title}</th>" for title in titles)
-        body = "".join(
-            f'<tr><td{left} title="{_title(row)}"><strong>{markup(row.action)}</strong><br>{markup(row.reason)}</td>'
-            f"<td>{markup(short_time_text(row.saving_us))}</td><td>{markup(percent_text(row.saving_pct))}</td>"
-            f"<td>{markup(row.rule)}</td>"
-            f"{f'<td>{markup(row.where or str())}</td>' if 'Where' in titles else ''}</tr>"
+        saving = f"Saving{' per step' if self._per_step else ''}"
+        head = ("What to change", "Why", saving, "%", "Rule", "Where")
+        rows = [
+            (
+                *(row.action, row.reason, short_time_text(row.saving_us), percent_text(row.saving_pct), row.rule),
+                row.where or "",
+            )
             for row in self._rows
-        )
-        notes = "<br>".join(map(markup, self.notes))
-        return (
-            f'<style>{STYLE}</style>\n<table class="flopscope"><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table>\n<div>{notes}</div>"
-        )
+        ]
+        return summary_html([Rows([head, *rows], "<<>><<"), *self.notes])
 
 
 def _at(place: str, width: int) -> str:
@@ -97,11 +91,7 @@ def _at(place: str, width: int) -> str:
     return f"     at {cut_start(place, width - 8)}"
 
 
-def _title(row: Advice) -> str:
-    return "&#10;".join(markup(_evidence_text(entry)) for entry in row.evidence)
-
-
-def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
+def _evidence_text(entry: Mapping[str, Any], width: int) -> str:
     """Return one line: op, time, calls, and as much of the shapes as fits; scalars are left out."""
     calls = entry["calls"]
     text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
@@ -110,7 +100,7 @@ def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
     shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
     if shapes:
         text += f"  {printable(shapes)}"
-    return text if width is None else cut_end(text, width)
+    return cut_end(text, width)
 
 
 def advise(analysis: Analysis) -> AdviceTable:

@@ -6,7 +6,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from flopscope import _core
@@ -37,8 +36,6 @@ WHOLE_WIDTH = 10**6
 
 EXPLAINED = ("launch", "latency", "inefficient", "other", "l2", "alu", "issue")
 """Bounds whose names do not say what they are."""
-SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
-"""Colours of shares of the roofline, from a share in percent on."""
 
 
 def terminal_width(stream: TextIO | None = None) -> int:
@@ -56,46 +53,19 @@ def terminal_width(stream: TextIO | None = None) -> int:
     return max(LEAST_WIDTH, columns or UNKNOWN_WIDTH)
 
 
-@dataclass(frozen=True)
-class Span:
-    """A part of a line that has a colour on terminals."""
+def print_coloured(text: str) -> None:
+    """Print a table on standard output, with bounds in colour on terminals that have it, unless NO_COLOR is set."""
+    if not sys.stdout.isatty():
+        print(text, end="")
+        return
+    from rich.console import Console
+    from rich.text import Text
 
-    line: int
-    begin: int
-    end: int
-    style: str
-
-
-@dataclass(frozen=True)
-class FittedText:
-    """Lines of text, and the colours of their parts."""
-
-    lines: list[str]
-    spans: list[Span]
-
-    def __str__(self) -> str:
-        return "".join(f"{line}\n" for line in self.lines)
-
-    def after(self, lines: Sequence[str]) -> FittedText:
-        """Return the text with other lines before it."""
-        moved = [Span(span.line + len(lines), span.begin, span.end, span.style) for span in self.spans]
-        return FittedText([*lines, *self.lines], moved)
-
-    def print(self) -> None:
-        """Print the text on standard output, in colour on terminals that have it, unless NO_COLOR is set."""
-        if not sys.stdout.isatty():
-            print(self, end="")
-            return
-        from rich.console import Console
-        from rich.text import Text
-
-        text = Text(str(self), end="")
-        starts = [0]
-        for line in self.lines:
-            starts.append(starts[-1] + len(line) + 1)
-        for span in self.spans:
-            text.stylize(span.style, starts[span.line] + span.begin, starts[span.line] + span.end)
-        Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
+    shown = Text(text, end="")
+    for name, bound in _core.bounds.items():
+        if bound.terminal:
+            shown.highlight_regex(rf"(?<={GAP}){name}(?=\s)", bound.terminal)
+    Console(file=sys.stdout, highlight=False).print(shown, soft_wrap=True)
 
 
 TEXTS = ("key", "group", "input_shapes")
@@ -185,39 +155,21 @@ def _shared(natural: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _block(
-    entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None, first: int
-) -> tuple[list[str], list[Span]]:
-    """Return the lines of a table and their colours; ``first`` is the number of lines before it."""
+def _block(entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None) -> list[str]:
+    """Return the lines of a table."""
     columns = fit_columns(entries, table, width, names)
     lines = [_line([c.column.fitted_header for c in columns], columns), dashes(c.width for c in columns)]
-    spans: list[Span] = []
     for i, entry in enumerate(entries):
-        line = _line([c.cells[i] for c in columns], columns)
-        at = 0
-        for column in columns:
-            at += column.width + len(GAP)
-            style, shown = _style(column, entry), column.cells[i]
-            if style and shown not in NOTHING:
-                spans.append(Span(first + len(lines), at - len(GAP) - len(shown), at - len(GAP), style))
-        lines.append(line)
+        lines.append(_line([c.cells[i] for c in columns], columns))
         for frame in entry.row.stack if not entry.row.is_user_annotation else ():
             shown = f"{STACK_INDENT}{printable(frame)}"
             lines.append(cut_middle(shown, width) if width else shown)
-    return lines, spans
+    return lines
 
 
 def _line(cells: Iterable[str], columns: Sequence[FittedColumn]) -> str:
     padded = (f"{cell:{'<' if c.is_text else '>'}{c.width}}" for cell, c in zip(cells, columns, strict=True))
     return GAP.join(padded).rstrip()
-
-
-def _style(column: FittedColumn, entry: Entry) -> str | None:
-    if column.column.attribute == "bound":
-        return _core.bounds[entry.row.bound].terminal or None
-    if column.column.attribute == "pct_roofline":
-        return next((style for least, style in SHARE_STYLES if entry.row.pct_roofline >= least), None)
-    return None
 
 
 def render(
@@ -232,7 +184,7 @@ def render(
     listing: Listing | None = None,
     total: int | None = None,
     notes: bool = True,
-) -> FittedText:
+) -> str:
     """Return a table of lines of at most ``width`` characters.
 
     width: None for that of the terminal (terminal_width()), 0 for all columns, names and shapes in full.
@@ -249,20 +201,19 @@ def render(
         find_columns(names)
     found = list_entries(table, kind, kernels, row_limit) if listing is None else listing
     if not found.count and not found.entries and not found.ranges:
-        return FittedText(["No rows."], [])
+        return "No rows.\n"
     empty = ["No rows." if found.count else "No ops."]
-    lines, spans = _block(found.entries, table, fitted, names, 0) if found.entries else (empty, [])
+    lines = _block(found.entries, table, fitted, names) if found.entries else empty
     words = {word for line in lines[2:] for word in line.split()}
     if found.ranges:
         shown = found.ranges[:RANGES_SHOWN]
         left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
         lines += ["", f"Ranges{left} (times include the ops above)"]
-        block, colours = _block(shown, table, fitted, range_columns(shown, table), len(lines))
-        lines, spans = lines + block, spans + colours
+        lines += _block(shown, table, fitted, range_columns(shown, table))
     if notes:
         lines.append("")
         lines += wrapped(notes_of(table, found, more, row_limit, total, words=words), fitted)
-    return FittedText(lines, spans)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def wrapped(sentences: Iterable[str], width: int) -> list[str]:

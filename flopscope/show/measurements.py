@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from flopscope.show.summary import Summary
+from flopscope.show.summary import summary_html
 from flopscope.support import units
 from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
 from flopscope.support.safe import printable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def measurement_html(one: Measurement) -> str:
     """Return the verdict, the facts and the notes as HTML."""
-    return Summary([one.verdict, Rows([*one.facts().items()], "<"), *one.notes], one.to_dict).html
+    return summary_html([one.verdict, Rows([*one.facts().items()], "<"), *one.notes])
 
 
 # A sweep --------------------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ def sweep_text(sweep: Sweep) -> str:
 def sweep_html(sweep: Sweep) -> str:
     """Return the sweep as HTML."""
     table = Rows([HEADERS, *map(_cells, sweep.points)], ">")
-    return Summary([_title(sweep), table, *_footnotes(sweep)], dict).html
+    return summary_html([_title(sweep), table, *_footnotes(sweep)])
 
 
 def _cells(point: SweepPoint) -> list[str]:

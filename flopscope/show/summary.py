@@ -115,9 +115,14 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = [_html(part, after) for part, after in zip_longest(self._parts, self._parts[1:], fillvalue="")]
-        style = f"<style>{STYLE}{SUMMARY_STYLE}</style>"
-        return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
+        return summary_html(self._parts)
+
+
+def summary_html(parts: Sequence[str | Rows | Shown]) -> str:
+    """Return the parts of a summary as HTML."""
+    body = [_html(part, after) for part, after in zip_longest(parts, parts[1:], fillvalue="")]
+    style = f"<style>{STYLE}{SUMMARY_STYLE}</style>"
+    return "\n".join([style, '<div class="flopscope-summary">', *filter(None, body), "</div>"])
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -200,13 +200,6 @@ def test_files_of_other_profilers_name_their_own_options(tmp_path: Path, monkeyp
     assert ["Recorded by", "Nsight Systems 2026.2.1.210"] in overview["facts"]
 
 
-def test_the_size_of_a_device_is_that_of_the_file(tmp_path: Path) -> None:
-    assert ["Size of cuda:0", "132 multiprocessors, 139.8 GiB"] in overview_of(sampled().load(), tmp_path)["facts"]
-    hostile = sampled()
-    hostile.head["deviceProperties"] = [{"id": 0, "name": "x", "numSms": True, "totalGlobalMem": "1"}, 3, {"id": []}]
-    assert not any(label.startswith("Size") for label, _ in overview_of(hostile.load(), tmp_path)["facts"])
-
-
 # Graphs and coverage --------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from flopscope.results.columns import NO_MODULE
 from flopscope.show.page.encode import Columns
-from flopscope.show.page.rows import encode_table, identities, longest_first, places_of_largest, tensor_text
+from flopscope.show.page.rows import encode_table, identities, longest_first, places_of_largest
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -50,9 +50,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     for word, (words, title) in _FLAT.items():
         table = source.table(words) if _is_told(source, word) else None
         if table is not None and any(_values(table, word)):
-            groupings.append(
-                {**_named(word, title, table, columns, name_of), **_searched(source, words, word, table, columns)}
-            )
+            groupings.append(_named(word, title, table, columns, name_of))
     category = source.names.by_category()
     of = {key: place for place, key in enumerate(category.columns["key"])}
     hosts = names.columns["device_type"]
@@ -78,23 +76,6 @@ def _values(table: EventTable, word: str) -> Sequence[Any]:
     if word == "stack":
         return [tuple(stack) for stack in table.stacks or ()]
     return table.groups.get(word) or ()
-
-
-def _searched(source: Profile, words: Sequence[str], word: str, table: EventTable, columns: Columns) -> dict[str, Any]:
-    """Return the shapes of each row of a grouping without shapes, which the filter searches; {} if they are unknown.
-
-    words: what the rows are grouped by; word: the one of them besides the name.
-    """
-    finer = source.table((*words, "shape")) if source.has_shape_rows and len(table) <= MOST_ROWS else None
-    if finer is None:
-        return {}
-    shapes: dict[Any, dict[str, None]] = {}
-    rows = zip(identities(finer.columns), _values(finer, word), finer.columns["input_shapes"], strict=True)
-    for identity, value, one in rows:
-        if one:
-            shapes.setdefault((identity, value), {})[tensor_text(one)] = None
-    found = [shapes.get(row, {}) for row in zip(identities(table.columns), _values(table, word), strict=True)]
-    return {"searched": columns.texts("\n".join(one) for one in found)}
 
 
 def _default(source: Profile) -> dict[str, Any]:
@@ -131,7 +112,6 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
         },
         {
             **_named("name and module", "Name and module", inner, columns, name_of, whole=True),
-            **_searched(source, ("name", "module", "category"), "module", inner, columns),
             "hidden": True,
         },
     ]

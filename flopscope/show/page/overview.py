@@ -17,7 +17,7 @@ from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
 from flopscope.show.entries import usual_order
 from flopscope.show.notes import footnotes
-from flopscope.show.page import devices, hardware
+from flopscope.show.page import devices
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.rows import tensor_text, why_unrated
 from flopscope.support.core_facts import parts_of
@@ -261,11 +261,10 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     name = getattr(results, "source", None)
     if name:
         yield "Source", str(name)
-    yield from hardware.profiler(head_of(results))
+    yield from _profiler(head_of(results))
     names = source.core.device_names
     ran = {device: names.get(index_of(device), "unknown") for device in _devices(source)}
     yield from _shared("Device", ran)
-    yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
         yield "CPU", "unknown" if cpu_of(results) is None else str(cpu_of(results))
     if results.rank is not None:
@@ -281,6 +280,25 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
         value = head_of(results).get(key)
         if isinstance(value, (int, str)) and value:
             yield label, str(value)
+
+
+_PROFILERS = {
+    "nsys": "Nsight Systems",
+    "xplane": "XLA's profiler",
+    "rocpd": "rocprofv3 (rocpd)",
+    "rocprof": "rocprofv3",
+}
+_MOST_TEXT = 300  # characters of a fact from a file
+
+
+def _profiler(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield which profiler recorded a file and the program that it ran, unless it was torch's."""
+    for key, name in _PROFILERS.items():
+        facts = metadata.get(key)
+        if isinstance(facts, dict):
+            yield "Recorded by", f"{name} {facts.get('version') or ''}"[:_MOST_TEXT].strip()
+            if facts.get("command"):
+                yield "Command", str(facts["command"])[:_MOST_TEXT]
 
 
 def _devices(source: Profile) -> list[str]:

@@ -72,7 +72,6 @@ flopscope.Ops = class {
             if (one.table !== this.page.rows) await one.table.load();
             if (one.names) one.nameRows = await this.page.column(one.names);
             if (one.depth) one.depths = await this.page.column(one.depth);
-            if (one.searched) one.shapes = await this.page.column(one.searched);
             if (one.children) {
                 one.begin = await this.page.column(one.children.begin);
                 one.below = await this.page.column(one.children.rows);
@@ -181,7 +180,8 @@ flopscope.Ops = class {
         return !this.category || table.get("category", row) === this.category;
     }
 
-    /* The texts of a row itself, in lower case: names, groups and shapes. */
+    /* The texts of a row itself, in lower case: names, groups and shapes; where a grouping has no shapes, all those of
+       the name. */
     textOf(id, row) {
         const one = this.groupings.get(id),
             { table } = one;
@@ -198,11 +198,13 @@ flopscope.Ops = class {
                 "module",
                 "stack",
             ].map((name) => table.columns[name]);
-            const found = [...columns, one.shapes]
-                .filter(Boolean)
-                .map((values) => values[row])
-                .filter((value) => value >= 0);
+            const names = this.groupings.get("name"),
+                name = id !== "shape" && one.nameRows && names.begin ? one.nameRows[row] : -1,
+                ofName = name < 0 ? [] : names.below.subarray(names.begin[name], names.begin[name + 1]);
+            const found = columns.filter(Boolean).map((values) => values[row]);
+            for (const shape of ofName) found.push(this.page.rows.columns.input_shapes[shape]);
             one.texts[row] = found
+                .filter((value) => value >= 0)
                 .map((value) => this.page.strings[value])
                 .join("\n")
                 .toLowerCase();
