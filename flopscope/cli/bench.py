@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from flopscope import _core
 from flopscope.cli.parser import add_files, add_operands, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
-from flopscope.results.comparison import COMPARISON_ROWS
 from flopscope.results.records import DEVICE, row_records
-from flopscope.results.results import Results
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
@@ -33,29 +29,25 @@ from flopscope.support.units import si_text
 
 
 class _Program:
-    """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``.
+    """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``."""
 
-    ``library`` computes: flopscope's core, or torch, with a dtype of its own.
-    """
-
-    def __init__(self, size: int, dtype: Any, device: str, library: Any = _core) -> None:
-        self.library = library
-        self.shape, self.options = (size, size), {"dtype": dtype, "device": device}
-        self.out = library is _core  # torch cannot write a product into its operand
-        self.x = library.ones(self.shape, **self.options)
-        self.y = library.full(self.shape, 0.5, **self.options)
+    def __init__(self, size: int, dtype: str, device: str) -> None:
+        self.shape = (size, size)
+        self.options: dict[str, Any] = {"dtype": dtype, "device": device}
+        self.ones()
+        self.y = _core.full(self.shape, 0.5, **self.options)
 
     def ones(self) -> None:
-        self.x = self.library.ones(self.shape, **self.options)
+        self.x = _core.ones(self.shape, **self.options)
 
     def matmul(self) -> None:
-        self.x = self.library.matmul(self.x, self.x, **{"out": self.x} if self.out else {})
+        _core.matmul(self.x, self.x, out=self.x)
 
     def scale(self) -> None:
         self.x *= 0.5
 
     def mul(self) -> None:
-        self.y = self.library.mul(self.x, 0.5)
+        self.y = _core.mul(self.x, 0.5)
 
 
 # The steps in order.
@@ -64,13 +56,13 @@ OPS: dict[str, Callable[[_Program], object]] = {
     "matmul": _Program.matmul,
     "mul_": _Program.scale,
     "mul": _Program.mul,
-    "add": lambda p: p.library.add(p.x, p.y),
-    "sum": lambda p: p.library.sum(p.x),
-    "sqrt": lambda p: p.library.sqrt(p.x),
-    "sin": lambda p: p.library.sin(p.x),
-    "sigmoid": lambda p: p.library.sigmoid(p.x),
-    "log10": lambda p: p.library.log10(p.x),
-    "pow": lambda p: p.library.pow(p.x, 3.14159),
+    "add": lambda p: _core.add(p.x, p.y),
+    "sum": lambda p: _core.sum(p.x),
+    "sqrt": lambda p: _core.sqrt(p.x),
+    "sin": lambda p: _core.sin(p.x),
+    "sigmoid": lambda p: _core.sigmoid(p.x),
+    "log10": lambda p: _core.log10(p.x),
+    "pow": lambda p: _core.pow(p.x, 3.14159),
 }
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
@@ -87,7 +79,6 @@ BENCH = Document(
         *columns("busy$", why="no other work was seen on the device", busy="why the times may be too long"),
         record("peaks", PEAKS_FIELDS, "what shares are relative to"),
         rows("rows", ROW_FIELDS),
-        rows("against_torch", COMPARISON_ROWS, "the rows of the comparison with torch, which is b", optional=True),
     ),
 )
 
@@ -186,16 +177,11 @@ class Bench:
         before = [*self.heading(), *[""] * bool(answers), *answers, ""]
         return "".join(f"{line}\n" for text in before for line in _hanging(text, size)) + shown
 
-    def to_dict(self, **more: Any) -> dict[str, Any]:
-        """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md.
-
-        more: "against_torch", the rows of a comparison.
-        """
+    def to_dict(self) -> dict[str, Any]:
+        """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md."""
         options = {"dtype": self.dtype, "size": self.size, "repeat": self.repeat, "busy": self.busy}
         device = {"kind": self.device.kind, "name": self.device.name}
-        return BENCH.of(
-            {"device": device, **options, "peaks": asdict(self.peaks), "rows": row_records(self.table), **more}
-        )
+        return BENCH.of({"device": device, **options, "peaks": asdict(self.peaks), "rows": row_records(self.table)})
 
 
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
@@ -312,41 +298,6 @@ def run(
     return Bench(where, peaks, dtype, side, repeat, own, busy)
 
 
-def run_in_torch(device: str, dtype: str, size: int, ops: Sequence[str], repeat: int) -> Results:
-    """Run each op of the benchmark program in torch ``repeat`` times after a warm-up, under torch.profiler.
-
-    On the CPU, torch is set to the number of threads that flopscope uses, and keeps that setting.
-    Raises ImportError without torch, RuntimeError if torch cannot use the device.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise ImportError("--against torch needs torch: pip install torch") from error
-    from flopscope.read.trace import load_trace
-
-    on_gpu = device.startswith("cuda")
-    if on_gpu and not torch.cuda.is_available():
-        raise RuntimeError(f"torch {torch.__version__} cannot use {device}: it was built without CUDA or finds no GPU")
-    program = _Program(size, getattr(torch, dtype), device, torch)
-
-    def run_all(times: int) -> None:
-        for _ in range(times):
-            for name in ops:
-                OPS[name](program)
-        if on_gpu:
-            torch.cuda.synchronize(device)
-
-    if not on_gpu:
-        torch.set_num_threads(_core.num_threads())  # the same number for both
-    run_all(1)
-    with torch.profiler.profile(record_shapes=True, acc_events=True) as prof:
-        run_all(repeat)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "torch.json"
-        prof.export_chrome_trace(str(path))
-        return load_trace(path)
-
-
 def _beats(row: EventRow, device: Device) -> bool:
     """Return whether a row is faster than the measured peaks allow and a cache cannot explain it."""
     cache = device.properties.get("l2_bytes") or device.properties.get("cache_bytes") or 0
@@ -395,7 +346,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "column to sort the table by, as in torch (default: the order of the program)"
     parser.add_argument("--sort-by", help=text)
     add_files(parser, csv="the rows of the table", json="the device, its peaks and the rows of the table")
-    parser.add_argument("--against", choices=("torch",), help="run the program in torch as well, and compare")
     parser.set_defaults(run=_bench)
 
 
@@ -407,18 +357,9 @@ def _names(text: str) -> list[str]:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from flopscope.answers.comparing import compare
-
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     print_coloured(result.text(options.sort_by))
-    more = {}
-    if options.against:
-        ops = options.ops or list(OPS)
-        theirs = run_in_torch(str(result.device), result.dtype, result.size, ops, result.repeat)
-        comparison = compare(result.table, theirs, by="name", names=("flopscope", "torch"))
-        print(f"\n{comparison}", end="")
-        more["against_torch"] = comparison.to_dicts()
     if options.csv:
         result.table.to_csv(options.csv)
     if options.json:
-        write_json(options.json, result.to_dict(**more))
+        write_json(options.json, result.to_dict())

@@ -160,6 +160,7 @@ def _serve(listener: socket.socket, process: int, pid: int) -> None:
             peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
             if CREDENTIALS.unpack(peer)[0] != pid:
                 continue
+            about: dict[str, Any] = {}
             try:
                 about = json.loads(file.readline() or b"{}")
                 if "tell" in about:

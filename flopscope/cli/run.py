@@ -17,7 +17,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flopscope import _core
-from flopscope.cli.originals import Originals
 from flopscope.cli.parser import add_program
 from flopscope.cli.reporter import Reporter
 from flopscope.cli.reporting import Outputs, tell
@@ -39,7 +38,6 @@ examples:
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
-TIMERS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
 SAME_SIGNAL = 1.0
 """Seconds in which signals are one: `timeout` sends its signal to the process and to the process's group."""
 
@@ -149,7 +147,6 @@ class Run:
             stops=options.stop,
         )
         own_path.restore()
-        self._originals = Originals()
 
     def run(self) -> Any:
         """Run the program to its end, have the results written, and return the program's exit status."""
@@ -234,27 +231,18 @@ class Run:
 
     @contextmanager
     def _undisturbed(self) -> Iterator[None]:
-        """Delay the handlers that the program has set, and ignore timers that would end it; let Ctrl-C end the
-        report."""
-        handlers: dict[int, Any] = {}
-        arrived: list[int] = []
-        for number in map(int, signal.valid_signals()):
-            handler = signal.getsignal(number)
-            if number == signal.SIGINT and handler not in (signal.SIG_IGN, None):
-                handlers[number] = signal.signal(number, self._end_by_signal)
-            elif (callable(handler) and handler != self._end_by_signal) or (
-                number in TIMERS and handler is signal.SIG_DFL
-            ):
-                handlers[number] = signal.signal(number, lambda number, frame: arrived.append(number))
+        """Delay signals that the program handles or that timers send; let Ctrl-C end the report."""
+        interrupted = signal.getsignal(signal.SIGINT)
+        if interrupted not in (signal.SIG_IGN, None):
+            signal.signal(signal.SIGINT, self._end_by_signal)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {signal.SIGINT, *DEADLY})
         try:
             yield
         finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-            for number in arrived:
-                if callable(handlers[number]):
-                    with suppress(BaseException):  # of the program, which has ended
-                        signal.raise_signal(number)
+            if interrupted is not None:
+                signal.signal(signal.SIGINT, interrupted)
+            with suppress(BaseException):  # of a handler of the program, which has ended
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     # Results ----------------------------------------------------------------------------------------------------------
 
@@ -269,7 +257,7 @@ class Run:
         with suppress(Exception):  # closed, or of the program
             sys.stderr.flush()
         try:
-            with self._originals, self._undisturbed(), _told_warnings(self._reporter.tell):
+            with self._undisturbed(), _told_warnings(self._reporter.tell):
                 self._hand_over(measures)
         except BaseException as problem:
             self._reporter.tell(f"{type(problem).__name__}: {problem}")

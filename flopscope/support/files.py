@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import binascii
 import errno
 import json
 import math
 import os
 import re
+import shutil
 import stat
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -19,17 +18,13 @@ from typing import IO, Any, NoReturn
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
-STALE_SECONDS = 24 * 3600  # age at which another machine's temporary file is considered abandoned
 MAX_BYTES = 64 << 20  # of a stored file
-CHUNK = 1 << 20  # bytes copied at once
 COMPRESSION = 3  # of traces by gzip; higher levels take more time for little less space
 MOST_COMPARED = 10_000  # names of a folder that are compared with a wrong one
 # Errors of a folder that accepts no new file, or of a rename that is not allowed (a sticky folder, a mount point).
 _IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd|/dev/fd")
-_TEMPORARY = re.compile(r"\.flopscope-([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.tmp")
 _IS_FOLDER = "it is a folder; name a file in it"
-_active: set[str] = set()  # names of the temporary files that this process is writing
 
 
 @contextmanager
@@ -37,8 +32,7 @@ def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: An
     """Open a file for writing; its content replaces ``path`` when the block ends without an exception.
 
     ``mode`` is "w" (UTF-8) or "wb"; ``options`` are passed to open(). Until the block ends, and after a full disk, an
-    exception or SIGKILL, an existing file is unchanged. The temporary file of a killed process is removed by the next
-    write to the same folder.
+    exception or SIGKILL, an existing file is unchanged; a killed process leaves a hidden temporary file.
 
     As with open(), symbolic links are followed, the mode of a new file follows the umask, and an existing file keeps
     its mode (and, where permitted, its owner; other hard links keep the old content). Anything but a regular file (a
@@ -68,7 +62,6 @@ def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: An
             _put(scratch, target, follow)
         finally:
             scratch.unlink(missing_ok=True)
-            _active.discard(scratch.name)
 
 
 def require_writable(path: Name) -> None:
@@ -80,7 +73,6 @@ def require_writable(path: Name) -> None:
         if scratch is not None and descriptor is not None:
             os.close(descriptor)
             scratch.unlink(missing_ok=True)
-            _active.discard(scratch.name)
 
 
 def write_json(path: Name, content: Any, *, follow: bool = True) -> None:
@@ -195,15 +187,12 @@ def _target_of(name: str) -> Path | None:
 def _create_scratch(target: Path, follow: bool) -> tuple[Path, int] | tuple[None, None]:
     """Create a temporary file, with the target's mode if that is followed. None if the folder accepts no file but the
     target exists."""
-    sweep(target.parent)
     old = target.stat() if follow and target.exists() else None
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
-    scratch = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    _active.add(scratch.name)
+    scratch = target.parent / f".flopscope-{os.urandom(8).hex()}.tmp"
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode & 0o777)
     except OSError as problem:
-        _active.discard(scratch.name)
         if old is not None and problem.errno in _IN_PLACE:
             return None, None
         why = f"cannot create a file in {target.parent}: {problem.strerror}"
@@ -222,47 +211,4 @@ def _put(scratch: Path, target: Path, follow: bool) -> None:
     except OSError as problem:
         if not follow or problem.errno not in _IN_PLACE or not target.exists():
             raise OSError(problem.errno, problem.strerror, str(target)) from None
-        with scratch.open("rb") as source, target.open("wb") as stream:
-            while chunk := source.read(CHUNK):
-                stream.write(chunk)
-
-
-# Temporary files of killed processes ----------------------------------------------------------------------------------
-
-
-def sweep(folder: Path) -> None:
-    """Remove temporary files of ``replacing`` whose process has ended; those of other machines after a day."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            match = _TEMPORARY.fullmatch(entry.name)
-            if match is not None and entry.is_file(follow_symlinks=False) and _is_stale(entry, match[1], int(match[2])):
-                with suppress(OSError):
-                    os.unlink(entry.path)
-
-
-def _is_stale(entry: os.DirEntry[str], machine: str, pid: int) -> bool:
-    if machine == _machine() and pid == os.getpid():
-        return entry.name not in _active  # otherwise from an earlier process with the same id
-    if machine == _machine() and not _is_alive(pid):
-        return True
-    return time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def _machine() -> str:
-    """Return a hash of this machine, its current boot and the namespace of its process ids (a container's own)."""
-    parts = [os.uname().nodename]
-    with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
-    with suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return f"{binascii.crc32(os.fsencode(' '.join(parts))):08x}"
+        shutil.copyfile(scratch, target)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.support.files import read_json, write_json
-from flopscope.support.lock import locked
 from flopscope.support.package import VERSION, warn_user
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from flopscope.support.device import Device
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
-LOCK_SECONDS = 5.0  # to wait for a lock that is held for the time of writing a small file
 CACHE_FORMAT = 6  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth", "l2_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
@@ -226,17 +223,16 @@ def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[st
     """Combine new peaks with the cached ones, or replace those if ``reset``, and cache the result. Return the cached
     peaks before and after.
 
-    The file is read again under a lock, so that a better number of another process is not lost. If a probe listed in
-    ``temporary``, which may succeed later, is missing, the result is cached in this process only.
+    The file is read again, so that a better number of another process is not lost. If a probe listed in ``temporary``,
+    which may succeed later, is missing, the result is cached in this process only.
     """
     key = cache_key(device)
     name = cache_file(key).name
-    with _locked(cache_folder(), create=not temporary):
-        stored = _read_cache(key) or remembered.get(name)
-        peaks = new if stored is None or reset else combine(stored, new)
-        remembered[name] = peaks
-        if not set(temporary) & set(peaks.missing):
-            _write_cache(key, peaks)
+    stored = _read_cache(key) or remembered.get(name)
+    peaks = new if stored is None or reset else combine(stored, new)
+    remembered[name] = peaks
+    if not set(temporary) & set(peaks.missing):
+        _write_cache(key, peaks)
     return stored, peaks
 
 
@@ -257,24 +253,6 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
     except OSError:  # usually because nothing was measured yet
         pass
     return None
-
-
-@contextmanager
-def _locked(folder: Path, create: bool) -> Iterator[None]:
-    """Exclude other processes, if the file system supports locking a folder, and none holds the lock for long."""
-    with ExitStack() as stack:
-        with suppress(OSError):
-            if create:
-                folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
-            stack.callback(os.close, handle)
-            try:
-                stack.enter_context(locked(handle, most_seconds=LOCK_SECONDS))
-            except TimeoutError:
-                warn_user(
-                    printable(f"another process holds the lock of {folder}, and flopscope no longer waits for it")
-                )
-        yield
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:

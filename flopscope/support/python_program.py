@@ -91,9 +91,6 @@ class PythonProgram:
 
     def _run_input(self, names: dict[str, Any]) -> None:
         _set_first_path("")
-        if sys.stdin is not None and sys.stdin.isatty():
-            _fill(names, BuiltinImporter)
-            return _converse(names)
         _fill(names, BuiltinImporter, "<stdin>")
         source = b"" if sys.stdin is None else sys.stdin.buffer.read()
         exec(compile(source, "<stdin>", "exec", dont_inherit=True), names)
@@ -115,21 +112,6 @@ def _show_in_tracebacks(code: CodeType, text: str) -> None:
     key = code if hasattr(linecache, "_interactive_cache") else code.co_filename
     with suppress(AttributeError, TypeError):
         linecache._register_code(key, text, code.co_filename)  # type: ignore[attr-defined]
-
-
-def _converse(names: dict[str, Any]) -> None:
-    """Read statements from the terminal and run them, one after the other."""
-    from code import InteractiveConsole
-
-    startup = os.environ.get("PYTHONSTARTUP")
-    if startup and not sys.flags.ignore_environment:
-        try:
-            exec(_code_of(startup), names)
-        except Exception as problem:
-            show_exception(problem)
-    getattr(sys, "__interactivehook__", bool)()  # completion and history
-    help_text = 'Type "help", "copyright", "credits" or "license" for more information.'
-    InteractiveConsole(names, "<stdin>").interact(f"Python {sys.version} on {sys.platform}\n{help_text}", exitmsg="")
 
 
 def _code_of(path: str) -> CodeType:
@@ -188,9 +170,7 @@ def exit_status(problem: BaseException | None) -> Any:
 
 
 def _status_of_exit(problem: SystemExit) -> int:
-    code: Any = problem
-    with suppress(Exception):
-        code = problem.code
+    code = problem.code
     if code is None or isinstance(code, int):
         return code or 0
     _flush()
@@ -200,21 +180,13 @@ def _status_of_exit(problem: SystemExit) -> int:
 
 
 def _write(value: object) -> None:
-    """Print on sys.stderr, as Python does at its end: without failing, and whatever print() was made of."""
-    with suppress(BaseException):
-        _write_text(str(value))
-    try:
-        _write_text("\n")
-    except BaseException:
-        with suppress(OSError):
-            os.write(2, b"\n")
-
-
-def _write_text(text: str) -> None:
-    if sys.stderr is None:
-        os.write(2, text.encode(errors="backslashreplace"))
-    else:
-        sys.stderr.write(text)
+    """Print on sys.stderr, or on the descriptor where the program has none."""
+    with suppress(Exception):
+        text = f"{value}\n"
+        if sys.stderr is None:
+            os.write(2, text.encode(errors="backslashreplace"))
+        else:
+            sys.stderr.write(text)
 
 
 def show_exception(problem: BaseException) -> int:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from helpers import TRACES
 
-from flopscope.cli import bench
 from flopscope.cli.program import main
 
 
@@ -249,29 +248,3 @@ def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytes
         assert [row["name"] for row in csv.DictReader(file)] == [row["name"] for row in content["rows"]]
     assert main(["compare", *ranks, "--kind", "kernel", "--by", "name"]) == 0
     assert "gemm" in capsys.readouterr().out
-
-
-# bench --against torch ------------------------------------------------------------------------------------------------
-
-
-def test_the_bench_is_compared_with_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
-    file = tmp_path / "out.json"
-    small = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2", "--ops", "matmul,add,ones"]
-    assert main([*small, "--against", "torch", "--json", str(file)]) == 0
-    assert "b: own CPU times of torch" in capsys.readouterr().out
-    rows = {(row["key_a"], row["key_b"]): row for row in json.loads(file.read_text())["against_torch"]}
-    for pair in (
-        ("flopscope::matmul", "aten::mm"),
-        ("flopscope::add", "aten::add"),
-        ("flopscope::ones", "aten::fill_"),
-    ):
-        assert rows[pair]["count_a"] == 2 and rows[pair]["ratio"] > 0
-
-
-def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="--against torch needs torch: pip install torch"):
-        bench.run_in_torch("cpu", "float32", 4, ["add"], 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import math
 import os
@@ -277,8 +276,6 @@ def test_a_fifo_in_place_of_a_cache_file_or_folder_is_reported_without_blocking(
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "folder"))
     with pytest.warns(UserWarning, match="in this process only: .*File exists"):
         fsd.measure_peaks("cuda")
-    with fsp._locked(tmp_path / "folder", create=False):
-        pass
 
 
 @pytest.mark.parametrize("content", [b"mine", None], ids=["of a file", "of nothing"])
@@ -311,21 +308,6 @@ def test_a_link_that_may_not_be_replaced_is_not_written_through(
     ):
         fsd.measure_peaks("cuda", reset=True)
     assert other.read_bytes() == intact and cache_files(tmp_path) == [file]
-
-
-def test_a_lock_that_another_process_keeps_is_not_waited_for_without_end(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "cache").mkdir()
-    monkeypatch.setattr(fsp, "LOCK_SECONDS", 0.1)
-    handle = os.open(tmp_path / "cache", os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        with pytest.warns(UserWarning, match="another process holds the lock of .*cache"):
-            fsd.measure_peaks("cuda")
-    finally:
-        os.close(handle)
-    assert len(cache_files(tmp_path)) == 1
 
 
 def test_a_kernel_that_could_not_be_captured_is_measured_later(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -163,29 +162,6 @@ def test_peaks_that_are_temporarily_missing_stay_stored(core: FakeCore) -> None:
     assert peaks.flops == pytest.approx({**complete.flops, "fp32": 65e12}) and not peaks.missing
     forget()
     assert fsd.devices()[1].measured == peaks
-
-
-KEEPER = """
-import sys
-from flopscope.support import device, peaks
-numbers = [float(text) for text in sys.argv[1:]]
-cpu = device.devices()[0]
-for rate in numbers:
-    new = peaks.Peaks("measured", {f"unit{rate:g}": rate, "fp32": rate}, bandwidth=rate, when="2026-01-01")
-    peaks.keep_peaks(cpu, new, False, ())
-"""
-
-
-def test_concurrent_processes_lose_no_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
-    rates = [[float(1 + process + 4 * turn) for turn in range(40)] for process in range(4)]
-    running = [subprocess.Popen([sys.executable, "-c", KEEPER, *map(str, found)]) for found in rates]
-    assert [process.wait(60) for process in running] == [0] * 4
-    forget()
-    peaks = fsd.devices()[0].measured
-    assert peaks is not None
-    assert peaks.flops == {"fp32": 160.0} | {f"unit{rate:g}": rate for found in rates for rate in found}
-    assert cache_file(tmp_path).suffix == ".json", "no temporary file remains"
 
 
 # Warnings -------------------------------------------------------------------------------------------------------------

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
 import re
-import sys
 import textwrap
 import zipfile
 from pathlib import Path
-from subprocess import CompletedProcess, Popen
-from typing import Any
+from subprocess import CompletedProcess
 
 import pytest
-from helpers.run_programs import OPS, done, environment, others, own, run, script
+from helpers.run_programs import OPS, done, others, own, run, script
 
 # The program runs as under python -------------------------------------------------------------------------------------
 
@@ -30,15 +25,8 @@ PROGRAMS = {
     "exit -1": "import sys; sys.exit(-1)",
     "exit text": "import sys; print('out'); sys.exit('a reason')",
     "exit object": "import sys; sys.exit(['a', 'list'])",
-    "exit object without text": "class A:\n    def __str__(self): raise ValueError\nraise SystemExit(A())",
-    "exit object of a text that is none": "class A:\n    def __str__(self): return None\nraise SystemExit(A())",
-    "exit object that interrupts": "class A:\n    def __str__(self): raise KeyboardInterrupt\nraise SystemExit(A())",
-    "exit without code": "class A(SystemExit):\n    code = property(lambda self: 1 / 0)\nraise A('text')",
-    "exit of an odd number": "class A(int):\n    def __int__(self): raise ValueError\nraise SystemExit(A(5))",
     "exit 2**70": "raise SystemExit(2**70)",
     "exit text without stderr": "import sys; sys.stderr = None; sys.exit('a reason')",
-    "exit text with an odd stderr": "import sys; sys.stderr = object(); sys.exit('a reason')",
-    "exit text without print": "import builtins; builtins.print = None; raise SystemExit('a reason')",
     "trace that raises": "import sys\ndef trace(*_): raise ValueError\nsys.settrace(trace); sys.exit(3)",
     "raise SystemExit": "raise SystemExit",
     "exception": """
@@ -192,40 +180,6 @@ def test_the_results_of_code_and_of_standard_input_have_names(option: str, tmp_p
         assert own(result.stderr).endswith(f"flopscope run: report: {page}")  # after what is said of measuring peaks
         text = page.read_text(encoding="utf-8")
         assert f"<title>python {option}" in text and "a secret" not in text
-
-
-def test_a_terminal_is_talked_with_as_by_python(tmp_path: Path) -> None:
-    """Statements are run one after the other; what they print comes between them, and an error does not end them."""
-    lines = ["import sys; print(sys.argv, [repr(sys.path[0])], '__file__' in globals())", "1 / 0", "x = 20 + 1"]
-    lines += ["2 * x", "input()", "read this", "import flopscope as fs", "fs.ones((4, 4), device='cpu') + 1 is None"]
-    shown = []
-    for command in ([], ["-m", "flopscope", "run", "--no-report", "--trace", "t.json"]):
-        shown.append(talk(tmp_path, [*command, "-", "a"], [*lines, "sys.exit(7)"]))
-    for status, text in shown:
-        assert status == 7
-        for part in ('Type "help", "copyright"', "['-', 'a'] [\"''\"] False", "ZeroDivisionError", "42", "'read this'"):
-            assert part in text
-    assert "flopscope run: trace: " in shown[1][1] and "flopscope::add" in (tmp_path / "t.json").read_text()
-
-
-def talk(folder: Path, command: list[str], lines: list[str]) -> tuple[int, str]:
-    """Run Python in a terminal, type each line after a prompt, and return the exit status and all that was shown."""
-    ours, theirs = pty.openpty()
-    names = environment(TERM="dumb", PYTHON_BASIC_REPL="1", PYTHONSTARTUP="")
-    streams: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
-    with Popen([sys.executable, *command], cwd=folder, env=names, start_new_session=True, **streams) as process:
-        os.close(theirs)
-        text = b""
-        for line in lines:
-            prompt = b"input()\r\n" if line == "read this" else b">>> "
-            while not text.endswith(prompt):
-                text += os.read(ours, 1000)
-            os.write(ours, line.encode() + b"\n")
-        with contextlib.suppress(OSError):  # the terminal is closed
-            while part := os.read(ours, 1000):
-                text += part
-    os.close(ours)
-    return process.returncode, text.decode()
 
 
 def test_a_module_a_folder_and_an_archive_run_as_under_python(tmp_path: Path) -> None:

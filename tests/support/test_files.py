@@ -9,9 +9,7 @@ import os
 import stat
 import subprocess
 import sys
-import textwrap
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,57 +148,6 @@ def test_an_exception_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"a": float("nan")})
     assert path.read_text() == "old"
-
-
-HALF = """
-    import sys, time
-    from flopscope.support.files import replacing
-    with replacing(sys.argv[1]) as stream:
-        stream.write("half")
-        stream.flush()
-        print("ready", flush=True)
-        time.sleep(60)
-"""
-
-
-def test_the_next_write_removes_the_temporary_file_of_a_killed_process(tmp_path: Path) -> None:
-    path = tmp_path / "result"
-    path.write_text("old")
-    command = [sys.executable, "-c", textwrap.dedent(HALF), str(path)]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        write_json(tmp_path / "other", {})
-        assert len(leftovers(tmp_path)) == 1  # the child is writing
-        child.kill()
-    assert path.read_text() == "old" and len(leftovers(tmp_path)) == 1
-    write_json(tmp_path / "other", {})
-    assert leftovers(tmp_path) == [] and path.read_text() == "old"
-
-
-def test_only_stale_temporary_files_of_flopscope_are_removed(tmp_path: Path) -> None:
-    here, gone = files._machine(), 2**22 + 1  # above the largest process number of Linux
-    old = time.time() - 2 * files.STALE_SECONDS
-    stale = {
-        f".flopscope-{here}-{gone}-00000000.tmp": None,
-        f".flopscope-{here}-{os.getpid()}-00000000.tmp": None,  # of an earlier process with this number
-        f".flopscope-{here}-1-00000000.tmp": old,
-        ".flopscope-ffffffff-1-00000000.tmp": old,
-        f".flopscope-{here}-9999999999-00000000.tmp": None,
-    }
-    recent = {
-        f".flopscope-{here}-1-00000001.tmp": None,  # of a running process
-        ".flopscope-ffffffff-77-00000000.tmp": None,  # of another machine, possibly in use
-        ".flopscope-notes.tmp": old,
-        f"result-{here}-{gone}-00000000.tmp": old,
-    }
-    for name, modified in {**stale, **recent}.items():
-        (tmp_path / name).write_text("")
-        if modified is not None:
-            os.utime(tmp_path / name, (modified, modified))
-    (tmp_path / f".flopscope-{here}-{gone}-00000002.tmp").mkdir()
-    write_json(tmp_path / "result", {})
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*recent, "result", f".flopscope-{here}-{gone}-00000002.tmp"}
 
 
 def test_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -57,36 +57,13 @@ def test_a_nested_measurement_is_an_error_and_no_deadlock(monkeypatch: pytest.Mo
         pass
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("link", "it is a symbolic link; remove it"),
-        ("second name", r"the file has other names \(hard links\); remove it"),
-        ("folder", "it is not a regular file; remove it"),
-        ("FIFO", "it is not a regular file; remove it"),
-        pytest.param(
-            *("another user", "it belongs to user 12345"),
-            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away"),
-        ),
-    ],
-)
-def test_a_lock_that_is_no_file_of_this_user_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, message: str
-) -> None:
+def test_a_link_in_place_of_the_lock_is_not_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    {
-        "link": lambda: path.symlink_to(victim),
-        "second name": lambda: path.hardlink_to(victim),
-        "folder": path.mkdir,
-        "FIFO": lambda: os.mkfifo(path),
-        "another user": lambda: (path.write_text(""), os.chown(path, 12345, -1)),
-    }[kind]()
-    with pytest.raises(OSError, match=message) as caught, alone():
+    path.symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="symbolic link") as caught, alone():
         pass
-    assert caught.value.filename == str(path) and victim.read_text() == "precious"
+    assert caught.value.filename == str(path) and not (tmp_path / "victim").exists()
 
 
 HOLD = """
@@ -121,7 +98,7 @@ def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatc
     assert lines == []
     with holding(tmp_path) as child, alone(lambda line: (lines.append(line), release(child))):
         pass
-    assert lines == [f"waiting for another measurement (pid {child.pid}) …"]
+    assert lines == ["waiting for another measurement …"]
 
 
 def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
@@ -141,5 +118,5 @@ def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
         waiting = next(line for line in run.stdout if "waiting" in line)
         release(child)
         rest = run.stdout.read()
-    assert waiting == f"waiting for another measurement (pid {child.pid}) …\n"
+    assert waiting == "waiting for another measurement …\n"
     assert run.returncode == 0 and "1 passed" in rest and "captured" not in waiting + rest.split("performance")[0]
