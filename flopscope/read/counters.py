@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
@@ -53,22 +53,6 @@ def read_samples(
     reader = _core.DatabaseReader()
     database.read(reader, queries, reading)
     return list(_samples(reader, counters))
-
-
-def samples_of(values: Iterable[tuple[int, str, int, int, float]]) -> list[Samples]:
-    """Return samples of ROCm's counters from (device, name, start, end, value); of other counters, none.
-
-    Values of the same counter in the same time, which rocprofv3 gives for each part of a device, are added up.
-    """
-    names, reader = list(ROCM), _core.DatabaseReader()
-    sums: dict[tuple[int, int, int, int], float] = {}
-    for device, name, start, end, value in values:
-        if name in ROCM and start <= end:
-            place = device, names.index(name), start, end
-            sums[place] = sums.get(place, 0) + value
-    rows = [(*place, value) for place, value in sums.items()]
-    reader.add("metric", ("device", "id", "start", "end", "value"), rows)
-    return list(_samples(reader, {(device, at): ROCM[names[at]] for device, at, _, _ in sums}))
 
 
 def _samples(reader: _core.DatabaseReader, counters: Mapping[tuple[int, int], Counter]) -> Iterator[Samples]:

@@ -84,6 +84,11 @@ FOREIGN = (
     Foreign(_holds(_SQLITE, b"rocpd_"), "a database of rocprofv3 (rocpd)", _SAVE),
     Foreign(_starts(_SQLITE), "an SQLite database", _RECORD),
     Foreign(
+        lambda start: b'"rocprofiler-sdk-tool"' in start[:256],
+        "JSON of rocprofv3",
+        "record with rocprofv3 --output-format rocpd, or pftrace before ROCm 7.0",
+    ),
+    Foreign(
         _starts(b"NVR\0"),
         "a report of Nsight Compute (.ncu-rep)",
         f"flopscope does not read it; ncu --import prints it. For the time of all ops, {_RECORD}",

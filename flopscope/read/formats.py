@@ -15,7 +15,6 @@ from flopscope.read.input import Input
 from flopscope.read.nsys import REPORT, exported, is_nsys, read_nsys, sayings
 from flopscope.read.pftrace import feed_pftrace, is_pftrace
 from flopscope.read.rocpd import is_rocpd, read_rocpd
-from flopscope.read.rocprof import is_json, read_json
 from flopscope.read.xplane import Modules, is_xplane, read_xplane
 from flopscope.results.head import STACKS_MEMBER, members_of, unfinished_steps
 from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
@@ -145,12 +144,6 @@ def _lost(reading: Reading) -> Iterator[str]:
         yield f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
 
 
-def _read_json(given: Input, store: _core.Store) -> Content:
-    with given.as_file() as path:
-        report, metadata, notes = read_json(path, _core.DatabaseReader(), store)
-        return Content(_report(path, report, Reading()), metadata, notes)
-
-
 def _read_xplane(given: Input, store: _core.Store) -> Content:
     with given.as_file() as path:
         report, metadata, notes, modules = read_xplane(path, given.name, _core.DatabaseReader(), store)
@@ -172,7 +165,6 @@ def _report(path: str, report: Mapping[str, Any], reading: Reading) -> dict[str,
 FORMATS = (
     Format(lambda start: start.startswith(REPORT), _read_report),
     Format(lambda start: start.startswith(MAGIC), _read_database),
-    Format(is_json, _read_json),
     Format(is_xplane, _read_xplane),
     Format(is_pftrace, partial(_read_events, feed_pftrace), takes_captures=True),
     Format(lambda start: True, partial(_read_events, Input.feed), takes_captures=True, explains=True),
@@ -185,7 +177,7 @@ FORMATS = (
 # What to record, by the member of the metadata that names the profiler.
 _NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
 _ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
-_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprof": _ROCTX}
+_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX}
 
 _RECORDS = {
     "nsys": {

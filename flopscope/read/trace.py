@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Trace(Results):
     """A recorded trace, returned by load_trace(), with the results of a profile: key_averages(), gpu_summary(), …
 
-    ``metadata`` of a file of another profiler has a member "nsys", "rocpd" or "rocprof": its version, the rows read, …
+    ``metadata`` of a file of another profiler has a member "nsys" or "rocpd": its version, the rows read, …
 
     Percentages refer to the peaks of the devices named in the trace.
     """
@@ -184,10 +184,10 @@ def load_trace(
 ) -> Trace:
     """Read a trace from a path, bytes or a binary file object.
 
-    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases and
-    JSON are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
-    read if nsys is installed, which exports it. So are recordings of XLA's profiler, ``*.xplane.pb``, and the folder
-    given to ``jax.profiler.trace()``, of which the newest run is read, and traces of Perfetto, ``.pftrace``.
+    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases are
+    read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is read if nsys is installed,
+    which exports it. So are recordings of XLA's profiler, ``*.xplane.pb``, and the folder given to
+    ``jax.profiler.trace()``, of which the newest run is read, and traces of Perfetto, ``.pftrace``.
 
     The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
     file may be larger than memory; plain files are read by several threads. The rows equal torch's

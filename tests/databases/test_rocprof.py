@@ -1,12 +1,10 @@
-"""Files of rocprofv3: rocpd databases and JSON, held against SQL and against each other."""
+"""Files of rocprofv3: rocpd databases, held against SQL."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -91,59 +89,6 @@ def rocpd_tables(schema: str, pid: int) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def rocprof_json(path: Path) -> Path:
-    kinds = list(dict.fromkeys(row[0] for row in REGIONS))
-    names = {kind: list(dict.fromkeys(row[1] for row in REGIONS if row[0] == kind)) for kind in kinds}
-    names["MARKER_CORE_RANGE_API"] = ["roctxThreadRangeA"]
-    groups = {"MARKER": "marker_api", "HIP": "hip_api", "HSA": "hsa_api", "RCCL": "rccl_api"}
-    records: dict[str, list[Any]] = {name: [] for name in groups.values()}
-
-    def timed(start: int, end: int, correlation: int) -> dict[str, Any]:
-        ids = {"internal": correlation, "external": 0}
-        return {"start_timestamp": start, "end_timestamp": end, "correlation_id": ids, "thread_id": TID}
-
-    for kind, name, start, end, correlation in REGIONS:
-        operation = 0 if kind.startswith("MARKER") else names[kind].index(name)
-        where = {"kind": kinds.index(kind), "operation": operation}
-        records[groups[kind.split("_")[0]]].append({**where, **timed(start, end, correlation)})
-    records["kernel_dispatch"] = [
-        {
-            **timed(start, end, correlation),
-            "dispatch_info": {
-                **{"agent_id": {"handle": agent}, "queue_id": {"handle": 16}, "kernel_id": index + 1},
-                **{"group_segment_size": 1024, "workgroup_size": {"x": 256, "y": 1, "z": 1}},
-                "grid_size": {"x": 1000, "y": 3, "z": 1},
-            },
-        }
-        for index, (_, start, end, correlation, agent) in enumerate(DISPATCHES)
-    ]
-    records["memory_copy"] = [
-        {
-            **timed(start, end, correlation),
-            **{"src_agent_id": {"handle": source}, "dst_agent_id": {"handle": target}, "bytes": size},
-        }
-        for start, end, size, source, target, correlation in COPIES
-    ]
-    tool = {
-        "metadata": {"pid": PID, "command": ["./a.out", "-x"]},
-        "agents": [
-            {**DETAILS, "id": {"handle": place}, "type": 2 if kind == "GPU" else 1, "logical_node_type_id": index}
-            for place, kind, index in AGENTS
-        ],
-        "strings": {
-            "buffer_records": [{"kind": kind, "operations": names[kind]} for kind in kinds],
-            "marker_api": [{"key": 1, "value": MARKER}],
-        },
-        "kernel_symbols": [
-            {"kernel_id": index + 1, "formatted_kernel_name": row[0], "arch_vgpr_count": 32}
-            for index, row in enumerate(DISPATCHES)
-        ],
-        "buffer_records": records,
-    }
-    path.write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
-    return path
-
-
 def in_rocpd(folder: Path) -> Path:
     made = rocpd_tables("3", PID)
     made["memory_allocate"] = []
@@ -167,51 +112,6 @@ def in_rocpd(folder: Path) -> Path:
     return write_tables(folder / "x.db", {f"rocpd_{name}{UUID}": rows for name, rows in made.items()})
 
 
-@contextmanager
-def edited(path: Path) -> Iterator[dict[str, Any]]:
-    """Let the content of a file of JSON be edited."""
-    content = json.loads(path.read_text())
-    yield content["rocprofiler-sdk-tool"][0]
-    path.write_text(json.dumps(content))
-
-
-def in_json(folder: Path, *, traced: bool = True) -> Path:
-    path = rocprof_json(folder / "x.json")
-    with edited(path) as tool:
-        add_counters_and_memory(tool)
-        if not traced:
-            del tool["buffer_records"]["kernel_dispatch"]
-    return path
-
-
-def add_counters_and_memory(tool: dict[str, Any]) -> None:
-    names = sorted({name for _, _, name, _ in COUNTED})
-    tool["counters"] = [{"id": {"handle": 100 + at}, "name": name} for at, name in enumerate(names)]
-    records = tool["buffer_records"]
-    for at, record in enumerate(records["kernel_dispatch"]):
-        record["dispatch_info"]["dispatch_id"] = at + 1
-    collected: list[dict[str, Any]] = []
-    for at, record in enumerate(records["kernel_dispatch"]):
-        counted = [(100 + names.index(name), value / 2) for _, of, name, value in COUNTED if of == at]
-        parts = [{"counter_id": {"handle": handle}, "value": value} for handle, value in 2 * counted]  # of two dies
-        collected.append({"dispatch_data": record, "records": parts})
-    tool["callback_records"] = {"counter_collection": collected}
-    operations = ["NONE", "ALLOCATE", "VMEM_ALLOCATE", "FREE", "VMEM_FREE"]
-    kinds = tool["strings"]["buffer_records"]
-    kinds.append({"kind": "MEMORY_ALLOCATION", "operations": [f"MEMORY_ALLOCATION_{name}" for name in operations]})
-    records["memory_allocation"] = [
-        {
-            **{"kind": len(kinds) - 1, "operation": 3 if freed else 1, "start_timestamp": start, "end_timestamp": end},
-            **{"thread_id": TID, "correlation_id": {"internal": correlation}, "allocation_size": size},
-            **{"address": f"0x{address:016x}", "agent_id": {"handle": 77 if agent is None else agent}},
-        }
-        for start, end, agent, freed, size, address, correlation in CHANGES
-    ]
-
-
-FORMATS: dict[str, Callable[[Path], Path]] = {"rocpd": in_rocpd, "json": in_json}
-
-
 def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,), pid: int = PID) -> Path:
     tables: dict[str, list[dict[str, Any]]] = {}
     for suffix in suffixes:
@@ -220,9 +120,8 @@ def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,),
     return path
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_kernels_and_copies(form: str, reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(FORMATS[form](tmp_path))
+def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(in_rocpd(tmp_path))
     assert device_rows(prof) == {
         GEMM: (1, 50),
         DISPATCHES[1][0]: (1, 80),
@@ -240,9 +139,8 @@ def test_kernels_and_copies(form: str, reader: str, tmp_path: Path) -> None:
     assert (arguments["grid"], arguments["block"]) == ([4, 3, 1], [256, 1, 1]), "work-items became blocks"
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_calls_ranges_and_ops(form: str, reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(FORMATS[form](tmp_path))
+def test_calls_ranges_and_ops(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(in_rocpd(tmp_path))
     found = rows(prof, "cpu")
     assert found["hipLaunchKernel"].count == 2
     assert found["hsa_signal_load_relaxed"].count == 1
@@ -299,52 +197,21 @@ def test_streams_are_queues_only_where_all_are_the_default(
     used: tuple[int, int], expected: set[int], tmp_path: Path
 ) -> None:
     """Ids of streams and of queues never mix: stream 0 on queue 7 is not stream 7."""
-    with edited(rocprof_json(tmp_path / "x.json")) as tool:
-        tool["buffer_records"]["memory_copy"] = []
-        for i, record in enumerate(tool["buffer_records"]["kernel_dispatch"]):
-            record["stream_id"] = {"handle": used[i]}
-            record["dispatch_info"]["queue_id"]["handle"] = (7, 9)[i]
-    assert {*fs.load_trace(tmp_path / "x.json").stream_summary()["stream"].dropna()} == expected
-
-
-def test_malformed_records_are_counted(tmp_path: Path) -> None:
-    path = in_json(tmp_path)
-    with edited(path) as tool:
-        counted = tool["callback_records"]["counter_collection"]
-        first = counted[0]
-        counted += [{}, {"dispatch_data": 3}, {"dispatch_data": first["dispatch_data"]}]
-        counted.append({**first, "records": [{"counter_id": {"handle": 100}, "value": "many"}]})
-    with pytest.warns(UserWarning, match="4 records were omitted because they are malformed"):
-        assert device_rows(fs.load_trace(path))[GEMM] == (1, 50)
-    with edited(path) as tool:
-        kernels = tool["buffer_records"]["kernel_dispatch"]
-        of_a_list = {**kernels[0], "dispatch_info": {**kernels[0]["dispatch_info"], "kernel_id": [1]}}
-        kernels += [{}, None, {"dispatch_info": 3}, {**kernels[0], "dispatch_info": 3}, of_a_list]
-    with pytest.warns(UserWarning, match="9 records were omitted because they are malformed"):
-        assert GEMM in device_rows(fs.load_trace(path))
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['{"rocprofiler-sdk-tool": [', '{"rocprofiler-sdk-tool": 3}', '{"rocprofiler-sdk-tool": [3]}',
-     '{"rocprofiler-sdk-tool": []}', '{"rocprofiler-sdk-tool": ' + "[" * 100000],
-)  # fmt: skip
-def test_wrong_json_is_an_error(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=r"x\.json"):
-        fs.load_trace(path)
+    made = {f"rocpd_{name}": rows for name, rows in rocpd_tables("3", PID).items()}
+    del made["rocpd_memory_copy"]
+    for row, stream, queue in zip(made["rocpd_kernel_dispatch"], used, (7, 9), strict=True):
+        row |= {"stream_id": stream, "queue_id": queue}
+    trace = fs.load_trace(write_tables(tmp_path / "x.db", made))
+    assert {*trace.stream_summary()["stream"].dropna()} == expected
 
 
 # Counters and memory --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", FORMATS)
-def test_counters_of_kernels(form: str, reader: str, tmp_path: Path) -> None:
-    trace = fs.load_trace(FORMATS[form](tmp_path))
-    name = "rocpd" if form == "rocpd" else "rocprof"
+def test_counters_of_kernels(reader: str, tmp_path: Path) -> None:
+    trace = fs.load_trace(in_rocpd(tmp_path))
     counts = {"cuda:0 dram_bytes_read": 1, "cuda:0 tensor_active": 1, "cuda:1 dram_bytes_read": 1}
-    assert trace.metadata[name]["samples"] == counts
+    assert trace.metadata["rocpd"]["samples"] == counts
     found = {row.key: row for row in trace.key_averages() if row.device_type == "cuda"}
     assert found[GEMM].dram_bytes_read == 4.5 * 1024
     assert found[GEMM].tensor_active == pytest.approx(62.5)
@@ -352,16 +219,8 @@ def test_counters_of_kernels(form: str, reader: str, tmp_path: Path) -> None:
     assert device_rows(trace)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
 
 
-def test_kernels_that_were_only_counted(tmp_path: Path) -> None:
-    trace = fs.load_trace(in_json(tmp_path, traced=False))
-    kernels = {name: value for name, value in device_rows(trace).items() if not name.startswith("Memcpy")}
-    assert kernels == {GEMM: (1, 50), DISPATCHES[1][0]: (1, 80)}
-    assert trace.metadata["rocprof"]["samples"]["cuda:0 dram_bytes_read"] == 1
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_memory_belongs_to_the_call_that_allocates(form: str, reader: str, tmp_path: Path) -> None:
-    trace = fs.load_trace(FORMATS[form](tmp_path))
+def test_memory_belongs_to_the_call_that_allocates(reader: str, tmp_path: Path) -> None:
+    trace = fs.load_trace(in_rocpd(tmp_path))
     assert trace.profile_memory
     found = rows(trace)
     assert found["hipLaunchKernel"].self_device_memory_usage == 4096
@@ -371,8 +230,7 @@ def test_memory_belongs_to_the_call_that_allocates(form: str, reader: str, tmp_p
     assert found["[memory]"].self_device_memory_usage == -4096, "the free's size and device are the allocation's"
     changes = [event for event in trace.events() if event.kind == "memory"]
     assert len(changes) == len(CHANGES)
-    name = "rocpd" if form == "rocpd" else "rocprof"
-    assert trace.metadata[name]["unmatched_frees"] == 1
+    assert trace.metadata["rocpd"]["unmatched_frees"] == 1
 
 
 @pytest.mark.parametrize(
@@ -391,10 +249,7 @@ def test_counted_kernels_have_a_roof(
     here = sys.modules[__name__]
     monkeypatch.setattr(here, "DISPATCHES", [(GEMM, 300_000, 350_000, 2, 5)])
     monkeypatch.setattr(here, "COUNTED", [(5, 0, name, value) for name, value in counted.items()])
-    path = in_json(tmp_path)
-    with edited(path) as tool:
-        tool["buffer_records"] = {}  # only what was counted
-    trace = fs.load_trace(path)
+    trace = fs.load_trace(in_rocpd(tmp_path))
     (row,) = [row for row in trace.key_averages(peaks="memory=5.3e12") if row.key == GEMM]
     assert row.bound == bound and row.pct_roofline == pytest.approx(share, nan_ok=True)
     whole = trace.coverage()["bytes"] == 1
