@@ -320,8 +320,7 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
     work = comparison.work
     if len(work.steps) < FEW_STEPS:
         return
-    waiting = work.saved(np.maximum(work.excess, 0.0))
-    time = _by_step(work.total) - waiting
+    time = _by_step(work.total) - work.waiting
     middle, spread = float(np.median(time)), sigma(time)
     slow = np.flatnonzero(time > max(OUTLYING_STEP * middle, middle + SIGNIFICANT * max(spread, LEAST_SPREAD * middle)))
     slow = slow[slow > 0] if len(slow) and time[0] == time.max() else slow  # the first step warms up
@@ -329,7 +328,7 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
         return
     causes = {}
     for cause, parts in {**CAUSES, "communication": ("communication",)}.items():
-        values = _by_step(work.part(*parts)) - (waiting if cause == "communication" else 0.0)
+        values = _by_step(work.part(*parts)) - (work.waiting if cause == "communication" else 0.0)
         causes[cause] = float((values[slow] - np.median(values)).sum())
     cause = max(causes, key=lambda one: causes[one])
     cost = comparison.cost(float((time[slow] - middle).sum()) / len(time))

@@ -166,27 +166,6 @@ class Ranks:
         columns |= {part: work.part(part).ravel() for part in PARTS}
         return pandas.DataFrame(columns)
 
-    def what_if(self, *, without_stragglers: bool = False) -> pandas.DataFrame:
-        """Return what the steps would take after a change: a row per step, and a last one for their mean.
-
-        without_stragglers: no rank has more own work than the median of the other ranks that run the same program.
-
-        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, for which the other ranks
-        wait for the slowest one.
-        """
-        import pandas
-
-        work = self.comparison.work
-        total = np.nanmedian(work.total, axis=0) if np.isfinite(work.total).any() else np.full(len(work.steps), np.nan)
-        saving = np.zeros_like(total)
-        if without_stragglers:
-            saving = np.minimum(work.saved(np.maximum(work.excess, 0.0)), total)
-        names = [*work.steps, None] if work.steps != [None] else [None]
-        columns = {"total": total, "after": total - saving, "saving": saving}
-        if len(names) > len(total):
-            columns = {name: np.append(values, values.mean()) for name, values in columns.items()}
-        return pandas.DataFrame({"step": names, **columns})
-
     def summary(self) -> Summary:
         """Return what is slow across the ranks, the largest cost first.
 
@@ -209,19 +188,6 @@ class Ranks:
         from flopscope.ranks.plots import plot_steps
 
         return plot_steps(self, ax)
-
-    def plot_skew(self, ax: Any = None) -> Any:
-        """Draw how long after the first rank each rank arrives at its collectives, in µs. See plot_steps()."""
-        from flopscope.ranks.plots import plot_skew
-
-        return plot_skew(self, ax)
-
-    def plot_links(self, ax: Any = None) -> Any:
-        """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer. See
-        plot_steps(). Raises ValueError if the hosts are unknown."""
-        from flopscope.ranks.plots import plot_links
-
-        return plot_links(self, ax)
 
     def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.

@@ -73,12 +73,13 @@ def _step(ranks: Ranks) -> list[str]:
             )
             line += f"   from {least} to {most}"
         lines.append(line)
-    after = ranks.what_if(without_stragglers=True).iloc[-1]
-    if after["saving"] > 0.005 * after["total"]:
+    totals = np.nanmedian(work.total, axis=0)
+    whole, saving = float(totals.mean()), float(np.minimum(work.waiting, totals).mean())
+    if saving > 0.005 * whole:
         what = "a step takes" if work.has_steps else "the program takes"
         lines.append(
-            f"  Without stragglers, {what} about {short_time_text(after['after'])} instead of "
-            f"{short_time_text(after['total'])} ({percent_text(100 * after['saving'] / after['total'])} less)."
+            f"  Without stragglers, {what} about {short_time_text(whole - saving)} instead of "
+            f"{short_time_text(whole)} ({percent_text(100 * saving / whole)} less)."
         )
     return lines
 

@@ -94,6 +94,12 @@ class Work:
         return excess
 
     @cached_property
+    def waiting(self) -> Floats:
+        """µs that each step would gain without stragglers: if no rank had more own work than the median of the others
+        of its role."""
+        return self.saved(np.maximum(self.excess, 0.0))
+
+    @cached_property
     def typical_excess(self) -> Floats:
         """Median excess of each rank."""
         return np.array([median(steps) for steps in self.excess])

@@ -235,8 +235,6 @@ def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsy
     assert "no work of a device is recorded" in text and text.split("\n\n")[0] in capsys.readouterr().out
     assert "no work of a device is recorded" in PageRead(page).text
     assert [row["events"] for row in json.loads(json_file.read_text())["files"]] == [0, 0]
-    with pytest.raises(ValueError, match="hosts of the ranks are unknown"):
-        ranks.plot_links()
 
 
 def test_the_types_of_parquet_files_do_not_depend_on_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:
