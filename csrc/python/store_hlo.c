@@ -13,7 +13,7 @@
 
 /* Store.join_replays: the ops of captured graphs for the kernels of their replays. */
 
-#define REPLAY_COUNTS(X) X(annotated) X(tied) X(graphs) X(launches) X(works) X(matched) X(owned) X(unseen) X(ambiguous)
+#define REPLAY_COUNTS(X) X(tied) X(graphs) X(launches) X(works) X(matched) X(owned) X(unseen) X(ambiguous)
 
 /* Add the captures of a tuple of Stores. */
 static fs_status add_captures(fs_captures *captures, PyObject *stores, fs_error *err)
@@ -31,22 +31,6 @@ static bool are_stores(const fs_store_object *self, PyObject *stores)
             return fs_refuse(PyExc_TypeError, "captures must be other Stores");
         if (!fs_store_object_is_stopped(one, "captures") || !fs_store_object_may_change(one)) return false;
     }
-    return true;
-}
-
-/* Add the names of nodes by their ids. Returns false with a Python exception. */
-static bool add_names(fs_captures *captures, PyObject *names)
-{
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
-    fs_error err;
-    while (names != NULL && PyDict_Next(names, &at, &key, &value)) {
-        unsigned long long id = PyLong_AsUnsignedLongLong(key);
-        const char *name = PyErr_Occurred() ? NULL : PyUnicode_AsUTF8(value);
-        if (name == NULL) return false;
-        if (fs_captures_add_mark(captures, id, name, &err) != FS_OK) return fs_raise(&err) != NULL;
-    }
-    fs_captures_sort(captures);
     return true;
 }
 
@@ -82,23 +66,19 @@ static fs_status join_replays(fs_store_object *self, fs_captures *captures, PyOb
 PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
-    PyObject *stores, *names = NULL;
+    PyObject *stores;
     int watched = 0;
     fs_captures captures = {0};
     fs_replay_report report = {0};
     fs_error err;
-    if (!PyArg_ParseTuple(args, "O!|pO!:join_replays", &PyTuple_Type, &stores, &watched, &PyDict_Type, &names))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "O!|p:join_replays", &PyTuple_Type, &stores, &watched)) return NULL;
     if (!fs_store_object_is_stopped(self, "replays") || !fs_store_object_may_change(self)) return NULL;
     if (!are_stores(self, stores)) return NULL;
     if (self->lost != NULL) return PyErr_Format(PyExc_ValueError, "the events of a Profiler are joined when it stops");
     if (!fs_replays_exist(self->store)) return FS_COUNTS(&report, REPLAY_COUNTS);
     /* With the GIL: nothing changes the captures meanwhile. */
-    PyObject *result = NULL;
-    if (add_names(&captures, names))
-        result = join_replays(self, &captures, stores, watched, &report, &err) == FS_OK
-                     ? FS_COUNTS(&report, REPLAY_COUNTS)
-                     : fs_raise(&err);
+    fs_status status = join_replays(self, &captures, stores, watched, &report, &err);
+    PyObject *result = status == FS_OK ? FS_COUNTS(&report, REPLAY_COUNTS) : fs_raise(&err);
     fs_captures_clear(&captures);
     return result;
 }

@@ -6,18 +6,18 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from flopscope import _core
 from flopscope.read.foreign import foreign_file
 from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
-from flopscope.read.graphs import Source, describe, is_annotations, merged
+from flopscope.read.graphs import Source, describe
 from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.paths import find_traces, recording_in
 from flopscope.read.xplane import Modules
-from flopscope.results.head import LEFT_OUT, rank_of
+from flopscope.results.head import LEFT_OUT
 from flopscope.support.files import close_names
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
@@ -44,7 +44,7 @@ class Loaded(NamedTuple):
 def read(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     max_bytes: int | None = None,
-    captures: Callable[[], GraphCaptures] | None = None,
+    captures: Callable[[], Sequence[_core.Store]] | None = None,
     hlo: Hlo | None = None,
     *,
     name: str = "",
@@ -80,36 +80,24 @@ def read(
         content.notes.append("captures= is for traces of torch.profiler: this file has those of its own graphs")
     _warn(name, content)
     if form.takes_captures:
-        counts = _join_replays(name, core, content.metadata, captures, watched)
+        counts = _join_replays(name, core, captures, watched)
     ties = tie(core, texts, content.modules, name)
     return Loaded(name, core, content.report, content.metadata, counts, content.modules, ties)
 
 
 def _join_replays(
-    name: str, core: _core.Store, metadata: dict[str, Any], captures: Callable[[], GraphCaptures] | None, watched: bool
+    name: str, core: _core.Store, captures: Callable[[], Sequence[_core.Store]] | None, watched: bool
 ) -> dict[str, int]:
-    given = GraphCaptures([], []) if captures is None else captures()
-    names = merged(given.annotations, rank_of(metadata, name) if given.annotations else None)
-    counts = core.join_replays(tuple(given.stores), watched, names)
-    if captures is not None and (unmatched := describe(counts, len(given.stores), len(names))):
+    counts = core.join_replays(tuple(captures()) if captures is not None else (), watched)
+    if captures is not None and (unmatched := describe(counts)):
         warn_user(printable(f"{name}: captures: {unmatched}"))
     return counts
 
 
-class GraphCaptures(NamedTuple):
-    """What is known of the capture of graphs."""
-
-    stores: list[_core.Store]
-    annotations: list[str]  # files of PyTorch's annotations of nodes
-
-
-def read_captures(sources: Source | Iterable[Source], max_bytes: int | None) -> GraphCaptures:
-    """Read the traces of captures, and find the annotations of nodes."""
+def read_captures(sources: Source | Iterable[Source], max_bytes: int | None) -> list[_core.Store]:
+    """Read the traces of captures."""
     listed = [sources] if isinstance(sources, (str, os.PathLike)) else sources
-    paths = [path for one in listed for path in find_traces(os.fspath(one)).paths]
-    annotations = [path for path in paths if is_annotations(start_of(path))]
-    others = [path for path in paths if path not in annotations]
-    return GraphCaptures([read(path, max_bytes).core for path in others], annotations)
+    return [read(path, max_bytes).core for one in listed for path in find_traces(os.fspath(one)).paths]
 
 
 _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"

@@ -12,7 +12,7 @@ from flopscope import _core
 from flopscope.read.formats import NotATrace, hints_of
 from flopscope.read.graphs import Source
 from flopscope.read.hlo import Hlo
-from flopscope.read.load import GraphCaptures, read, read_captures
+from flopscope.read.load import read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
 from flopscope.results.process import base_time_of, rank_of, windows_of
@@ -60,8 +60,8 @@ class Trace(Results):
         self.graphs: dict[str, int] = graphs or {}
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
-        launches of "unseen" graphs and those that are "ambiguous"; the launches of which it was logged what graph they
-        launched ("tied"); and the works whose node is "annotated" in a file among the captures."""
+        launches of "unseen" graphs and those that are "ambiguous"; and the launches of which it was logged what graph
+        they launched ("tied")."""
         self._modules = modules
         self.hlo = hlo or {}
         """Counts of what load_trace(hlo=…) tied to instructions: "works", the kernels, copies and fills outside of
@@ -200,8 +200,7 @@ def load_trace(
     ``captures`` names traces recorded while the program captured its CUDA or HIP graphs, as vLLM and SGLang write
     them: files, folders or patterns. The kernels of a replayed graph then belong to the ops of the capture. Launches
     are joined to captured graphs by the names and the order of their kernels; ``Trace.graphs`` and a warning count
-    those that do not match. Among the captures may be PyTorch's annotations of graph nodes,
-    kernel_annotations_*.json: their names become ranges around the kernels of the nodes.
+    those that do not match.
 
     ``hlo`` is the optimised HLO of a JAX program: text, a file of it (perhaps gzipped, or JSON of module to text), or a
     dict of module to text, as ``compiled.as_text()`` and the modules of ``client.live_executables()`` give it. Kernels
@@ -261,7 +260,7 @@ def load_traces(
 
 
 def _load(
-    found: Found, max_bytes: int | None, captures: Callable[[], GraphCaptures] | None
+    found: Found, max_bytes: int | None, captures: Callable[[], Sequence[_core.Store]] | None
 ) -> tuple[list[Trace], list[str]]:
     """Return the traces, and the names of the files that are none, with the reason where the name does not give it."""
     traces, skipped = [], []

@@ -21,9 +21,7 @@ void fs_captures_clear(fs_captures *captures)
     fs_free(captures->graphs);
     fs_free(captures->nodes);
     fs_free(captures->known);
-    fs_free(captures->marks);
     fs_free(captures->tied);
-    fs_intern_clear(&captures->mark_names);
     fs_intern_clear(&captures->symbols);
     fs_intern_clear(&captures->chains);
     *captures = (fs_captures){0};
@@ -52,26 +50,8 @@ static int compare_known(const void *left, const void *right)
     return (a->begin < b->begin) - (a->begin > b->begin);
 }
 
-FS_ORDER_BY(compare_marks, fs_marked_node, id)
-
-fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *name, fs_error *err)
-{
-    fs_marked_node made = {.id = id};
-    FS_TRY(fs_intern_text(&captures->mark_names, name, &made.name, err));
-    return FS_LIST_ADD(&captures->marks, &captures->mark_count, &captures->mark_capacity, 64, err, made);
-}
-
-uint32_t fs_captures_find_mark(const fs_captures *captures, uint64_t id)
-{
-    fs_marked_node wanted = {.id = id};
-    if (captures->mark_count == 0) return FS_NONE;
-    const fs_marked_node *found = bsearch(&wanted, captures->marks, captures->mark_count, sizeof wanted, compare_marks);
-    return found != NULL ? found->name : FS_NONE;
-}
-
 void fs_captures_sort(fs_captures *captures)
 {
-    if (captures->mark_count > 1) qsort(captures->marks, captures->mark_count, sizeof *captures->marks, compare_marks);
     if (captures->known_count > 1)
         qsort(captures->known, captures->known_count, sizeof *captures->known, compare_known);
 }

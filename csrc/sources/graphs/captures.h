@@ -45,12 +45,6 @@ typedef struct {
     uint32_t graph; /* as fs_captured_graph.id */
 } fs_tied_launch;
 
-/* The name that the program gave to the node with an id: torch's mark_kernels. */
-typedef struct {
-    uint64_t id;
-    uint32_t name; /* id in fs_captures.mark_names */
-} fs_marked_node;
-
 typedef struct {
     const fs_store **stores;
     uint32_t store_count, store_capacity;
@@ -60,11 +54,8 @@ typedef struct {
     uint32_t node_count, node_capacity;
     fs_known_node *known; /* ascending by id, after fs_captures_sort */
     uint32_t known_count, known_capacity;
-    fs_marked_node *marks; /* likewise */
-    uint32_t mark_count, mark_capacity;
     fs_tied_launch *tied; /* ascending by call, after fs_captures_sort_tied */
     uint32_t tied_count, tied_capacity;
-    fs_intern mark_names;
     fs_intern symbols; /* names of kernels */
     fs_intern chains;
     uint32_t unused;         /* launches of captures that overlap others, whose graph is unknown */
@@ -85,11 +76,6 @@ fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node,
 fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err);
 fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t call, uint32_t owner, fs_error *err);
 
-fs_status fs_captures_add_mark(fs_captures *captures, uint64_t id, const char *name, fs_error *err);
-
-/* Return the id of the name that a node was given, or FS_NONE. */
-uint32_t fs_captures_find_mark(const fs_captures *captures, uint64_t id);
-
 fs_status fs_captures_add_tied(fs_captures *captures, uint32_t call, uint32_t graph, fs_error *err);
 void fs_captures_sort_tied(fs_captures *captures);
 /* Return the id of the executable graph that a call launched; 0: unknown. */
@@ -97,7 +83,7 @@ uint32_t fs_captures_find_tied(const fs_captures *captures, uint32_t call);
 /* Return the graph with an id, which is not 0, or NULL. Graphs with ids were added after all others, in their order. */
 const fs_captured_graph *fs_captures_find_graph(const fs_captures *captures, uint32_t id);
 
-/* Order the marks and the known nodes, of which the last one added with an id counts. */
+/* Order the known nodes, of which the last one added with an id counts. */
 void fs_captures_sort(fs_captures *captures);
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
 

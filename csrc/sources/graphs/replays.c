@@ -28,7 +28,7 @@ typedef struct {
     uint32_t graph;        /* id of the executable graph that its call launched; 0: unknown */
     int64_t begin;         /* of the capture */
     uint32_t copy;         /* the event that launched it, in the joined store; FS_NONE: as before */
-    uint32_t mark;         /* the range of its name, likewise */
+    uint32_t mark;         /* the range that names its node in the recording, likewise */
     bool found, estimated; /* its node was found, by names that do not prove it */
     bool done;             /* its launch has its ops */
 } fs_replayed;
@@ -47,8 +47,6 @@ typedef struct {
     uint32_t *moved;    /* by event of from: its index in into */
     bool *captured;     /* by event of from: FS_EVENT_CAPTURED */
     uint32_t epoch;     /* of the last copies */
-    uint32_t *marks;    /* by name of a mark: its range in the launch of */
-    uint32_t *marked;   /* the work of this index + 1 */
 } fs_joining;
 
 static inline bool fs_launch_of(const fs_store *store, uint32_t signature, fs_launch *launch)
@@ -95,14 +93,12 @@ static bool may_be_captured(const fs_event *event)
 static fs_status allocate(fs_joining *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from), stores = all->captures->store_count;
-    size_t events = (size_t)count + 1, names = (size_t)all->captures->mark_names.count + 1;
+    size_t events = (size_t)count + 1;
     FS_TRY(FS_NEW_ZEROED(&all->by_event, events, err));
     FS_TRY(FS_NEW(&all->moved, events, err));
     FS_TRY(FS_NEW_ZEROED(&all->captured, events, err));
     FS_TRY(FS_NEW_ZEROED(&all->copies, (size_t)stores + 1, err));
     FS_TRY(FS_NEW_ZEROED(&all->epochs, (size_t)stores + 1, err));
-    FS_TRY(FS_NEW_ZEROED(&all->marks, names, err));
-    FS_TRY(FS_NEW_ZEROED(&all->marked, names, err));
     for (uint32_t i = 0; i < stores; i++) {
         size_t captured = (size_t)fs_store_count(all->captures->stores[i]) + 1;
         FS_TRY(FS_NEW(&all->copies[i], captured, err));
@@ -179,38 +175,6 @@ static place place_of(const fs_joining *all, const fs_replayed *work, uint32_t b
     return found;
 }
 
-/* Find the range that names the node of a work, and append it if it is the first with the name in its launch. */
-static fs_status find_mark(fs_joining *all, fs_replayed *work, const place *at_launch, uint32_t around, uint32_t first,
-                           uint32_t before, fs_error *err)
-{
-    fs_launch launch;
-    uint32_t launcher = FS_EVENT_AT(all->from, work->event, launcher), name = FS_NONE;
-    if (all->captures->mark_count > 0 &&
-        fs_launch_of(all->from, FS_EVENT_AT(all->from, work->event, signature), &launch))
-        name = fs_captures_find_mark(all->captures, launch.graph_node);
-    all->report->annotated += name != FS_NONE;
-    if ((fs_flags_of(all->from, launcher) & FS_EVENT_MARK) != 0) {
-        work->mark = moved(all, launcher, before);
-        return FS_OK;
-    }
-    if (name == FS_NONE) return FS_OK;
-    if (all->marked[name] != first + 1) {
-        fs_event event = fs_event_missing;
-        event.kind = FS_EVENT_RANGE;
-        event.flags = FS_EVENT_REPLAYED | FS_EVENT_MARK;
-        event.timing = FS_TIMING_TRACE;
-        event.start = at_launch->start;
-        event.duration = 0;
-        event.parent = around;
-        event.lane = at_launch->lane;
-        FS_TRY(fs_store_name(all->into, fs_intern_get(&all->captures->mark_names, name).bytes, &event.name, err));
-        FS_TRY(fs_store_append(all->into, &event, &all->marks[name], err));
-        all->marked[name] = first + 1;
-    }
-    work->mark = all->marks[name];
-    return FS_OK;
-}
-
 /* Append the ops of the launch to which a work belongs, before its first work. */
 static fs_status give_ops(fs_joining *all, uint32_t index, uint32_t before, fs_error *err)
 {
@@ -222,7 +186,8 @@ static fs_status give_ops(fs_joining *all, uint32_t index, uint32_t before, fs_e
     at_launch.epoch = at_launch.first = ++all->epoch;
     for (uint32_t i = first; i < all->work_count && all->works[i].launch == launch; i++) {
         fs_replayed *work = &all->works[i];
-        FS_TRY(find_mark(all, work, &at_launch, around, first, before, err));
+        uint32_t launcher = FS_EVENT_AT(all->from, work->event, launcher);
+        if ((fs_flags_of(all->from, launcher) & FS_EVENT_MARK) != 0) work->mark = moved(all, launcher, before);
         if (work->mark != mark) { /* ops that enclose the work of several annotations are copied for each */
             mark = work->mark;
             at_launch.parent = mark != FS_NONE ? mark : around;
@@ -316,8 +281,6 @@ static void clear(fs_joining *all)
     fs_free(all->by_event);
     fs_free(all->moved);
     fs_free(all->captured);
-    fs_free(all->marks);
-    fs_free(all->marked);
 }
 
 /* Fill all->into, once the owners of all works are known. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */

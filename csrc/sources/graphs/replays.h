@@ -27,12 +27,9 @@ typedef struct {
     int64_t unseen;    /* launches whose kernels are those of no captured graph */
     int64_t ambiguous; /* launches that match several graphs of different ops */
     int64_t tied;      /* launches of which it is known, by the call, what executable graph they launched */
-    int64_t annotated; /* works whose node has a name of fs_captures.marks */
 } fs_replay_report;
 
-/* Whether marks name nodes, fs_replays_join adds them as ranges around the work, unless it has such ranges already.
- *
- * Copy the events of a store into an empty one, with the ops of replays. `captures` may be empty. Sets the report.
+/* Copy the events of a store into an empty one, with the ops of replays. `captures` may be empty. Sets the report.
  * FS_OUT_OF_MEMORY. */
 fs_status fs_replays_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
                           fs_error *err);

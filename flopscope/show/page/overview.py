@@ -286,7 +286,6 @@ _PROFILERS = {
     "nsys": "Nsight Systems",
     "xplane": "XLA's profiler",
     "rocpd": "rocprofv3 (rocpd)",
-    "rocprof": "rocprofv3",
 }
 _MOST_TEXT = 300  # characters of a fact from a file
 
