@@ -82,9 +82,8 @@ def _list() -> None:
 
 
 def _try(options: argparse.Namespace) -> int:
-    from flopscope.measuring.trying.processes import Program, launcher_words
     from flopscope.measuring.trying.result import text_of
-    from flopscope.measuring.trying.trial import Options, Trial
+    from flopscope.measuring.trying.trial import Program, Trial, launcher_words
     from flopscope.show.fitted import terminal_width
     from flopscope.support.process import rank_in
     from flopscope.support.progress import time_bar
@@ -100,14 +99,13 @@ def _try(options: argparse.Namespace) -> int:
         require_writable(options.json)
     launcher = launcher_words(options.launcher)
     program = Program(options.script, tuple(options.arguments), options.kind, launcher)
-    settings = Options(options.changes, options.all, options.max_time, options.margin / 100)
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time)), file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     begin = time.monotonic()
     with time_bar(f"trying changes on {program.title}", options.max_time) as advance:
-        tell = _teller(begin)
-        tried = Trial(program, settings, tell, advance).run()
+        wanted = options.changes, options.all, options.max_time, options.margin / 100
+        tried = Trial(program, *wanted, _teller(begin), advance).run()
     print(text_of(tried, terminal_width()), end="")
     if options.json:
         write_json(options.json, tried.to_dict())

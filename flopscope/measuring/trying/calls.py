@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import sys
@@ -13,12 +12,11 @@ from typing import Any
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.paired import compare_times
 from flopscope.measuring.stage import name_of, require_callable
-from flopscope.measuring.trying.effects import Around, Call, Reach, Settings
-from flopscope.measuring.trying.look import Looking, Seen
-from flopscope.measuring.trying.losses import Recorder, magnitudes, parity_of
-from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio
+from flopscope.measuring.trying.effects import Call, Reach
+from flopscope.measuring.trying.look import Looking, Seen, magnitudes
 from flopscope.measuring.trying.result import Change, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
+from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, Ratio, parity_of
 from flopscope.support.device import find_device
 from flopscope.support.lock import alone
 from flopscope.support.suggest import did_you_mean, suggesting
@@ -58,47 +56,48 @@ def try_changes(
     for name in names:
         if name not in SWITCHES:
             raise ValueError(f"there is no change {name!r}{did_you_mean(str(name), SWITCHES)}")
-    reach = Reach(torch, _look(torch, fn))
+    reach = Reach(torch, Seen())
+    reach.seen = _look(reach, fn)
     tried = Tried(name_of(fn), "call", math.nan, [], device=reach.seen.device)
     for one in map(SWITCHES.__getitem__, names):
         call = _switched(one, reach, fn)
         why_not = one.why_not(reach.seen) or ("" if call is not None else "it cannot be switched for one callable")
-        if why_not or call is None:
-            tried.notes += [f"{one.name} does not apply: {why_not}."] if changes is not None else []
-            continue
-        tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
+        if call is not None and not why_not:
+            tried.changes.append(_tried(one, reach, fn, call, max_time, margin))
+        elif changes is not None:
+            tried.notes.append(f"{one.name} does not apply: {why_not}.")
     tried.before = next((one.before for one in tried.changes if not math.isnan(one.before)), math.nan)
     tried.seconds = time.monotonic() - begin
     tried.keep_faster()
     return tried
 
 
-def _look(torch: Any, fn: Callable[[], Any]) -> Seen:
+def _look(reach: Reach, fn: Callable[[], Any]) -> Seen:
     """Call fn once, and return what it was seen to use."""
-    reach = Reach(torch, Seen(cpus=len(os.sched_getaffinity(0)), device=find_device("cpu").name))
-    recorder, looking = Recorder(reach), Looking(reach)
-    leave = reach.watch()
+    looking = Looking(reach)
+    reach.watch()
+    looking.began()
     try:
         fn()
     finally:
-        leave()
+        seen = looking.finish()
         reach.undo()
-    looking.finish(recorder.backward)
-    reach.seen.modules = max(reach.seen.modules, 1)  # the callable takes the place of a module
-    return reach.seen
+    seen.cpus, seen.device = len(os.sched_getaffinity(0)), seen.device or find_device("cpu").name
+    seen.modules = max(seen.modules, 1)  # the callable takes the place of a module
+    seen.gradients |= bool(reach.torch.is_grad_enabled())
+    return seen
 
 
 def _switched(switch: Switch, reach: Reach, fn: Call) -> Call | None:
     """Return a callable that calls fn with the switch; None if a callable alone cannot be switched."""
-    (means,) = switch.means if len(switch.means) == 1 else (None,)
-    if isinstance(means, Around):
-        return means.wrap(reach, None, fn)
-    if not isinstance(means, Settings):
+    if switch.calls is not None:
+        return switch.calls(reach, None, fn)
+    settings = switch.settings
+    if settings is None:
         return None
 
-    @functools.wraps(fn)
     def switched() -> Any:
-        means.apply(switch.name, reach)
+        reach.set(settings(reach.torch, reach.seen))
         try:
             return fn()
         finally:

@@ -1,16 +1,20 @@
-"""What a program uses, seen in its first run: it tells the changes that can apply."""
+"""What a program uses, which tells the changes that can apply, and what it computes, by which its runs are compared."""
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib.util
 import os
+import random
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
+
+FIRST = 8
+"""Results that are compared."""
 
 
 @dataclass
@@ -19,22 +23,18 @@ class Seen:
 
     torch: str = ""
     """Version of torch; "" if it was not imported."""
-    jax: bool = False
-    jax_gpu: bool = False
-    """JAX computes on a GPU."""
     cuda: bool = False
     """The program used a GPU by torch."""
-    capability: int = 0
-    """Its compute capability, as 90 for 9.0."""
-    hip: bool = False
     device: str = ""
     """Name of the GPU that torch uses, else of the CPU."""
+    has_tf32: bool = False
+    """That GPU has TF32."""
+    has_bf16: bool = False
+    """That GPU, else the CPU, has instructions for products in bfloat16."""
     cpus: int = 1
     """CPUs that the process may use."""
     threads: int = 0
     """Threads of torch's ops."""
-    bf16_cpu: bool = False
-    """The CPU has instructions for products in bfloat16."""
     compiler: bool = False
     """torch.compile can compile: there is a C++ compiler, or a GPU with Triton."""
     modules: int = 0
@@ -47,12 +47,13 @@ class Seen:
     """Products, or the convolutions of its modules, may use TF32."""
     images: bool = False
     """One of them was given a 4-d float tensor that is not channels_last, and has 2-d convolutions."""
+    convolutions: bool = False
     trains: bool = False
     """backward() was called."""
     gradients: bool = False
     """A module was called with gradients enabled."""
-    inference: bool = False
-    """A module was called in inference mode."""
+    draws: bool = False
+    """Its steps draw random numbers."""
     compiled: bool = False
     """torch.compile was used."""
     autocast: bool = False
@@ -67,40 +68,48 @@ class Seen:
     deterministic: bool = False
     tuned: bool = False
     """cudnn.benchmark was on."""
-    fused_attention: bool = True
-    """Every back end of scaled_dot_product_attention was allowed."""
-    convolutions: bool = False
 
 
 class Looking:
-    """Looks at a program with torch while it runs, and at its objects when that ends."""
+    """Looks at a program with torch while it runs, without waiting for the device, and at its objects at the end.
+
+    Its first losses are recorded, tensors of one element on which backward() is called; of a program without them, the
+    mean magnitudes of what the modules that it calls return.
+    """
 
     def __init__(self, reach: Any) -> None:
-        self.seen: Seen = reach.seen
+        self.seen = Seen()
         self._torch = torch = reach.torch
-        reach.replace(torch.optim.Optimizer, "zero_grad", self._noting_zeros(torch.optim.Optimizer.zero_grad))
-        # Each DataLoader is noted when it is made: a loop over one keeps only its iterator.
-        loader = torch.utils.data.DataLoader
-        reach.replace(loader, "__init__", self._noting_loaders(loader.__init__))
+        self._losses: list[Any] = []
+        self._outputs: list[Any] = []
+        self._drawn: Any = None
         reach.first.append(self._first)
+        reach.after.append(self._returned)
 
-    def _noting_zeros(self, zero_grad: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(zero_grad)
-        def noted(optimizer: Any, set_to_none: bool = True) -> None:
+        def zero_grad(original: Callable[..., Any], optimizer: Any, set_to_none: bool = True) -> None:
             self.seen.zeroed |= not set_to_none
-            zero_grad(optimizer, set_to_none)
+            original(optimizer, set_to_none)
 
-        return noted
-
-    def _noting_loaders(self, init: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(init)
-        def __init__(loader: Any, *args: Any, **named: Any) -> None:
-            init(loader, *args, **named)
-            numbers = {name: getattr(loader, name) for name in ("num_workers", "pin_memory", "prefetch_factor")}
-            iterable = issubclass(type(loader.dataset), self._torch.utils.data.IterableDataset)
+        def loader(init: Callable[..., Any], made: Any, *args: Any, **named: Any) -> None:
+            init(made, *args, **named)
+            numbers = {name: getattr(made, name) for name in ("num_workers", "pin_memory", "prefetch_factor")}
+            iterable = issubclass(type(made.dataset), torch.utils.data.IterableDataset)
             _add(self.seen.loaders, **numbers, iterable=iterable)
 
-        return __init__
+        def backward(original: Callable[..., Any], tensors: Any, *args: Any, **named: Any) -> None:
+            self.seen.trains = True
+            for root in tensors if isinstance(tensors, (list, tuple)) else [tensors]:
+                if len(self._losses) < FIRST and isinstance(root, torch.Tensor) and root.numel() == 1:
+                    self._losses.append(root.detach().clone())
+            original(tensors, *args, **named)
+
+        # A loop over a DataLoader keeps only its iterator, so each is noted when it is made.
+        for owner, name, noting in (
+            (torch.optim.Optimizer, "zero_grad", zero_grad),
+            (torch.utils.data.DataLoader, "__init__", loader),
+            (torch.autograd, "backward", backward),
+        ):
+            reach.wrap(owner, name, noting)
 
     def _first(self, module: Any, args: Sequence[Any]) -> None:
         """Look at the first call of a module by the program."""
@@ -111,7 +120,6 @@ class Looking:
         seen.modules += 1
         seen.float32 |= any(one.dtype == torch.float32 for one in parameters)
         seen.gradients |= torch.is_grad_enabled()
-        seen.inference |= torch.is_inference_mode_enabled()
         seen.autocast |= in_autocast(torch)
         seen.half |= seen.autocast or any(one.dtype in (torch.bfloat16, torch.float16) for one in parameters)
         convolutions = [one for one in module.modules() if isinstance(one, torch.nn.modules.conv._ConvNd)]
@@ -120,47 +128,72 @@ class Looking:
         flat = any(not one.is_contiguous(memory_format=torch.channels_last) for one in given)
         seen.images |= flat and any(isinstance(one, torch.nn.Conv2d) for one in convolutions)
 
-    def finish(self, backward: bool) -> None:
-        """Look at what there is at the end. backward: a backward pass ran."""
+    def _returned(self, result: Any) -> None:
+        if len(self._outputs) < FIRST and not self._losses:
+            self._outputs += islice(magnitudes(self._torch, result), 1)
+
+    def began(self) -> None:
+        """Note the generators of random numbers, which steps of a program that draws none leave as they are."""
+        self._drawn = generators(self._torch)
+
+    def queued(self) -> int:
+        """Return how many batches the workers of a DataLoader get ready ahead."""
+        return max((one["num_workers"] * (one["prefetch_factor"] or 0) for one in self.seen.loaders), default=0)
+
+    def results(self) -> tuple[str, list[float]]:
+        """Return what was recorded, "losses", "outputs" or "", and its values. Waits for the device."""
+        for name, known in (("losses", self._losses), ("outputs", self._outputs)):
+            if known:
+                return name, [float(one) for one in known]
+        return "", []
+
+    def finish(self) -> Seen:
+        """Return what was seen, with what there is now."""
         torch, seen = self._torch, self.seen
-        seen.torch, seen.trains, seen.hip = str(torch.__version__), backward, torch.version.hip is not None
+        seen.torch, is_hip = str(torch.__version__), torch.version.hip is not None
         seen.cuda = torch.cuda.is_initialized()
+        seen.draws = self._drawn not in (None, generators(torch))
         if seen.cuda:
-            major, minor = torch.cuda.get_device_capability()
-            seen.capability, seen.device = 10 * major + minor, torch.cuda.get_device_name()
-            seen.tf32 = not seen.hip and seen.capability >= 80 and allows_tf32(torch, seen.convolutions)
+            seen.device, is_new = torch.cuda.get_device_name(), torch.cuda.get_device_capability() >= (8, 0)
+            seen.has_tf32, seen.has_bf16 = is_new and not is_hip, is_new or is_hip
+            convolves = seen.convolutions and torch.backends.cudnn.allow_tf32  # by default
+            seen.tf32 = seen.has_tf32 and (convolves or torch.get_float32_matmul_precision() != "highest")
+        else:
+            seen.has_bf16 = multiplies_bf16()
         seen.threads = torch.get_num_threads()
         seen.deterministic = torch.are_deterministic_algorithms_enabled() or torch.backends.cudnn.deterministic
         seen.tuned = torch.backends.cudnn.benchmark
-        seen.fused_attention = all(read() for read in attention_flags(torch))
         seen.compiler = compiles(seen.cuda)
-        seen.bf16_cpu = multiplies_bf16()
-        seen.compiled = compiled_frames() > 0
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        seen.compiled = dynamo is not None and dynamo.counters["frames"]["total"] > 0
         for one in gc.get_objects():
             kind = type(one)
             if issubclass(kind, torch.optim.Optimizer):
-                _add(
-                    seen.optimizers, name=kind.__name__, **{key: one.defaults.get(key) for key in ("fused", "foreach")}
-                )
-            elif issubclass(kind, torch.nn.parallel.DistributedDataParallel):
-                seen.parallel = True
+                given = {key: one.defaults.get(key) for key in ("fused", "foreach")}
+                _add(seen.optimizers, name=kind.__name__, **given)
+            seen.parallel |= issubclass(kind, torch.nn.parallel.DistributedDataParallel)
+        return seen
 
 
-def compiled_frames() -> int:
-    """Return how many functions torch.compile has looked at."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return 0 if dynamo is None else int(dynamo.counters["frames"]["total"])
+def magnitudes(torch: Any, result: Any) -> Iterator[Any]:
+    """Yield the mean magnitude of each number and floating-point tensor of a result, a tensor."""
+    if isinstance(result, torch.Tensor):
+        if result.is_floating_point() and result.numel() and result.layout == torch.strided:
+            wide = torch.promote_types(result.dtype, torch.float32)
+            yield torch.linalg.vector_norm(result.detach(), 1, dtype=wide) / result.numel()
+    elif isinstance(result, (int, float)):
+        yield torch.tensor(abs(float(result)))
+    elif isinstance(result, (dict, list, tuple)):
+        for one in result.values() if isinstance(result, dict) else result:
+            yield from magnitudes(torch, one)
 
 
-def attention_flags(torch: Any) -> list[Any]:
-    """Return the functions that say whether a fused back end of scaled_dot_product_attention is allowed."""
-    names = ("flash_sdp_enabled", "mem_efficient_sdp_enabled", "cudnn_sdp_enabled")
-    return [getattr(torch.backends.cuda, name) for name in names if hasattr(torch.backends.cuda, name)]
-
-
-def allows_tf32(torch: Any, convolutions: bool) -> bool:
-    """Return whether products of float32, or convolutions if there are some, may use TF32, as those do by default."""
-    return torch.get_float32_matmul_precision() != "highest" or (convolutions and torch.backends.cudnn.allow_tf32)
+def generators(torch: Any) -> tuple[bytes, ...]:
+    """Return the states of the generators of random numbers."""
+    numpy = sys.modules.get("numpy")
+    states = [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_initialized() else [])
+    others = [random.getstate()] + ([numpy.random.get_state()[1:3]] if numpy is not None else [])
+    return (*(bytes(state.tolist()) for state in states), *(repr(state).encode() for state in others))
 
 
 def in_autocast(torch: Any) -> bool:

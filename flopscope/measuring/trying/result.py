@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.losses import USELESS, Parity
-from flopscope.measuring.trying.pairs import FEWEST, MARGIN, Ratio, word_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
+from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, USELESS, Parity, Ratio
 from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
@@ -20,10 +19,9 @@ from flopscope.support.units import MISSING, bytes_text, percent_text, plural, s
 
 Verdict = Literal["faster", "no difference", "slower", "unclear", "changes results", "failed", "not applied"]
 
-NO_RATIO = Ratio(math.nan, math.nan, math.nan, 0)
-NO_PARITY = Parity("", 0, math.nan, math.nan, math.nan)
-
 _NOT_RUN = "it was not run, or ended before it was measured"
+NO_RATIO, NO_PARITY = Ratio(), Parity()
+
 _RATIO = columns("value low high pairs#", why="there are no pairs, or one only", value="time with over time without")
 _CHANGE = (
     *columns("name$ what$ verdict$ effect$ lines$ source$ problem$ notes@", lines="what to write into the program"),
@@ -93,7 +91,7 @@ class Change:
             return "not applied"
         if self.parity.kept is False:
             return "changes results"
-        return word_of(self.ratio, self.margin)
+        return self.ratio.word(self.margin)
 
     def content(self) -> dict[str, Any]:
         """Return all fields and the verdict, as the document has them."""
@@ -174,40 +172,12 @@ class Tried:
 
 # Text -----------------------------------------------------------------------------------------------------------------
 
-HEADER = ("change", "predicted", "measured", "interval", "memory", "parity", "verdict")
+HEADER = ["change", "predicted", "measured", "interval", "memory", "parity", "verdict"]
 WIDTH = 100
 TOO_WIDE = 200.0
 """Percent between the ends of an interval above which they are not shown."""
-SAME_MEMORY = 0.01
 LATER = 1.0, 1.2
 """Seconds, and times the start without a change, from which a longer start is worth a line."""
-
-
-def text_of(tried: Tried, width: int = WIDTH) -> str:
-    """Return the text of what was tried, of lines of at most ``width`` characters where words allow it."""
-    lines = [_heading(tried)]
-    rows = [[HEADER[0], *HEADER[1:]], *(row_of(one) for one in tried.changes)]
-    if not tried.changes:
-        lines += ["", *_wrapped(NOTHING, width)]
-    else:
-        lines += ["", *Rows(rows).lines(width), "", *_wrapped(EXPLAINED.format(per=tried.per), width)]
-    for one in tried.changes:
-        for reason in reasons_of(one):
-            lines += _wrapped(f"{one.name}: {reason}", width)
-    if tried.lines:
-        lines += ["", "Write into the program:", *(f"    {line}" for line in tried.lines)]
-    if len(tried.kept) > 1:
-        lines += _wrapped(ALONE, width)
-    if tried.edits:
-        lines += ["", "Advice that needs an edit, with its estimate:"]
-        for edit in tried.edits:
-            at = f", at {printable(edit.where)}" if edit.where else ""
-            lines += _wrapped(f"  {printable(edit.action)}: {percent_text(edit.saving)}{at}", width)
-    lines += [""] if tried.notes else []
-    lines += [line for note in tried.notes for line in _wrapped(printable(note), width)]
-    return "\n".join(lines) + "\n"
-
-
 NOTHING = (
     "Nothing was tried: no change that can be switched on is shown by the advice or the program. --all tries all that "
     "apply, --list names them."
@@ -216,81 +186,79 @@ EXPLAINED = (
     "predicted and measured: percent of the {per}'s time that the change saves; the interval is of the measured one. "
     "parity: largest relative difference of the first results, beside that among unchanged runs."
 )
-
-
 ALONE = "Each was measured alone. Together they may gain less than the sum: try them one on top of the other."
 
 
-def _heading(tried: Tried) -> str:
+def text_of(tried: Tried, width: int = WIDTH) -> str:
+    """Return the text of what was tried, of lines of at most ``width`` characters where words allow it."""
+
+    def wrapped(*texts: str) -> list[str]:
+        how: Any = {"subsequent_indent": "  ", "break_on_hyphens": False}
+        return [line for text in texts for line in textwrap.wrap(printable(text), width, **how)]
+
     time = f"{short_time_text(tried.before)} a {tried.per}" if not math.isnan(tried.before) else "not timed"
     spent = f"{plural(tried.runs, 'run')} in {tried.seconds:.0f} s" if tried.runs else "in this process"
     device = f", on {printable(tried.device)}" if tried.device else ""
-    return f"{printable(tried.title)}: {time} without changes; {spent}{device}"
+    lines = [f"{printable(tried.title)}: {time} without changes; {spent}{device}", ""]
+    if not tried.changes:
+        lines += wrapped(NOTHING)
+    else:
+        lines += [*Rows([HEADER, *map(row_of, tried.changes)]).lines(width), ""]
+        lines += wrapped(EXPLAINED.format(per=tried.per))
+    lines += wrapped(*(f"{one.name}: {reason}" for one in tried.changes for reason in reasons_of(one)))
+    if tried.lines:
+        lines += ["", "Write into the program:", *(f"    {line}" for line in tried.lines)]
+    lines += wrapped(ALONE) if len(tried.kept) > 1 else []
+    if tried.edits:
+        lines += ["", "Advice that needs an edit, with its estimate:"]
+        for edit in tried.edits:
+            at = f", at {edit.where}" if edit.where else ""
+            lines += wrapped(f"  {edit.action}: {percent_text(edit.saving)}{at}")
+    lines += ["", *wrapped(*tried.notes)] if tried.notes else []
+    return "\n".join(lines) + "\n"
 
 
 def row_of(one: Change) -> list[str]:
     """Return the cells of a change."""
-    measured = gain_text(one.ratio), interval_text(one.ratio), memory_text(one.memory)
-    return [one.name, percent_text(one.predicted), *measured, parity_text(one), one.verdict]
-
-
-def gain_text(ratio: Ratio) -> str:
-    """Return the saving in percent, with its sign."""
-    return MISSING if math.isnan(ratio.value) else f"{ratio.gain:+.1f}%"
-
-
-def interval_text(ratio: Ratio) -> str:
-    """Return the interval of the saving in percent, unless it is so wide that it says nothing."""
+    ratio, parity = one.ratio, one.parity
     low, high = 100 * (1 - ratio.high), 100 * (1 - ratio.low)
-    return f"{low:.1f} to {high:.1f}" if ratio.pairs >= FEWEST and high - low <= TOO_WIDE else MISSING
-
-
-def memory_text(memory: tuple[float, float]) -> str:
-    """Return the peak memory with a change beside that without; once if they are alike."""
-    before, after = memory
-    if math.isnan(before) or math.isnan(after):
-        return MISSING
-    if abs(after - before) <= SAME_MEMORY * before:
-        return bytes_text(after)
-    number, unit = bytes_text(before).split()
-    other = bytes_text(after)
-    return f"{number if other.endswith(unit) else bytes_text(before)} -> {other}"
-
-
-def parity_text(one: Change) -> str:
-    """Return the difference of results, beside that of unchanged runs."""
-    parity = one.parity
-    if not parity.values:
-        return "not compared"
-    own = MISSING if math.isnan(parity.own) else f"{parity.own:.0e}" if parity.own else "0"
-    return f"{parity.difference:.0e} ({own})" if parity.difference else f"0 ({own})"
+    is_known = ratio.pairs >= FEWEST and high - low <= TOO_WIDE
+    own, apart = (
+        MISSING if math.isnan(part) else f"{part:.0e}" if part else "0" for part in (parity.own, parity.difference)
+    )
+    memory = [*dict.fromkeys(map(bytes_text, one.memory))]
+    return [
+        one.name,
+        percent_text(one.predicted),
+        MISSING if math.isnan(ratio.value) else f"{ratio.gain:+.1f}%",
+        f"{low:.1f} to {high:.1f}" if is_known else MISSING,
+        MISSING if math.isnan(sum(one.memory)) else " -> ".join(memory),
+        f"{apart} ({own})" if parity.values else "not compared",
+        one.verdict,
+    ]
 
 
 def reasons_of(one: Change) -> Iterator[str]:
     """Yield what a reader must know besides the numbers."""
-    verdict = one.verdict
+    verdict, parity = one.verdict, one.parity
+    values = plural(parity.values, parity.of.removesuffix("s"))
+    differ = f"the first {values} differ by {parity.difference:.2g} of their size"
     if verdict == "failed":
-        yield printable(one.problem)
+        yield one.problem
     if verdict == "not applied":
         yield "it found nothing to change in the program"
     if verdict == "changes results":
+        yield f"{differ}, and {parity.tolerance:g} is allowed. It may change: {one.effect}"
+    if parity.values and parity.own > USELESS:
         yield (
-            f"the first {plural(one.parity.values, one.parity.of.removesuffix('s'))} differ by "
-            f"{one.parity.difference:.2g} of their size, and {one.parity.tolerance:g} is allowed. It may change: "
-            f"{one.effect}"
-        )
-    if one.parity.values and one.parity.own > USELESS:
-        yield (
-            f"results cannot be compared: those of unchanged runs differ by {one.parity.own:.2g} of their size, though "
+            f"results cannot be compared: those of unchanged runs differ by {parity.own:.2g} of their size, though "
             "random generators begin alike"
         )
+    elif parity.difference > 0 and math.isnan(parity.tolerance):
+        yield f"{differ}, as it draws other random numbers; compare the results of longer runs"
     if verdict == "faster" and one.effect:
         yield f"it may change: {one.effect}"
     soon, late = one.start
     if late > max(soon + LATER[0], LATER[1] * soon):
         yield f"the first measured step begins {late - soon:.1f} s later"
     yield from one.notes
-
-
-def _wrapped(text: str, width: int) -> Sequence[str]:
-    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from flopscope.measuring.trying.inside import BLOCK, BLOCKS, Kind, Record
+from flopscope.measuring.trying.inside import BLOCK, BLOCKS, TRY, Job, Record
 from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.losses import parity_of
-from flopscope.measuring.trying.pairs import CHECKS, FEWEST, MARGIN, MOST, checked
-from flopscope.measuring.trying.processes import Processes, Program
 from flopscope.measuring.trying.result import Change, Edit, Tried, change_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch
-from flopscope.support.process import WORTH
+from flopscope.measuring.trying.verdicts import CHECKS, FEWEST, MARGIN, MOST, parity_of, ratio_of
+from flopscope.support.files import write_json
+from flopscope.support.safe import printable
 
 FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.3, 5.0
@@ -34,25 +41,134 @@ LEAST_LIMIT = 120.0
 of the time never ends one, so that a change does not seem to fail."""
 OURS = "flopscope.step()"
 NO_STEPS = f"it has no steps, which end with step() of a torch optimizer, or {OURS}"
+GRACE = 5.0
+"""Seconds that a process may take to end after its record is written, or after it was told to."""
+POLL = 0.02
+INTERPRETERS = ("torchrun", "accelerate")
+"""Launchers that start Python themselves."""
 
 
 @dataclass(frozen=True)
-class Options:
-    """What to try, and for how long."""
+class Program:
+    """A program as it stands on the command line."""
 
-    changes: tuple[str, ...] | None = None
-    """Names of switches; None: those that the advice or the program proposes."""
-    every: bool = False
-    """All that apply, whether or not something proposes them."""
-    max_time: float = 600.0
-    """Seconds."""
-    margin: float = MARGIN
+    target: str
+    arguments: tuple[str, ...] = ()
+    option: str = ""
+    """ "-m", "-c" or ""."""
+    launcher: tuple[str, ...] = ()
+    """The command that starts its processes, such as torchrun."""
+
+    @property
+    def title(self) -> str:
+        """Return its name, without arguments, which may be secret."""
+        return "python -c" if self.option == "-c" else os.path.basename(self.target)
+
+
+def launcher_words(text: str | None) -> tuple[str, ...]:
+    """Return the words of a launcher's command. Raise ValueError if there is none of this name."""
+    words = tuple(shlex.split(text or ""))
+    if text is not None and (not words or shutil.which(words[0]) is None):
+        raise ValueError(f"--launcher {text!r}: there is no command {words[0] if words else ''!r}")
+    return words
+
+
+class Processes:
+    """Runs of a program, one after the other. Their files are in ``folder``, which is temporary."""
+
+    def __init__(self, program: Program, folder: Path) -> None:
+        self._program, self._folder = program, folder
+        self.count = 0
+        """Processes that were started, launches of several ranks counted once."""
+
+    def run(self, switch: str, seen: Seen, warm: int | None = None, steps: int = 0, limit: float = 600.0) -> Record:
+        """Run the program once, as a Job says. The record tells what failed, if something did. limit: in seconds."""
+        path = self._folder / f"record-{self.count}.json"
+        target, arguments, option = self._program.target, list(self._program.arguments), self._program.option
+        job = Job(target, arguments, option, str(path), switch, warm, steps, asdict(seen))
+        written = self._folder / f"job-{self.count}.json"
+        write_json(written, asdict(job))
+        begin = time.monotonic()
+        status, log = self._run(["try", "--job", str(written)], limit, path)
+        if not path.exists():
+            return Record(problem=explained(status, limit, log), lasted=time.monotonic() - begin)
+        record = Record(**json.loads(path.read_text(encoding="utf-8")))
+        record.lasted = time.monotonic() - begin
+        return record
+
+    def trace(self, steps: tuple[int, int] | None, limit: float) -> tuple[Path | None, str]:
+        """Record a trace of some steps, or of the whole program; return its file, or None and why there is none."""
+        path = self._folder / "trace.json"
+        window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
+        words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
+        words += [self._program.option] if self._program.option else []
+        words += [self._program.target, *self._program.arguments]
+        status, log = self._run(words, limit, None)
+        found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
+        return (found[0], "") if found else (None, explained(status, limit, log))
+
+    def _run(self, words: Sequence[str], limit: float, record: Path | None) -> tuple[int | None, Path]:
+        """Run a command of flopscope; return its status, None if it was ended at the limit, and its output."""
+        launcher = list(self._program.launcher)
+        runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
+        command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
+        log = self._folder / f"log-{self.count}.txt"
+        with open(log, "wb") as output:
+            self.count += 1
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env={"PYTHONHASHSEED": "0", **os.environ, TRY: "1"}, start_new_session=True,
+            )  # fmt: skip
+            try:
+                return waited(process, record, limit), log
+            finally:
+                end(process, gently=bool(launcher))
+
+
+def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
+    """Wait for a process to end, for GRACE after its record is there. Return its status, 0 if it goes on, None at the
+    limit."""
+    begin, written = time.monotonic(), math.inf
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(POLL)
+        now = time.monotonic()
+        if record is not None and record.exists():
+            written = min(written, now)
+        if now - written >= GRACE:
+            return 0
+        if now - begin > limit:
+            return None
+
+
+def end(process: subprocess.Popen[Any], gently: bool) -> None:
+    """End a process and those that it has started. gently: let a launcher end its own first."""
+    if gently and process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def explained(status: int | None, limit: float, log: Path) -> str:
+    """Return why a process has left no record."""
+    if status is None:
+        return f"it did not get to its last measured step within {limit:.0f} s"
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    last = f": {printable(lines[-1][:300])}" if lines else ""
+    if status < 0:
+        with suppress(ValueError):
+            return f"it was ended by {signal.Signals(-status).name}{last}"
+    return f"it ended with status {status}{last}"
 
 
 class Plan(NamedTuple):
     """How many steps a process runs."""
 
-    warm: int
+    warm: int | None
+    """Before the measured ones; None: a look."""
     steps: int
     """0: the whole program is timed."""
     note: str
@@ -78,63 +194,33 @@ def plan_of(record: Record) -> Plan:
     return Plan(warm, steps, "")
 
 
-class Candidate:
-    """A change beside the program without it."""
-
-    def __init__(self, change: Change) -> None:
-        self.change = change
-        self.pairs: list[tuple[float, float]] = []
-        self.compared: Record | None = None
-        """The run with the change whose results are compared."""
-        self.is_strict = False
-        """Whether random numbers of that run do not depend on the change."""
-        self._records: tuple[list[Record], list[Record]] = ([], [])
-
-    @property
-    def is_open(self) -> bool:
-        """Whether more pairs may bring a verdict."""
-        if self.change.verdict == "unclear":
-            return len(self.pairs) < MOST
-        return self.change.verdict in ("faster", "slower", "no difference") and len(self.pairs) not in CHECKS
-
-    def add(self, plain: Record, changed: Record) -> None:
-        """Add a pair of runs."""
-        assert plain.seconds is not None and changed.seconds is not None
-        self.pairs.append((1e6 * plain.seconds, 1e6 * changed.seconds))
-        for known, one in zip(self._records, (plain, changed), strict=True):
-            known.append(one)
-        change, (before, after) = self.change, self._records
-        change.ratio = checked(self.pairs)
-        change.before, change.after = (median(times) for times in zip(*self.pairs, strict=True))
-        change.memory = _middle(before, "peak"), _middle(after, "peak")
-        change.start = _middle(before, "start"), _middle(after, "start")
-        again = "torch.compile compiled again during the measured steps"
-        if any(one.recompiled for one in after) and again not in change.notes:
-            change.notes.append(again)
-
-
-def _middle(records: Iterable[Record], name: str) -> float:
-    known = [value for one in records if (value := getattr(one, name)) is not None]
-    return median(known) if known else math.nan
-
-
 class Trial:
-    """One trial of a program. ``tell`` prints a line; ``advance`` is called after each run."""
+    """One trial of a program.
+
+    changes: names of switches; None: those that the advice or the program proposes, or ``every`` one that applies.
+    max_time: in seconds. tell: prints a line. advance: called after each run.
+    """
 
     def __init__(
-        self, program: Program, options: Options, tell: Callable[[str], object], advance: Callable[[], object]
+        self,
+        program: Program,
+        changes: Sequence[str] | None = None,
+        every: bool = False,
+        max_time: float = 600.0,
+        margin: float = MARGIN,
+        tell: Callable[[str], object] = bool,
+        advance: Callable[[], object] = bool,
     ) -> None:
-        self._program, self._options = program, options
+        self._program, self._changes, self._every, self._margin = program, changes, every, margin
         self._tell, self._advance = tell, advance
         self._begin = time.monotonic()
-        self._deadline = self._begin + options.max_time
+        self._deadline = self._begin + max_time
         self._seen = Seen()
-        self._plan = Plan(0, 0, "")
-        self._limit = options.max_time / 2
+        self._plan = Plan(None, 0, "")
+        self._limit = max_time / 2
         self._lasted = 0.0  # the longest pair so far
-        self._looked = Record()
-        self._plain: list[Record] = []  # that were timed, without a change
-        self._strict: list[Record] = []  # that were compared, without a change
+        self._plain: list[Record] = []  # runs without a change, the look first
+        self._changed: Record | None = None  # the first run with the change
         self._notes: list[str] = []
 
     def run(self) -> Tried:
@@ -149,10 +235,6 @@ class Trial:
                 self._notes.append("It was interrupted: what was not measured by then is unclear.")
         tried.device = self._seen.device
         tried.before = 1e6 * _middle(self._plain, "seconds")
-        waited = _middle(self._plain, "waited")
-        if waited > WORTH:
-            part = f"{100 * waited:.0f} % of the time"
-            self._notes.append(f"The machine was busy: the main thread waited for a free CPU for {part}.")
         tried.notes, tried.runs = self._notes, self._processes.count
         tried.seconds = time.monotonic() - self._begin
         tried.keep_faster()
@@ -161,20 +243,19 @@ class Trial:
     # The program as it is ---------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        self._looked = record = self._timed("look", ())
+        record = self._timed("")
         if record.problem:
             raise RuntimeError(f"{self._program.title} does not run by itself: {hint(record.problem)}")
         self._limit = max(LEAST_LIMIT, SLOWER_THAN_LOOK * record.lasted)
         self._lasted = 2 * record.lasted
-        self._seen = Seen(**record.seen)
-        self._plan = plan_of(record)
+        self._seen, self._plan, self._plain = Seen(**record.seen), plan_of(record), [record]
         self._notes += [self._plan.note] if self._plan.note else []
 
     def _advice(self) -> Sequence[Any]:
         """Return the advice on a recording of some steps."""
-        plan = self._plan
-        window = (plan.warm, plan.warm + min(RECORDED, plan.steps)) if plan.steps else None
-        path, why = self._processes.trace(window, self._limit, self._seen)
+        warm, steps, _ = self._plan
+        window = (warm or 0, (warm or 0) + min(RECORDED, steps)) if steps else None
+        path, why = self._processes.trace(window, self._limit)
         self._advance()
         if path is None:
             self._notes.append(f"There is no advice, as nothing was recorded: {why}.")
@@ -187,107 +268,98 @@ class Trial:
             self._notes.append(f"There is no advice: {problem}")
             return ()
 
-    def _described(self) -> str:
-        look, plan = self._looked, self._plan
-        if plan.steps:
-            step = (look.marks[-1] - look.marks[0]) / max(len(look.marks) - 1, 1)
-            run, what = look.marks[0] + step * (plan.warm + plan.steps), f"{plan.warm} + {plan.steps} steps"
-        else:
-            run, what = look.whole or math.nan, "whole"
-        most = int(max(self._deadline - time.monotonic(), 0.0) / max(run, 0.1))
-        return f"runs {what} each time ({run:.3g} s), at most about {most:,} times more"
-
     # Changes ----------------------------------------------------------------------------------------------------------
 
     def _try_all(self, tried: Tried) -> None:
         """Try one change after the other. Each has an equal part of the time that is left, at least for a verdict."""
         advice = self._advice()
-        chosen = choose(self._options, self._seen, advice, self._notes)
+        chosen = choose(self._changes, self._every, self._seen, advice, self._notes)
         tried.edits = edits_of(advice, chosen)
+        warm, steps, _ = self._plan
+        each = f"{warm} + {steps} steps" if steps else "whole"
         names = ", ".join(one.name for one in chosen) or "nothing"
-        self._tell(f"{self._program.title} {self._described()}; {len(chosen)} to try: {names}")
-        margin, seen = self._options.margin, self._seen
+        self._tell(f"{self._program.title} runs {each} each time; {len(chosen)} to try: {names}")
+        margin, seen = self._margin, self._seen
         tried.changes = [change_of(one, seen, margin, predicted_of(one, seen, advice)) for one in chosen]
         for number, change in enumerate(tried.changes):
             left = self._deadline - time.monotonic()
-            self._try(Candidate(change), left / (len(chosen) - number))
+            self._try(change, left / (len(chosen) - number))
             found = f" ({change.problem})" if change.problem else ""
             if change.ratio.pairs:
                 found = f", {change.ratio.pairs} pairs, {change.ratio.gain:+.1f} %{found}"
             self._tell(f"{change.name}: {change.verdict}{found}")
 
-    def _try(self, one: Candidate, share: float) -> None:
+    def _try(self, change: Change, share: float) -> None:
         """Run pairs of a change until it has a verdict, its share of the time or all the time is over."""
-        begin, number = time.monotonic(), 0
-        while one.is_open:
+        begin, pairs, self._changed = time.monotonic(), list[tuple[Record, Record]](), None
+        while len(pairs) < MOST and not (change.verdict != "unclear" and len(pairs) in CHECKS):
             end = time.monotonic() + self._lasted
-            if end > self._deadline or (len(one.pairs) >= FEWEST and end > begin + share):
+            if end > self._deadline or (len(pairs) >= FEWEST and end > begin + share):
                 break
-            self._pair(one, number)
-            number += 1
-        if one.compared is None and not one.change.problem:
-            one.change.notes.append("the time was over before it was measured")
+            pair = self._pair(change, len(pairs) % 2 == 0)
+            if change.verdict in ENDED:
+                return
+            if pair is not None:
+                pairs.append(pair)
+                _measured(change, pairs)
+        if change.hits is None:
+            change.notes.append("the time was over before it was measured")
 
-    def _pair(self, one: Candidate, number: int) -> None:
-        """Run the program without and with a change, the first of them in turns."""
-        change = one.change
+    def _pair(self, change: Change, changed_first: bool) -> tuple[Record, Record] | None:
+        """Run the program without and with a change; None if the runs were too long, and are shorter from now on."""
         records: dict[bool, Record] = {}
-        for changed in (True, False) if number % 2 == 0 else (False, True):
-            record = records[changed] = self._timed("time", (change.name,) if changed else ())
+        for changed in (changed_first, not changed_first):
+            record = records[changed] = self._timed(change.name if changed else "")
             if not record.problem and record.seconds is None:
-                if self._shorten(record):
-                    return  # the pair is made again
+                left = record.steps - max(record.warm, self._plan.warm or 0)
+                if left >= FEWEST_STEPS:  # the program ends sooner: so do its runs
+                    self._plan = self._plan._replace(steps=min(self._plan.steps, left))
+                    return None
                 record.problem = f"it ended after {record.steps} steps, before the last measured one"
             if record.problem:
                 change.problem = record.problem if changed else f"without it, {record.problem}"
-                return
-            if not changed:
+                return None
+            if changed:
+                self._changed = self._changed or record
+                change.hits = self._changed.hits
+            else:
                 self._plain.append(record)
-            elif one.compared is None:
-                one.compared, change.hits = record, record.hits.get(change.name, 0)
-                self._compare(one)
-                if not one.is_open:
-                    return
+            self._compare(change)
+            if change.verdict in ENDED:
+                return None
         self._lasted = sum(record.lasted for record in records.values())
-        one.add(records[False], records[True])
-        self._compare_again(one)
+        return records[False], records[True]
 
-    def _shorten(self, record: Record) -> bool:
-        """Let runs end with the program, which has ended too soon; return whether it has enough steps."""
-        left = record.steps - max(record.warm, self._plan.warm)
-        if left >= FEWEST_STEPS:
-            self._plan = self._plan._replace(steps=min(self._plan.steps, left))
-        return left >= FEWEST_STEPS
-
-    def _timed(self, kind: Kind, switches: Sequence[str]) -> Record:
-        plan = self._plan
-        record = self._processes.run(kind, switches, self._seen, plan.warm, plan.steps, self._limit)
+    def _timed(self, switch: str) -> Record:
+        record = self._processes.run(switch, self._seen, self._plan.warm, self._plan.steps, self._limit)
         self._advance()
         return record
 
-    # Results ----------------------------------------------------------------------------------------------------------
+    def _compare(self, change: Change) -> None:
+        """Compare the results of the first run with a change with those of all runs without it so far."""
+        if self._changed is not None:
+            changed, tolerance = self._changed, SWITCHES[change.name].tolerance_in(self._seen)
+            runs = [_numbers(run) for run in self._plain if run.values and run.of == changed.of]
+            change.parity = parity_of(changed.of, runs, _numbers(changed), tolerance)
 
-    def _compare(self, one: Candidate) -> None:
-        """Compare the results of a change with those without, which the runs record that are timed.
 
-        If they differ, runs decide in which random numbers do not depend on the change.
-        """
-        self._compare_again(one)
-        if one.change.parity.kept is False:
-            while len(self._strict) < 2:
-                self._strict.append(self._timed("compare", ()))
-            one.compared = self._timed("compare", (one.change.name,))
-            one.change.problem, one.is_strict = one.compared.problem, True
-            self._compare_again(one)
+ENDED = ("failed", "not applied", "changes results")
+"""Verdicts after which a change is not timed."""
 
-    def _compare_again(self, one: Candidate) -> None:
-        """Compare the results of a change with those of all runs without it so far."""
-        changed = one.compared
-        assert changed is not None
-        plain = self._strict if one.is_strict else [self._looked, *self._plain]
-        runs = [_numbers(run) for run in plain if run.values and run.of == changed.of]
-        tolerance = SWITCHES[one.change.name].tolerance_in(self._seen)
-        one.change.parity = parity_of(changed.of, runs, _numbers(changed), tolerance)
+
+def _measured(change: Change, pairs: Sequence[tuple[Record, Record]]) -> None:
+    """Give a change the numbers of its pairs of runs."""
+    times = [(1e6 * (plain.seconds or 0.0), 1e6 * (changed.seconds or 0.0)) for plain, changed in pairs]
+    before, after = zip(*pairs, strict=True)
+    change.ratio = ratio_of(times)
+    change.before, change.after = (median(own) for own in zip(*times, strict=True))
+    change.memory = _middle(before, "peak"), _middle(after, "peak")
+    change.start = _middle(before, "start"), _middle(after, "start")
+
+
+def _middle(records: Iterable[Record], name: str) -> float:
+    known = [value for one in records if (value := getattr(one, name)) is not None]
+    return median(known) if known else math.nan
 
 
 def _numbers(record: Record) -> list[float]:
@@ -306,14 +378,15 @@ def hint(problem: str) -> str:
 # What to try ----------------------------------------------------------------------------------------------------------
 
 
-def choose(options: Options, seen: Seen, advice: Sequence[Any], notes: list[str]) -> list[Switch]:
+def choose(
+    changes: Sequence[str] | None, every: bool, seen: Seen, advice: Sequence[Any], notes: list[str]
+) -> list[Switch]:
     """Return the switches to try, the largest prediction first. Note those that were asked for and do not apply."""
-    wanted = options.changes
     chosen = []
-    for one in [SWITCHES[name] for name in (SWITCHES if wanted is None else wanted)]:
+    for one in [SWITCHES[name] for name in (SWITCHES if changes is None else changes)]:
         if why_not := one.why_not(seen):
-            notes += [f"{one.name} does not apply: {why_not}."] if wanted is not None else []
-        elif wanted is not None or options.every or one.shown(seen) or savings_of(one, advice):
+            notes += [f"{one.name} does not apply: {why_not}."] if changes is not None else []
+        elif changes is not None or every or one.shown(seen) or savings_of(one, advice):
             chosen.append(one)
     predicted = {one.name: predicted_of(one, seen, advice) for one in chosen}
     return sorted(chosen, key=lambda one: 0.0 if math.isnan(predicted[one.name]) else -predicted[one.name])
