@@ -107,12 +107,10 @@ def roofline(
     solid if measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log
     axes: the caption counts and names them.
 
-    table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
-        arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
-        self_device_time_total or median (µs).
+    table: an EventTable (``key_averages()``), a Measurement, several of them, or a Sweep.
     ax: matplotlib Axes to draw on; None: those of a new figure.
     peaks: sources of the device's peaks to draw. Unknown peaks are omitted and none are measured. Or Peaks objects,
-        such as ``fs.devices()[0].measured``. A DataFrame needs device= or Peaks objects.
+        such as ``fs.devices()[0].measured``.
     labels: name the points with the longest times, but for names that would cover that of a point with more time.
     top: maximum number of labels.
     device: the device whose ops and roofs are drawn, as "cpu" or "cuda:1". None: the device with the longest time.

@@ -1,4 +1,4 @@
-"""The data of a roofline plot: points and peaks, from tables, measurements, sweeps and DataFrames."""
+"""The data of a roofline plot: points and peaks, from tables, measurements and sweeps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flopscope.show.roofs import Point, points_of
-from flopscope.support.device import find_device, known_peaks
+from flopscope.support.device import known_peaks
 
 if TYPE_CHECKING:
     from flopscope.measuring.measurement import Measurement
@@ -69,13 +69,11 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 
     if isinstance(table, EventTable):
         return _scene_of_table(table, device, peaks)
-    if hasattr(table, "columns"):
-        return _scene_of_frame(table, device, peaks)
     if isinstance(table, Sweep):
         return _scene_of_sweep(table, device, peaks)
     several = list(table) if isinstance(table, Iterable) else [table]
     if not all(isinstance(one, Measurement) for one in several):
-        supported = "a table of key_averages(), Measurements, a Sweep or a DataFrame"
+        supported = "a table of key_averages(), Measurements or a Sweep"
         raise TypeError(f"roofline() draws {supported}, not {type(table).__name__}")
     return _scene_of_measurements(several, device, peaks)
 
@@ -140,37 +138,3 @@ def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, 
     notes = (f"{others} measurement{'s' * (others > 1)} of other devices",) if others else ()
     program = chosen[0].name if len(chosen) == 1 else ""
     return Scene(points, named, model, _known_peaks(named, model, peaks), notes, program=program)
-
-
-FRAME_COLUMNS = {  # optional columns of a DataFrame; the first that exists is used
-    "name": ("key", "op", "name"),
-    "us": ("self_device_time_total", "median"),
-    "bound": ("bound",),
-    "unit": ("unit",),
-}
-
-
-def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
-    for needed in ("arithmetic_intensity", "tflops_per_s"):
-        if needed not in frame.columns:
-            raise ValueError(f"the DataFrame has no column {needed}; it has {', '.join(map(str, frame.columns))}")
-    chosen = {what: next((n for n in names if n in frame.columns), None) for what, names in FRAME_COLUMNS.items()}
-
-    def column(what: str, default: Any) -> list[Any]:
-        name = chosen[what]
-        return [default] * len(frame) if name is None else list(frame[name])
-
-    values = zip(
-        column("name", "") if chosen["name"] else map(str, frame.index),
-        column("us", 1.0),
-        map(float, frame["arithmetic_intensity"]),
-        map(float, frame["tflops_per_s"]),
-        column("bound", "unknown"),
-        (unit if isinstance(unit, str) else None for unit in column("unit", None)),
-        strict=True,
-    )
-    points = [Point(*value) for value in values]
-    if not device:
-        return Scene(points, "", "", peaks[1])
-    model = find_device(device).name
-    return Scene(points, device, model, _known_peaks(device, model, peaks))

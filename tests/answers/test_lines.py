@@ -447,12 +447,14 @@ def test_a_page_without_ops_begins_with_the_line_that_took_most_of_the_time() ->
 
     page = profile_page(sampled(work))
     assert list(page.sections) == ["lines"]
-    main = page.sections["lines"]["groups"][0]
+    (main, *_) = page.sections["lines"]["tables"]
     assert re.fullmatch(r"\d+(\.\d)?% of the main thread's time is in .*test_lines.py:\d+ spin", page.headline)
     assert page.lead.startswith("The main thread, ") and "record_function" in page.lead
-    assert sum(one["time"] for one in main["lines"]) <= main["total"] * 1.0001
-    assert [one["time"] for one in main["lines"]] == sorted((one["time"] for one in main["lines"]), reverse=True)
-    assert not page.sections["lines"]["waits"] and json.dumps(page.content())
+    head, *rows = main["rows"]
+    assert head == ["line", "within it", "time", "share", "CPU time"]
+    shares = [float(row[3].rstrip("%")) for row in rows]
+    assert rows[0][0].endswith(" spin") and shares == sorted(shares, reverse=True) and sum(shares) < 101
+    assert json.dumps(page.content())
     page.columns.close()
 
 
@@ -466,8 +468,9 @@ def test_a_page_with_ops_lists_the_lines_after_them() -> None:
     page = profile_page(sampled(work))
     assert [*page.sections][:3] == ["overview", "ops", "lines"]
     lines = page.sections["lines"]
-    spun = [one for one in lines["groups"][0]["lines"] if one["line"].endswith(" spin")]
-    assert lines["waits"] and not lines["on_device"] and sum(one["waited"] for one in spun) > 5e4
+    head, *rows = lines["tables"][0]["rows"]
+    assert head[-1] == "no op ran" and lines["notes"][1].startswith("no op ran: ")
+    assert any(row[0].endswith(" spin") and row[-1].endswith("ms") for row in rows)
     page.columns.close()
     with fs.profile(activities=[fs.ProfilerActivity.CPU]) as prof:
         fs.ones((4, 4), device="cpu")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable
@@ -242,16 +240,6 @@ def test_columns_are_chosen(ops: Page) -> None:
         "return [...document.querySelectorAll('#ops .header [role=columnheader]')].map((h) => h.textContent)"
     )
     assert "Bytes read" not in titles
-
-
-def test_csv_holds_the_rows_shown(ops: Page, trace: fs.Trace) -> None:
-    rows = list(csv.DictReader(io.StringIO(ops.run("return flopscope.ops.csv()"), newline="")))
-    table = {row.key: row for row in trace.key_averages().of_kind("op")}
-    assert [row["key"] for row in rows] == by_gain(trace.key_averages().of_kind("op"))
-    for record in rows:
-        row = table[record["key"]]
-        assert float(record["self_device_time_total"]) == row.self_device_time_total
-        assert record["flops"] == "" if math.isnan(row.flops) else float(record["flops"]) == row.flops
 
 
 def test_thousands_of_rows_are_a_few_elements(open_report: Open, tmp_path: Path) -> None:

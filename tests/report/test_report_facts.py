@@ -1,8 +1,7 @@
-"""What the page has of the core's tables: its style sheet, its outlines of bounds, its parts and categories."""
+"""What the page has of the core's tables: its style sheet, the looks of bounds, its parts and categories."""
 
 from __future__ import annotations
 
-import math
 import re
 
 import pytest
@@ -11,7 +10,6 @@ from helpers import ROOT
 from flopscope import _core
 from flopscope.show.looks import BOUNDS, sheet
 from flopscope.show.page.page import STYLES
-from flopscope.show.page.roofline_svg import OUTLINES
 
 PAGE = ROOT / "flopscope" / "show" / "page" / "assets"
 
@@ -69,15 +67,11 @@ def test_texts_of_parts_are_of_a_device_or_of_none() -> None:
     assert not any("device" in part.label + part.gloss + part.change for part in _core.bare_parts.values())
 
 
-def test_markers_differ_and_have_outlines_of_one_area() -> None:
+def test_markers_of_bounds_differ() -> None:
     markers = [bound.marker for bound in BOUNDS.values()]
-    assert len(set(markers)) == len(markers) == len(_core.bounds) and set(markers) == set(OUTLINES)
+    assert len(set(markers)) == len(markers) == len(_core.bounds)
     assert list(BOUNDS)[-1] == "unknown" and all(bound.meaning for bound in _core.bounds.values())
     assert set(markers) <= set(pytest.importorskip("matplotlib.lines").Line2D.filled_markers)
-    for marker, corners in OUTLINES.items():
-        following = [*corners[1:], *corners[:1]]
-        area = abs(sum(a * d - b * c for (a, b), (c, d) in zip(corners, following, strict=True))) / 2
-        assert not corners or area == pytest.approx(math.pi, rel=0.25), marker
 
 
 def test_categories_are_drawn_in_the_colour_of_a_series() -> None:

@@ -304,20 +304,6 @@ def test_points_of_a_sweep_are_named_by_size() -> None:
     assert "0 float32" in both
 
 
-def test_a_frame_needs_only_intensity_and_rate() -> None:
-    frame = table(*ROWS).to_pandas()
-    axes = roofline(frame, peaks=MEASURED)
-    assert (
-        len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline (measured peaks)"
-    )
-    assert line(axes, "fp32 measured")[1] == pytest.approx([1.0, 1.0])
-    bare = roofline(frame[["arithmetic_intensity", "tflops_per_s"]])
-    assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"].light} and "No roofs" in caption(bare)
-    with pytest.raises(ValueError, match="no column tflops_per_s"):
-        roofline(frame[["arithmetic_intensity"]])
-    assert "Nothing to draw" in texts(roofline(frame[:0]))[0]
-
-
 def test_a_roofline_is_drawn_on_given_axes() -> None:
     figure, target = pyplot.subplots()
     assert roofline(table(*ROWS), ax=target) is target and pyplot.get_fignums() == [figure.number]

@@ -28,13 +28,14 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "CUDA graphs": _graphs(source),
     }
     return {
-        "window": source.main_text,
+        "notes": [f"These are numbers of {source.main_text}."] if source.main_text else [],
         "tables": [
             {
                 "title": title,
                 "rows": [
                     [_shown(cell) for cell in row] for part in parts if isinstance(part, Rows) for row in part.rows
                 ],
+                "left": 1,
                 "notes": sentence(" ".join(part.strip() for part in parts if isinstance(part, str))),
             }
             for title, parts in sections.items()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.lines import GROUPS, WAITING, Line, place_text, places_of, titles
-from flopscope.show.page.encode import Columns, cut
+from flopscope.show.page.encode import Columns, cut, sentence
 from flopscope.support.hints import LINES_ALONE
-from flopscope.support.units import percent_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile
@@ -19,31 +20,38 @@ LEAST = 0.001
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
-    """Return the lines of each group of threads, those with the most time first; None if no stack was sampled."""
+    """Return a table of the lines of each group of threads, those with the most time first; None without samples."""
     found = source.lines
-    groups = []
+    waits = any(one.idle[part] for one in found.lines for part in WAITING)
+    waited = "device waited" if source.main.analysis.on_device else "no op ran"
+    head = ["line", "within it", "time", "share", "CPU time", *([waited] if waits else [])]
+    tables = []
     for name, (title, time) in GROUPS.items():
         lines = sorted((one for one in found.lines if one.group == name), key=time, reverse=True)
+        total = sum(map(time, lines))
+        shown = [one for one in lines[:MOST_LINES] if time(one) >= LEAST * total]
+        more = len(lines) - len(shown)
         if lines:
-            total = sum(map(time, lines))
-            shown = [_record(one, time(one)) for one in lines[:MOST_LINES] if time(one) >= LEAST * total]
-            groups.append(
-                {"title": title(found.groups[name]), "lines": shown, "total": total, "more": len(lines) - len(shown)}
-            )
-    if not groups:
+            note = f"{plural(more, 'other line')} with less time; lines() has all." if more else ""
+            rows = [head, *(_cells(one, time(one), total, waits) for one in shown)]
+            heading = sentence(title(found.groups[name]))
+            tables.append({"title": heading[:1].upper() + heading[1:], "rows": rows, "left": 2, "notes": note})
+    if not tables:
         return None
-    waits = any(one.idle[part] for one in found.lines for part in WAITING)
-    return {"groups": groups, "waits": waits, "on_device": source.main.analysis.on_device, "steps": source.steps}
+    notes = [
+        "Python stacks were sampled in the whole recording. A line has the time of what it called; within it: the line "
+        "of a library that ran."
+    ]
+    if waits:
+        notes.append(f"{waited}: while the thread was in this line, in the steps that are alike.")
+    return {"notes": notes, "tables": tables}
 
 
-def _record(one: Line, time: float) -> dict[str, Any]:
-    return {
-        "line": cut(place_text(one.line)),
-        "inside": "" if one.inside == one.line else cut(place_text(one.inside)),
-        "time": time,
-        "cpu": one.cpu,
-        "waited": sum(one.idle[part] for part in WAITING),
-    }
+def _cells(one: Line, time: float, total: float, waits: bool) -> list[str]:
+    places = [cut(place_text(one.line)), "" if one.inside == one.line else cut(place_text(one.inside))]
+    times = [sentence(short_time_text(us)) for us in (time, one.cpu)]
+    waited = [sentence(short_time_text(sum(one.idle[part] for part in WAITING)))] if waits else []
+    return [*places, times[0], percent_text(100 * time / total if total > 0 else math.nan), times[1], *waited]
 
 
 def headline_of(source: Profile) -> str:

@@ -139,27 +139,26 @@ def _largest(source: Profile, where: _Places) -> dict[str, Any]:
 
 
 class _Places:
-    """Where the rows of a table are, by name and shapes."""
+    """Where the rows of a table are, by name: those of the host first, each by their time."""
 
     def __init__(self, table: EventTable) -> None:
-        self.exact: dict[tuple[str, str], int] = {}
-        self.named: dict[str, int] = {}
+        self.columns = table.columns
+        self.rows: dict[str, list[int]] = {}
         times = table.columns["self_device_time_total" if table.has_device else "self_cpu_time_total"]
-        rows = zip(table.columns["key"], table.columns["input_shapes"], table.columns["input_dtypes"], strict=True)
         devices = table.columns["device_type"]
         for i in sorted(range(len(table)), key=lambda i: (devices[i] != "cpu", -times[i])):
-            self.named.setdefault(table.columns["key"][i], i)
-        for i, (key, shapes, dtypes) in enumerate(rows):
-            self.exact.setdefault((key, _signature(shapes, dtypes)), i)
+            self.rows.setdefault(table.columns["key"][i], []).append(i)
 
     def of_name(self, name: str) -> int:
         """Return the row of a name that takes most time, preferably one of the host; -1 if there is none."""
-        return self.named.get(name, -1)
+        return self.rows.get(name, [-1])[0]
 
     def of_evidence(self, entry: Mapping[str, Any]) -> int:
         """Return the row that a piece of evidence refers to, -1 if there is none."""
-        exact = self.exact.get((entry["op"], _signature(entry["shapes"], entry["dtypes"])))
-        return self.of_name(entry["op"]) if exact is None else exact
+        wanted = _signature(entry["shapes"], entry["dtypes"])
+        shapes, dtypes = self.columns["input_shapes"], self.columns["input_dtypes"]
+        rows = self.rows.get(entry["op"], [])
+        return next((i for i in rows if _signature(shapes[i], dtypes[i]) == wanted), self.of_name(entry["op"]))
 
 
 def _signature(shapes: Sequence[Any], dtypes: Sequence[str]) -> str:

@@ -24,39 +24,6 @@ NAMED = 12
 BESIDE = " · "  # between the name of a mark and its shapes
 
 
-def _around(corners: int, *radii: float, turn: float = 0.0) -> Sequence[tuple[float, float]]:
-    """Return corners around the centre from the top on, at these radii in turn; turn: in parts of a step."""
-    angles = (2 * math.pi * (place + turn) / corners for place in range(corners))
-    ends = zip(angles, (radii * corners)[:corners], strict=True)
-    return tuple((round(radius * math.sin(angle), 3), round(-radius * math.cos(angle), 3)) for angle, radius in ends)
-
-
-OUTLINES: Mapping[str, Sequence[tuple[float, float]]] = {
-    "o": (),
-    "s": ((-0.886, -0.886), (0.886, -0.886), (0.886, 0.886), (-0.886, 0.886)),
-    "D": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
-    "^": ((0, -1.3), (1.43, 0.975), (-1.43, 0.975)),
-    "v": ((0, 1.3), (1.43, -0.975), (-1.43, -0.975)),
-    "<": ((-1.3, 0), (0.975, 1.43), (0.975, -1.43)),
-    ">": ((1.3, 0), (-0.975, 1.43), (-0.975, -1.43)),
-    "d": ((0, -1.65), (0.95, 0), (0, 1.65), (-0.95, 0)),
-    "p": _around(5, 1.15),
-    "h": _around(6, 1.1),
-    "H": _around(6, 1.1, turn=0.5),
-    "8": _around(8, 1.05, turn=0.5),
-    "*": _around(10, 1.7, 0.7),
-    "P": (
-        *((-0.4, -1.25), (0.4, -1.25), (0.4, -0.4), (1.25, -0.4), (1.25, 0.4), (0.4, 0.4)),
-        *((0.4, 1.25), (-0.4, 1.25), (-0.4, 0.4), (-1.25, 0.4), (-1.25, -0.4), (-0.4, -0.4)),
-    ),
-    "X": (
-        *((0.6, -1.24), (1.24, -0.6), (0.64, 0), (1.24, 0.6), (0.6, 1.24), (0, 0.64)),
-        *((-0.6, 1.24), (-1.24, 0.6), (-0.64, 0), (-1.24, -0.6), (-0.6, -1.24), (0, -0.64)),
-    ),
-}
-"""The corners of markers of radius 1, all of about the area of the circle, which has none."""
-
-
 def roofline_svg(
     shown: Sequence[Point],
     roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
@@ -64,8 +31,8 @@ def roofline_svg(
 ) -> str:
     """Return a roofline as an ``<svg>`` element, with all text escaped.
 
-    The axes are logarithmic. The area of a mark is proportional to its time, its colour and shape show its bound, and
-    its tooltip names it. Marks are drawn if they lie within the axes; those without FLOPs in a strip at the left, as
+    The axes are logarithmic. The area of a mark is proportional to its time, its colour shows its bound, and its
+    tooltip names it. Marks are drawn if they lie within the axes; those without FLOPs in a strip at the left, as
     far below the roof of the memory as their bandwidth is. The longest have their names beside them.
 
     shown: the longest first. roofs, slopes: those of roofs_of() and slopes_of(); rates of the datasheet are dashed.
@@ -228,16 +195,13 @@ def _radius(mark: Point, longest: float) -> float:
 
 
 def _mark(mark: Point, disc: tuple[float, float, float]) -> str:
-    """Return a mark: its shape and colour show the bound."""
+    """Return a mark, whose colour shows the bound."""
     x, y, r = disc
-    name = mark.bound if mark.bound in BOUNDS else "unknown"
-    look = 'fill-opacity="0.9" stroke="Canvas" stroke-width="0.6" '
-    look += f'class="mark bound-{name}" data-row="{mark.row}"'
+    bound = mark.bound if mark.bound in BOUNDS else "unknown"
     rate = units.flop_rate_text(mark.tera) if not mark.gbytes > 0 else units.rate_text(mark.gbytes, "GB/s")
     facts = f"{units.long_time_text(mark.us)}, {rate}, {markup(bound_label(mark.bound))}"
-    title = f"<title>{markup(shorten(mark.name, LONGEST))}: {facts}</title>"
-    outline = OUTLINES[BOUNDS[name].marker]
-    if not outline:
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" {look}>{title}</circle>'
-    path = "L".join(f"{x + r * a:.1f} {y + r * b:.1f}" for a, b in outline)
-    return f'<path d="M{path}Z" {look}>{title}</path>'
+    return (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}" fill-opacity="0.9" stroke="Canvas" stroke-width="0.6" '
+        f'class="mark bound-{bound}" data-row="{mark.row}">'
+        f"<title>{markup(shorten(mark.name, LONGEST))}: {facts}</title></circle>"
+    )

@@ -1,4 +1,4 @@
-/* The controls above the rows of Ops: filter, kinds, categories, groupings, columns and CSV. */
+/* The controls above the rows of Ops: filter, kinds, categories, groupings and columns. */
 "use strict";
 
 Object.assign(flopscope.Ops.prototype, {
@@ -99,7 +99,6 @@ Object.assign(flopscope.Ops.prototype, {
             el("label", {}, "Category", this.categories),
             el("label", {}, "Group by", this.groups),
             this.menu(),
-            flopscope.draw.button("CSV", () => this.download(), { title: "Download all rows shown, with all columns" }),
             this.count,
         );
         this.fill();
@@ -208,35 +207,5 @@ Object.assign(flopscope.Ops.prototype, {
                 ),
             ),
         );
-    },
-
-    /* What leaves the page ----------------------------------------------------------------------------------------- */
-
-    /* All columns of the rows shown, as in EventTable.to_csv(): raw numbers, empty where unknown, no formulas. */
-    csv() {
-        const { table } = this.grouping;
-        const names = table.described.map((column) => column.name);
-        const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text);
-        const cell = (name, row) => {
-            const value = table.get(name, row);
-            if (!table.isText(name)) return flopscope.format.known(value) ? String(value) : "";
-            const text = value || "";
-            return quote(
-                /^[=+\-@\t\r]/.test(text) && !/^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(text) ? `'${text}` : text,
-            );
-        };
-        const lines = this.grid.lines.filter((line) => line.kind === "row" && line.id === this.id);
-        return (
-            [names.join(","), ...lines.map((line) => names.map((name) => cell(name, line.row)).join(","))].join(
-                "\r\n",
-            ) + "\r\n"
-        );
-    },
-
-    download() {
-        const url = URL.createObjectURL(new Blob([this.csv()], { type: "text/csv;charset=utf-8" }));
-        const name = this.page.data.title.replace(/[^\w.-]+/g, "_").slice(0, 80) || "profile";
-        flopscope.element("a", { href: url, download: `${name}.${this.id.replace(/\W+/g, "_")}.csv` }).click();
-        setTimeout(() => URL.revokeObjectURL(url), 10000);
     },
 });

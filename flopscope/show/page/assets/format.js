@@ -120,11 +120,9 @@ flopscope.format = (() => {
         flops,
         flopRate,
         byteRate,
-        rate: byteRate,
         percent,
         count,
         number,
-        intensity,
         unit,
         plural,
     };

@@ -5,7 +5,7 @@
     const peakOf = ({ peak }, page) =>
         peak.row >= 0 && page.rows ? `, in ${(page.rows.get("key", peak.row) || "").slice(0, 200)}` : "";
 
-    /* Who allocates, and who holds what is allocated at the peak: by op and by category. */
+    /* Who allocates, and who holds what is allocated at the peak: by op. */
     function tables(device, columns, page) {
         const el = flopscope.element,
             { format, draw } = flopscope;
@@ -13,7 +13,6 @@
             row,
             name: row >= 0 && page.rows ? page.rows.get("key", row) || "" : "(outside of ops)",
             shapes: row >= 0 && page.rows ? page.rows.get("input_shapes", row) || "" : "",
-            category: row >= 0 && page.rows ? page.rows.get("category", row) || "other" : "(outside of ops)",
             allocated: columns.allocated[i],
             freed: columns.freed[i],
             allocations: columns.allocations[i],
@@ -31,58 +30,18 @@
             ["Freed", "bytes:freed"],
             ["Allocations", "count:allocations"],
         ];
-        const categories = new Map();
-        for (const one of records) {
-            const sum = categories.get(one.category) || {
-                category: one.category,
-                allocated: 0,
-                freed: 0,
-                allocations: 0,
-                held: columns.held ? 0 : NaN,
-            };
-            for (const name of ["allocated", "freed", "allocations", "held"]) sum[name] += one[name];
-            categories.set(one.category, sum);
-        }
-        const byCategory = [...categories.values()].sort(
-            (a, b) => (columns.held ? b.held - a.held : 0) || b.allocated - a.allocated,
-        );
-        if (device.held_before > 0) {
-            byCategory.push({
-                category: "(before the recording)",
-                held: device.held_before,
-                allocated: NaN,
-                freed: NaN,
-                allocations: NaN,
-            });
-        }
         const byOp = [
             ["<Op", (one) => draw.link(one.name, one.row, "memory")],
             ...(records.some((one) => one.shapes) ? [["<Shapes", (one) => draw.cut(one.shapes)]] : []),
             ...sums,
         ];
-        return el(
-            "div",
-            { class: "memory-tables" },
-            el(
-                "div",
-                {},
-                draw.heading("By category"),
-                draw.table(
-                    byCategory,
-                    [["<Category", "text:category"], ...sums],
-                    `Memory of ${device.name} by category`,
-                ),
+        return [
+            draw.heading(
+                "By op",
+                device.left_out_rows ? `${format.count(device.left_out_rows)} with less are left out` : "",
             ),
-            el(
-                "div",
-                {},
-                draw.heading(
-                    "By op",
-                    device.left_out_rows ? `${format.count(device.left_out_rows)} with less are left out` : "",
-                ),
-                el("div", { class: "high" }, draw.table(records, byOp, `Memory of ${device.name} by op`)),
-            ),
-        );
+            el("div", { class: "high" }, draw.table(records, byOp, `Memory of ${device.name} by op`)),
+        ];
     }
 
     flopscope.section("memory", {
@@ -115,6 +74,15 @@
                     ),
                     draw.tile("At the beginning", format.bytes(device.first), "After the first recorded change."),
                     draw.tile("At the end", format.bytes(device.last), "After the last recorded change."),
+                    ...(device.held_before > 0
+                        ? [
+                              draw.tile(
+                                  "From before",
+                                  format.bytes(device.held_before),
+                                  "In use at the peak, and allocated before the recording.",
+                              ),
+                          ]
+                        : []),
                     draw.tile("Changes", format.count(device.changes), "Allocations and frees."),
                 ];
                 element.append(
@@ -126,7 +94,7 @@
                                   "as the least that is possible",
                     ),
                     el("div", { class: "tiles" }, tiles),
-                    tables(device, rows, page),
+                    ...tables(device, rows, page),
                 );
             }
             if (data.unplaced) {

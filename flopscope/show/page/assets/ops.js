@@ -1,4 +1,4 @@
-/* Ops: the rows, grouped, filtered, sorted and opened; columns to choose; CSV. */
+/* Ops: the rows, grouped, filtered, sorted and opened; columns to choose. */
 "use strict";
 
 flopscope.Ops = class {
