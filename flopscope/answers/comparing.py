@@ -1,20 +1,26 @@
-"""Comparisons of two runs: the rows of both, and what changed."""
+"""Comparisons of two runs: their rows, what changed, and the verdict in three sentences.
+
+The sentences state the time of a step, what changed most and why, and what remains.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from flopscope.answers.analysis import Analysis, analysis_of
+from flopscope.answers.accounting import part_times
+from flopscope.answers.analysis import PARTS, WORK_PARTS, Analysis, analysis_of
 from flopscope.answers.differences import (
+    DIMENSION,
     STEP,
     Key,
-    Piece,
+    calls_text,
     change_of,
     changes_of,
     matched,
@@ -25,16 +31,15 @@ from flopscope.answers.differences import (
     sums_of,
     total_of,
 )
-from flopscope.answers.pieces import Step
-from flopscope.answers.verdict import Whole, launches_of, middle_step, sentences, unrecorded, whole_of
 from flopscope.results.comparison import By, Change, Comparison, ComparisonRow, Scale, Side
 from flopscope.results.results import Results, usual_peaks_of
 from flopscope.results.table import EventTable
-from flopscope.support.core_facts import WORK
+from flopscope.support.core_facts import WORK, parts_of
 from flopscope.support.device import STORED
 from flopscope.support.peaks import stated_peaks
 from flopscope.support.safe import printable
 from flopscope.support.suggest import suggesting
+from flopscope.support.units import percent_text, plural, ratio_text, short_time_text
 
 if TYPE_CHECKING:
     import pandas
@@ -83,7 +88,7 @@ def compare(
     rows.sort(key=lambda row: -max((side.time for side in (row.a, row.b) if side is not None), default=0.0))
     scale = scale_of(rows, (x.steps, y.steps))
     changes = _with_replacements(changes_of(rows, scale), scale, rows, x, y, kind)
-    wholes = x.whole(scale), y.whole(scale)
+    wholes = whole_of(x.analysis, scale.per), whole_of(y.analysis, scale.per)
     sums = [total_of([side for row in rows if (side := getattr(row, which))]) for which in "ab"]
     return Comparison(
         rows,
@@ -92,12 +97,11 @@ def compare(
         (x.on_device, y.on_device),
         changes,
         scale.per,
-        time=(math.nan if wholes[0] is None else wholes[0].time, math.nan if wholes[1] is None else wholes[1].time),
-        unrecorded=unrecorded(*wholes),
+        time=(wholes[0].time, wholes[1].time),
+        unrecorded=(wholes[0].unrecorded, wholes[1].unrecorded),
         verdict=list(sentences(changes, scale, (x.analysis, y.analysis), wholes)),
-        scale=scale,
         every_shape=by == "shape",
-        parts=({} if wholes[0] is None else wholes[0].parts, {} if wholes[1] is None else wholes[1].parts),
+        parts=(wholes[0].parts, wholes[1].parts),
         profiles=(x.results, y.results),
         peaks=source,
         total_change=change_of(ComparisonRow("total", sums[0], sums[1]), scale),
@@ -118,12 +122,10 @@ def _with_replacements(
     else:
         names = [{side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in "ab"]
         pieces = [
-            [replace(piece, name=keys.get(piece.name, piece.name)) for piece in run.pieces(kind == "kernel")]
-            for run, keys in zip((a, b), names, strict=True)
+            [keys.get(name, name) for name in _work_of(analysis, kind == "kernel")]
+            for analysis, keys in zip((a.analysis, b.analysis), names, strict=True)
         ]
-        both = {change.name for change in found if change.matched}
-        fewer = {name for name in both if by_name[name].calls_b < by_name[name].calls_a}
-        pairs = replacements(pieces[0], pieces[1], both, fewer)
+        pairs = replacements(pieces[0], pieces[1], {change.name for change in found if change.matched})
     joined: set[str] = set()
     groups = []
     for old, new in pairs:
@@ -178,16 +180,6 @@ class Run:
             steps = sum(int(r["count"]) for r in rows if r["key"] == STEP and r["device_type"] == "cpu")
         return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows), steps, results, analysis)
 
-    def whole(self, scale: Scale) -> Whole | None:
-        """Return the time of the run, None if it is unknown."""
-        return None if self.analysis is None else whole_of(self.analysis, scale.per)
-
-    def pieces(self, by_kernel: bool) -> list[Piece]:
-        """Return the device work of one step in the order of its launches."""
-        if self.analysis is None or not self.analysis.steps:
-            return []
-        return _pieces_of(self.analysis, self.analysis.steps[middle_step(self.analysis)], by_kernel)
-
     def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""
         groups: dict[Key, list[Side]] = {}
@@ -233,50 +225,277 @@ def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
     return [{**usual, **row} for row in frame.to_dict("records")]
 
 
-# One step -------------------------------------------------------------------------------------------------------------
+# Time, and the order of work in a step ------------------------------------------------------------------------------
 
 MOST_PIECES = 4000
 """Pieces of a step; of longer steps, only the first pieces are aligned."""
-OWN_RANGES = ("ProfilerStep", "Torch-Compiled Region", "TorchDynamo", "## Call Compiled", "Pregraph", "AOTDispatcher")
-"""First words of ranges that torch opens itself, which do not name a part of the program."""
-MODULE = "nn.Module: "
 
 
-def _pieces_of(analysis: Analysis, step: Step, by_kernel: bool) -> list[Piece]:
-    """Return the device work launched in a step, in the order of the launches."""
+def _work_of(analysis: Analysis, by_kernel: bool) -> list[str]:
+    """Return the names of the device work of one step in its order: of its kernels, or of what launched them."""
+    if not analysis.steps:
+        return []
     columns, names, kinds, _ = analysis.events
+    step, start = analysis.steps[middle_step(analysis)], columns["start"]
     is_work = np.isin(columns["kind"], [kinds.index(kind) for kind in WORK]) & (columns["launcher"] >= 0)
-    work = np.flatnonzero(is_work)
-    launched = columns["start"][columns["launcher"][work]]
-    begin, end = _span(analysis, step)
-    inside = (launched >= begin) & (launched < end)
-    work, launched = work[inside], launched[inside]
-    order = np.lexsort((columns["start"][work], launched))[:MOST_PIECES]
-    steps = columns["kind"] == kinds.index("step")
-
-    def name_of(event: int) -> str:
-        number = columns["name"][event]
-        return STEP if steps[event] else names[number] if number >= 0 else ""
-
-    @cache
-    def around(event: int) -> tuple[str, ...]:
-        outward = analysis.enclosing(event)
-        return tuple(name for kind, name in reversed(outward) if _is_part(kind, name))
-
-    pairs = ((event, int(columns["launcher"][event])) for event in work[order].tolist())
-    return [Piece(name_of(event if by_kernel else launcher), around(launcher)) for event, launcher in pairs]
+    work = np.flatnonzero(is_work & (start >= step.begin) & (start < step.end))
+    work = work[np.argsort(start[work], kind="stable")][:MOST_PIECES]
+    events = work if by_kernel else columns["launcher"][work]
+    of_graphs = columns["kind"][events] == kinds.index("step")  # no op launched it
+    found = zip(columns["name"][events].tolist(), of_graphs.tolist(), strict=True)
+    return [STEP if of_graph else names[number] if number >= 0 else "" for number, of_graph in found]
 
 
-def _is_part(kind: str, name: str) -> bool:
-    """Return whether what encloses a launch names a part of the program."""
-    return (kind == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
+class Whole(NamedTuple):
+    """The time of a run in µs: of the step with the median time, or of all steps, or of a profile without steps."""
+
+    time: float = math.nan
+    """Mean of the devices, if there are several; NaN if the run is a table or has no work."""
+    parts: Mapping[str, float] = MappingProxyType({})
+    """As in Results.accounting()."""
+    unrecorded: float = math.nan
+    """Estimated time without recording if that delayed it by more than 1 %, of a step the mean; else ``time``."""
 
 
-def _span(analysis: Analysis, step: Step) -> tuple[float, float]:
-    """Return when the step began and ended on the host, in ns; of a profile without steps, always."""
-    columns, names, kinds, unknown = analysis.events
-    for event in np.flatnonzero((columns["kind"] == kinds.index("step")) & (columns["on_device"] == 0)).tolist():
-        if names[columns["name"][event]] == step.name:
-            begin, duration = int(columns["start"][event]), int(columns["duration"][event])
-            return begin, math.inf if duration == unknown else begin + duration
-    return -math.inf, math.inf
+def whole_of(analysis: Analysis | None, per: str) -> Whole:
+    """Return the time of a run. per: as in Scale; "step" for that of one step."""
+    if analysis is None or not analysis.steps or not analysis.devices:
+        return Whole()
+    devices = len(analysis.devices)
+    numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
+    parts = part_times(analysis)[:, numbers].sum(axis=(0, 1), dtype=float) / (1000 * devices)
+    time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
+    delayed = analysis.on_device and analysis.is_delayed
+    unrecorded = analysis.unobserved * len(numbers) / devices if delayed else time
+    return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unrecorded)
+
+
+def middle_step(analysis: Analysis) -> int:
+    """Return the index of the step with the median time; the shorter one of two. The first step often is no example."""
+    steps = analysis.steps
+    order = sorted(range(len(steps)), key=lambda i: steps[i].end - steps[i].begin)
+    return order[(len(order) - 1) // 2]
+
+
+# The verdict ----------------------------------------------------------------------------------------------------------
+
+LEAST = 0.01
+"""Share of the longer step below which a difference is not mentioned."""
+FEWER = 0.02
+NEXT = 0.25
+"""Further changes are mentioned if they are at least this part of the largest: of ops, and of idle time."""
+GONE = 0.05
+"""Idle time that fell to this part of what it was is gone."""
+CHANGES_SHOWN = 3
+SIZES_SHOWN = 2
+LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Module)?Launch(?:Cooperative)?Kernel")
+GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
+IDLE = {known: tuple(part for part, row in parts_of(known).items() if row.change) for known in (True, False)}
+"""Parts of the accounting in which a device, or a program on the CPU, idles."""
+
+
+class Idle(NamedTuple):
+    """Idle time of both runs in µs, by its part of the accounting."""
+
+    part: str
+    a: float
+    b: float
+
+    @property
+    def difference(self) -> float:
+        """Change of the time in µs."""
+        return self.b - self.a
+
+
+def sentences(
+    changes: Sequence[Change],
+    scale: Scale,
+    runs: tuple[Analysis | None, Analysis | None],
+    wholes: tuple[Whole, Whole],
+) -> Iterator[str]:
+    """Yield three sentences; fewer if the runs cannot be compared as a whole."""
+    (a, b), (x, y) = runs, wholes
+    whose = "A step" if scale.per == "step" else "The run"
+    if a is None or b is None or not (x.parts and y.parts):  # of tables: their ops
+        times = math.fsum(one.time_a for one in changes), math.fsum(one.time_b for one in changes)
+        head = f"The ops of {whose.lower()} take {_times_text(times)}"
+        changed = [_op_text(one) for one in _most(changes, [], times) if isinstance(one, Change)]
+        rest = _largest(changes, {})
+    else:
+        times, on_device = (x.time, y.time), a.on_device and b.on_device
+        head = f"{whose} takes {_times_text(times)}{_explained(x, y, on_device)}"
+        idle = [Idle(part, x.parts[part], y.parts[part]) for part in IDLE[on_device]]
+        changed = [
+            _op_text(one) if isinstance(one, Change) else _idle_text(one, a, b, on_device)
+            for one in _most(changes, idle, times)
+        ]
+        names = _part_names(b.on_device)
+        rest = _largest(changes, {names[part]: y.parts[part] for part in IDLE[b.on_device]})
+    if scale.per == "call":
+        yield "The runs differ in length and at least one has no steps, so times are those of a call."
+    else:
+        yield f"{head}."
+    if changed:
+        yield f"What changed most: {'; '.join(changed)}."
+    else:
+        yield "No op, kernel or cause of idle time changed by more than 1% of the time."
+    if rest is not None and times[1] and scale.per != "call":
+        text, time = rest
+        yield f"The largest remaining part of b: {text} ({percent_text(100 * time / times[1])} of the time)."
+
+
+def _times_text(times: tuple[float, float]) -> str:
+    a, b = map(short_time_text, times)
+    return f"{a} in a and {b} in b: {_ratio(*times)}"
+
+
+def _ratio(a: float, b: float) -> str:
+    if not (a > 0 and b > 0):
+        return "no ratio"
+    if abs(a / b - 1) < LEAST:
+        return "the same within 1%"
+    return f"b is {ratio_text(a / b)} as fast" if a > b else f"b takes {ratio_text(b / a)} as long"
+
+
+def _explained(a: Whole, b: Whole, on_device: bool) -> str:
+    """Return which parts of the time explain the difference, and the times without recording."""
+    names = _part_names(on_device)
+    moved = _moved(a, b, on_device)
+    signed = {part: f"{'+' if time > 0 else '-'}{short_time_text(abs(time))}" for part, time in moved.items()}
+    text = "; " * bool(signed) + ", ".join(f"{names[part]} {time}" for part, time in signed.items())
+    x, y = a.unrecorded, b.unrecorded
+    if (x, y) == (a.time, b.time):
+        return text
+    return f"{text}; without recording, about {short_time_text(x)} and {short_time_text(y)}: {_ratio(x, y)}"
+
+
+def _moved(a: Whole, b: Whole, on_device: bool) -> dict[str, float]:
+    """Return the parts of a step that explain the difference."""
+    least = LEAST * max(a.time, b.time)
+    if abs(b.time - a.time) <= least:
+        return {}
+    work = [part for part in WORK_PARTS if part != "launch"]
+    kinds = {"work": work, **{part: [part] for part in ("launch", *IDLE[on_device])}}
+    moved = {name: sum(b.parts[part] - a.parts[part] for part in parts) for name, parts in kinds.items()}
+    return {name: time for name, time in sorted(moved.items(), key=lambda one: -abs(one[1])) if abs(time) > least}
+
+
+def _part_names(on_device: bool) -> dict[str, str]:
+    """Return what the parts of the time of a run are called: device work, launches and each cause of idleness."""
+    work = {"work": "device work" if on_device else "ops", "launch": "launches of short kernels"}
+    return work | {part: row.change for part, row in parts_of(on_device).items() if row.change}
+
+
+# What changed ---------------------------------------------------------------------------------------------------------
+
+Differing = TypeVar("Differing", Change, Idle)
+
+
+def _most(changes: Sequence[Change], idle: Sequence[Idle], times: tuple[float, float]) -> list[Change | Idle]:
+    """Return what changed most, of ops and of idle time: first what explains the difference of the whole."""
+    least, difference = LEAST * max(times), times[1] - times[0]
+    found: list[Change | Idle] = [*_large(idle, least), *_large(changes, least)]
+    against = abs(difference) > least
+    found.sort(key=lambda one: (against and one.difference * difference < 0, -abs(one.difference)))
+    return found[:CHANGES_SHOWN]
+
+
+def _large(found: Sequence[Differing], least: float) -> list[Differing]:
+    """Return those whose difference is above ``least`` and not small compared with the largest."""
+    largest = max((abs(one.difference) for one in found), default=0.0)
+    return [one for one in found if abs(one.difference) > least and abs(one.difference) >= NEXT * largest]
+
+
+def _op_text(change: Change) -> str:
+    """Return a change as text."""
+    before, after = short_time_text(change.time_a), short_time_text(change.time_b)
+    name = _full_name(change)
+    if change.cause == "only a":
+        return f"{name} is gone ({before}, {plural(change.calls_a, 'call')})"
+    if change.cause == "only b":
+        return f"{name} is new ({after}, {plural(change.calls_b, 'call')})"
+    a_call = " a call" if change.scale.per == "call" else ""
+    why = "; ".join(filter(None, (change.why, _sizes(change))))
+    return f"{name} {before} → {after}{a_call}{f' ({why})' if why else ''}"
+
+
+def _full_name(change: Change) -> str:
+    """Return the name with its namespace if it is the same in both runs."""
+    keys = {side.key for row in change.rows for side in (row.a, row.b) if side}
+    return keys.pop() if len(keys) == 1 and change.cause != "replaced" else change.name
+
+
+def _sizes(change: Change) -> str:
+    """Return the dimensions that differ between the runs, if they are few, as text."""
+    rows = [] if change.cause == "replaced" else [(row.a, row.b) for row in change.rows if row.a and row.b]
+    dims = ([DIMENSION.findall(str(side.input_shapes)) for side in pair] for pair in rows)
+    sizes = list(dict.fromkeys((x, y) for a, b in dims for x, y in zip(a, b, strict=False) if x != y))
+    return f"sizes {', '.join(f'{x} → {y}' for x, y in sizes)}" if 0 < len(sizes) <= SIZES_SHOWN else ""
+
+
+def _idle_text(of: Idle, a: Analysis, b: Analysis, on_device: bool) -> str:
+    name, times = _part_names(on_device)[of.part], f"{short_time_text(of.a)} → {short_time_text(of.b)}"
+    why = {"sync": _waits, "host": _launches}[of.part](a, b) if on_device and of.part in ("sync", "host") else ""
+    if of.b < GONE * of.a:
+        return f"{name} went away ({times}{f'; {why}' if why else ''})"
+    return f"{name} {times}{f' ({why})' if why else ''}"
+
+
+def _waits(a: Analysis, b: Analysis) -> str:
+    """Return the calls of the op whose waits cost most, before and after."""
+    waits: dict[str, list[float]] = {}
+    for side, run in enumerate((a, b)):
+        for gap in run.gaps:
+            if gap.cause == "sync" and gap.wait >= 0:
+                waits.setdefault(run.op_around(gap.wait), [0.0, 0.0])[side] += gap.time
+    if not waits:
+        return ""
+    name = max(waits, key=lambda op: abs(waits[op][1] - waits[op][0]))
+    return f"{calls_text(a.row_sum(name, 'count'), b.row_sum(name, 'count'))} of {name}"
+
+
+def _launches(a: Analysis, b: Analysis) -> str:
+    """Return how many launches there were, if that changed."""
+    if found := launches_of(a, b):
+        return found
+    x, y = _calls(a, LAUNCH), _calls(b, LAUNCH)
+    return calls_text(x, y, "kernel launch", "kernel launches") if abs(y - x) > FEWER * max(x, y) else ""
+
+
+def launches_of(a: Analysis, b: Analysis) -> str:
+    """Return what became of the launches if only one run launches CUDA graphs: "120 kernel launches → 1
+    cudaGraphLaunch"; else ""."""
+    kernels, graphs = ([_calls(run, pattern) for run in (a, b)] for pattern in (LAUNCH, GRAPH_LAUNCH))
+    if bool(graphs[0]) == bool(graphs[1]):
+        return ""
+    texts = []
+    for launches, replays in zip(kernels, graphs, strict=True):
+        parts = [plural(launches, "kernel launch", "kernel launches")] if launches else []
+        texts.append(" and ".join([*parts, *([f"{replays:.4g} cudaGraphLaunch"] if replays else [])]))
+    return " → ".join(texts)
+
+
+def _calls(run: Analysis, pattern: re.Pattern[str]) -> float:
+    counts = zip(run.columns["key"], run.columns["device_type"], run.columns["count"], strict=True)
+    return sum(int(count) for key, where, count in counts if where == "cpu" and pattern.match(key)) / run.step_count
+
+
+# What remains ---------------------------------------------------------------------------------------------------------
+
+
+def _largest(changes: Sequence[Change], idle: Mapping[str, float]) -> tuple[str, float] | None:
+    """Return the largest part of the time of b as text, and its time: an op, or idle time by what it is called."""
+    op = max((one for one in changes if one.b is not None), key=lambda one: one.time_b, default=None)
+    part = max(idle, key=lambda name: idle[name], default="")
+    if op is not None and op.time_b and op.time_b >= idle.get(part, 0.0):
+        return _remaining(op), op.time_b
+    return (f"{part}, {short_time_text(idle[part])}", idle[part]) if idle.get(part) else None
+
+
+def _remaining(change: Change) -> str:
+    replaced = change.cause == "replaced"
+    name = change.name.partition(" → ")[2] if replaced else _full_name(change)
+    calls = "" if replaced else f" in {plural(change.calls_b, 'call')}"
+    share = math.nan if change.b is None else change.b.pct_roofline
+    note = "" if math.isnan(share) else f", at {percent_text(share)} of the roofline"
+    return f"{name}, {short_time_text(change.time_b)}{calls}{note}"

@@ -1,16 +1,15 @@
 """What changed between two runs by name: which rows belong together, what explains each change, what replaced what.
 
 Two runs may name the same work differently. The device work of one step of each is aligned by name: where names differ
-between the same neighbours, those of one run replaced those of the other; ranges and modules that both runs have divide
-such a stretch.
+between the same neighbours, those of one run replaced those of the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from flopscope.results.categories import OTHER, category_of, short_names, sums_of_groups
@@ -44,8 +43,8 @@ SAME_LENGTH = 0.05
 """Runs without steps have the same length if their numbers of calls differ by less."""
 SECOND = 0.3
 """A second cause is stated if it explains this part of the change."""
-MOST_PAIRS = 100_000
-"""Pairs of shapes of one name that are compared with each other."""
+MOST_ALIKE = 300
+"""Shapes of one name with which each of the other run is compared: the longest."""
 
 
 def scale_of(rows: Iterable[ComparisonRow], steps: tuple[int, int]) -> Scale:
@@ -195,47 +194,26 @@ def _paired(rows: list[ComparisonRow], scale: Scale) -> list[ComparisonRow]:
     left = [row.a for row in rows if row.a and not row.b]
     right = [row.b for row in rows if row.b and not row.a]
     found = [row for row in rows if row.a and row.b]
-    if len(left) * len(right) > MOST_PAIRS:
-        left, right, found = [], [], rows
-    near = sorted(
-        (distance, i, j)
-        for i, x in enumerate(left)
-        for j, y in enumerate(right)
-        if (distance := _distance(x.input_shapes, y.input_shapes)) < math.inf
-    )
-    used: tuple[set[int], set[int]] = set(), set()
-    for _, i, j in near:
-        if i not in used[0] and j not in used[1]:
-            used[0].add(i)
-            used[1].add(j)
-            found.append(ComparisonRow(rows[0].name, left[i], right[j]))
-    found += [ComparisonRow(rows[0].name, side, None) for i, side in enumerate(left) if i not in used[0]]
-    found += [ComparisonRow(rows[0].name, None, side) for j, side in enumerate(right) if j not in used[1]]
+    for side in left:
+        alike = ((_unlike(side.input_shapes, other.input_shapes), i) for i, other in enumerate(right[:MOST_ALIKE]))
+        nearest = min(((unlike, i) for unlike, i in alike if unlike), default=None)
+        found.append(ComparisonRow(rows[0].name, side, right.pop(nearest[1]) if nearest else None))
+    found += [ComparisonRow(rows[0].name, None, side) for side in right]
     return sorted(found, key=lambda row: -abs(scaled(row.b, scale, scale.b) - scaled(row.a, scale, scale.a)))
 
 
-def _distance(a: Any, b: Any) -> float:
-    """Return how unlike two lists of shapes are: infinite if ranks differ or more than half of the dimensions do."""
+DIMENSION = re.compile(r"\d+")
+
+
+def _unlike(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, float] | None:
+    """Return how many dimensions of two lists of shapes differ, and how much; None if ranks or most of them do."""
     common = min(len(a), len(b))
-    if max(len(a), len(b)) > common + 1:
-        return math.inf
-    a, b = a[:common], b[:common]
-    x, y = flat(a), flat(b)
-    if not all(isinstance(dim, int) for dim in (*x, *y)):  # of a DataFrame
-        return math.inf
-    if not x or [*map(_rank, a)] != [*map(_rank, b)] or len(x) != len(y):
-        return math.inf
-    unlike = [abs(math.log(max(p, 1) / max(q, 1))) for p, q in zip(x, y, strict=True) if p != q]
-    return len(unlike) + min(sum(unlike) / 100, 0.99) if 2 * len(unlike) <= len(x) else math.inf
-
-
-def _rank(shape: Any) -> Any:
-    return [_rank(part) for part in shape] if isinstance(shape, list | tuple) else 0
-
-
-def flat(shapes: Any) -> list[int]:
-    """Return the dimensions of shapes, which are numbers in nested lists."""
-    return [dim for part in shapes for dim in (flat(part) if isinstance(part, list | tuple) else [part])]
+    x, y = str([*a[:common]]), str([*b[:common]])
+    if max(len(a), len(b)) > common + 1 or DIMENSION.sub("", x) != DIMENSION.sub("", y):
+        return None
+    sizes = [(int(p), int(q)) for p, q in zip(DIMENSION.findall(x), DIMENSION.findall(y), strict=True)]
+    unlike = [abs(math.log(max(p, 1) / max(q, 1))) for p, q in sizes if p != q]
+    return (len(unlike), sum(unlike)) if sizes and 2 * len(unlike) <= len(sizes) else None
 
 
 # Matching -------------------------------------------------------------------------------------------------------------
@@ -331,14 +309,6 @@ FUSIBLE = ("pointwise", "reduction", "normalisation")
 NAMES_SHOWN, NAME = 4, 40
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A piece of device work: the name of its row, and the ranges and modules around its launch, outermost first."""
-
-    name: str
-    around: tuple[str, ...] = ()
-
-
 def replacement(a: Sequence[Change], b: Sequence[Change], scale: Scale, noun: str, launches: str = "") -> Change:
     """Return the changes that replaced each other as one, which is named by what replaced what.
 
@@ -370,102 +340,34 @@ def _names(members: Sequence[tuple[str, float]]) -> str:
     return ", ".join([*(cut_end(name, NAME) for name in names), *more])
 
 
-def replacements(
-    a: Sequence[Piece], b: Sequence[Piece], matched: set[str], fewer: set[str]
-) -> list[tuple[set[str], set[str]]]:
-    """Return the sets of names of a with those of b that replaced them.
+def replacements(a: Sequence[str], b: Sequence[str], matched: set[str]) -> list[tuple[set[str], set[str]]]:
+    """Return the sets of names of a with those of b that replaced them: at the same place, or by their kind of work.
 
-    matched: the names that both runs have. fewer: those of them with fewer calls in b. They join a set if most of their
-    work was replaced.
+    a, b: the names of the pieces of work in their order. matched: the names that both runs have.
     """
     from difflib import SequenceMatcher
 
-    left, right = ([piece.name for piece in pieces] for pieces in (a, b))
-    shared = {name for piece in a for name in piece.around} & {name for piece in b for name in piece.around}
-    groups = _Groups()
-    partly: dict[str, list[tuple[str, str]]] = {}
-    lost: Counter[str] = Counter()
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if tag != "replace":
-            continue
-        for old, new in _parts(a[i1:i2], b[j1:j2], shared):
-            ours = {name for name in old if name not in matched}
-            theirs = {name for name in new if name not in matched}
-            if theirs and old:
-                first = ("b", min(theirs))
-                for name in ours:
-                    groups.join(("a", name), first)
-                for name in theirs:
-                    groups.join(("b", name), first)
-                for name in old:
-                    if name in matched:
-                        lost[name] += 1
-                        partly.setdefault(name, []).append(first)
-    counts = Counter(left)
-    for name in sorted(fewer):
-        if name in partly and 2 * lost[name] >= counts[name]:
-            place = Counter(map(groups.root, partly[name])).most_common(1)[0][0]
-            groups.join(("a", name), place)
-            groups.join(("b", name), place)
-    _join_rest(groups, a, b, shared, matched)
-    return groups.pairs()
+    groups: list[tuple[set[str], set[str]]] = []
 
+    def join(old: set[str], new: set[str]) -> None:
+        near = [group for group in groups if group[0] & old or group[1] & new]
+        whole = (old.union(*(group[0] for group in near)), new.union(*(group[1] for group in near)))
+        groups[:] = [*(group for group in groups if group not in near), whole]
 
-def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: set[str], matched: set[str]) -> None:
-    """Join names without a counterpart at their place: by the range around them, else by their kind of work."""
-    alone = {
-        (run, piece.name): (_place(piece, shared), _kind(piece.name))
-        for run, pieces in (("a", a), ("b", b))
-        for piece in pieces
-        if piece.name not in matched
-    }
-    for number in (0, 1):
-        paired = {(run, name) for pair in groups.pairs() for run, side in zip("ab", pair, strict=True) for name in side}
-        for item in sorted(alone.keys() - paired):
-            at = alone[item][number]
-            other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
-            if at and other:
-                groups.join(item, min(other, key=lambda one: (one not in paired, one)))
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        old, new = set(a[i1:i2]) - matched, set(b[j1:j2]) - matched
+        if tag == "replace" and old and new:
+            join(old, new)
+    kinds = {kind for kind in map(_kind, {*a, *b} - matched) if kind}
+    for kind in sorted(kinds):
+        alone = [{name for name in {*run} - matched if _kind(name) == kind} for run in (a, b)]
+        more = [names.difference(*(group[side] for group in groups)) for side, names in enumerate(alone)]
+        if all(alone) and any(more):
+            join(more[0] or {min(alone[0])}, more[1] or {min(alone[1])})
+    return groups
 
 
 def _kind(name: str) -> str:
     """Return what fused kernels can replace as one kind, and the category of others; "" if it says little."""
     category = category_of(name)
     return "" if category in (OTHER, "copies") else "fusible" if category in FUSIBLE else category
-
-
-def _place(piece: Piece, shared: set[str]) -> str:
-    return next((name for name in reversed(piece.around) if name in shared), "")
-
-
-def _parts(a: Sequence[Piece], b: Sequence[Piece], shared: set[str]) -> list[tuple[list[str], list[str]]]:
-    """Divide the pieces of a stretch by the innermost range or module that both runs have."""
-    common = {_place(piece, shared) for piece in a} & {_place(piece, shared) for piece in b}
-    parts: dict[str | None, tuple[list[str], list[str]]] = {}
-    for side, pieces in enumerate((a, b)):
-        for piece in pieces:
-            place = _place(piece, shared)
-            where = place if place in common else None
-            parts.setdefault(where, ([], []))[side].append(piece.name)
-    return [part for part in parts.values() if all(part)]
-
-
-class _Groups:
-    """Disjoint sets of (run, name)."""
-
-    def __init__(self) -> None:
-        self._parent: dict[tuple[str, str], tuple[str, str]] = {}
-
-    def root(self, item: tuple[str, str]) -> tuple[str, str]:
-        while (parent := self._parent.setdefault(item, item)) != item:
-            item = parent
-        return item
-
-    def join(self, x: tuple[str, str], y: tuple[str, str]) -> None:
-        self._parent[self.root(x)] = self.root(y)
-
-    def pairs(self) -> list[tuple[set[str], set[str]]]:
-        found: dict[Any, tuple[set[str], set[str]]] = {}
-        for item in self._parent:
-            found.setdefault(self.root(item), (set(), set()))["ab".index(item[0])].add(item[1])
-        return [pair for pair in found.values() if all(pair)]

@@ -219,8 +219,6 @@ class Comparison:
     """The same without recording: an estimate where recording delayed the device by more than 1 %, else ``time``."""
     verdict: list[str] = field(default_factory=list)
     """Three sentences: the time before and after, what changed most and why, and what the largest remaining part is."""
-    scale: Scale | None = None
-    """The numbers of steps by which ``changes`` divides."""
     every_shape: bool = False
     """Whether the table shows all shapes, not only those that differ: set by compare(by="shape")."""
     parts: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})

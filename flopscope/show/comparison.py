@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flopscope.show.fitted import LEAST_WIDTH, terminal_width
-from flopscope.show.html import STYLE
+from flopscope.show.summary import Summary
 from flopscope.support import units
-from flopscope.support.columns import GAP, aligned_line, cut_apart, cut_end, dashes
-from flopscope.support.safe import markup, printable
+from flopscope.support.columns import GAP, Rows, aligned_line, cut_apart, cut_end, dashes
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.results.comparison import Change, Comparison
@@ -164,23 +164,9 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
 
 
 def html(comparison: Comparison) -> str:
-    """Return the comparison as an HTML table with all text escaped, and the verdict below it."""
+    """Return the comparison as HTML with all text escaped: the wide table, and the verdict below it."""
     rows = _shown(comparison, HTML_ROWS)
     names, columns, whys = _cells(comparison, rows, wide=True)
-    every = [names, *columns, whys]
-    lines = [
-        "<tr>" + "".join(_html_cell("td" if i else "th", column[i], column is names) for column in every) + "</tr>"
-        for i in range(len(names))
-    ]
-    shown = sum(depth == 0 for depth, _ in rows)
-    caption = "; ".join(legend(comparison)) + ". " + " ".join(_footer(comparison, shown, wide=True))
-    verdict = "<br>".join(map(markup, comparison.verdict))
-    return (
-        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{markup(caption)}</caption>\n'
-        f"<thead>{lines[0]}</thead>\n<tbody>\n" + "\n".join(lines[1:]) + f"\n</tbody>\n</table>\n<div>{verdict}</div>"
-    )
-
-
-def _html_cell(tag: str, text: str, is_name: bool) -> str:
-    style = f' class="name" title="{markup(text)}"' if is_name else ""
-    return f"<{tag}{style}>{markup(text)}</{tag}>"
+    table = Rows([*zip(names, *columns, whys, strict=True)], f"<{'>' * len(columns)}<")
+    notes = _footer(comparison, sum(depth == 0 for depth, _ in rows), wide=True)
+    return Summary([*legend(comparison), table, *notes, *comparison.verdict], comparison.to_dict).html
