@@ -57,8 +57,6 @@ SENTENCES: Mapping[type, Callable[[Any], Said]] = {
     facts.Reordered: bytes.reordered,
     facts.Chains: bytes.chains,
     facts.Traffic: bytes.traffic,
-    facts.PaddedTiles: bytes.padded_tiles,
-    facts.StarvedTensorCores: bytes.starved_tensor_cores,
     facts.Warmup: host.warmup,
     facts.DataWait: host.data_wait,
     facts.Copies: host.copies,

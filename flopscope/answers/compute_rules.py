@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Refusal, Small, Tf32
+from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
-    Argument,
     Finding,
     arguments,
     calls_of,
@@ -262,8 +260,6 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
 BATCHED = ("aten::bmm", "aten::baddbmm")
 SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax", "aten::softmax")
 SDPA, MATH = "aten::scaled_dot_product_attention", "aten::_scaled_dot_product_attention_math"
-FUSED_FLOATS = {"cuda": ("float16", "bfloat16", "float32"), "cpu": ("float16", "bfloat16", "float32", "float64")}
-"""The dtypes that fused kernels take (aten/src/ATen/native/transformers, sdp_utils)."""
 
 
 def _flat(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -323,7 +319,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
 
     The estimate is the products' FLOPs at half of the peak, as fused attention reaches them; without known peaks, the
     time of the products. Premises: the shapes (record_shapes). Where scaled_dot_product_attention encloses the ops, it
-    took its math path, and only what its recorded arguments prove is named as the reason.
+    took its math path.
     """
     shapes = _score_shapes(analysis)
     if not shapes:
@@ -343,12 +339,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        facts: MathPath | Attention = MathPath(
-            calls=softmaxes[0].calls,
-            per=analysis.per,
-            time=time,
-            reasons=tuple(_reasons(analysis, arguments(analysis, softmaxes[0], SDPA))),
-        )
+        facts: MathPath | Attention = MathPath(softmaxes[0].calls, analysis.per, time)
     else:
         largest = max(shapes, key=lambda shape: sum(op.time for op in ops if shape in _scores_of(op)))
         shown = [op for op in ops if largest in _scores_of(op)]
@@ -375,29 +366,6 @@ def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tup
                 averaged = True
             module = module or any("MultiheadAttention" in name for name in names_around(analysis, op))
     return averaged or module, module
-
-
-def _reasons(analysis: Analysis, given: Sequence[Argument]) -> Iterator[tuple[Refusal, Any]]:
-    """Yield what rules the fused kernels out: query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa.
-
-    Seen with torch 2.11 on an H200 and with torch 2.13 on a CPU.
-    """
-    if len(given) < 5 or given[0].shape is None:
-        return
-    query, dropout = given[0], given[4].text
-    accelerator = analysis.accelerator
-    try:
-        probability = float(dropout or 0)
-    except ValueError:
-        probability = 0.0
-    if accelerator == "cpu" and probability > 0:
-        yield "dropout", probability
-    if query.dtype not in FUSED_FLOATS.get(accelerator, (query.dtype,)):
-        yield "dtype", query.dtype
-    elif accelerator == "cuda" and query.dtype == "float32" and query.shape and query.shape[-1] % 4:
-        yield "head size", query.shape[-1]
-    elif accelerator == "cuda" and query.dtype == "float32" and len(given) > 7 and given[7].text == "True":
-        yield "enable_gqa", True
 
 
 SHORTEST = 20.0

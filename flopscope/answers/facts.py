@@ -6,8 +6,8 @@ or "in the profile".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 SMALL_MESSAGE = 1 << 20
 """Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
@@ -27,17 +27,12 @@ class Attention(NamedTuple):
     """It is known that nn.MultiheadAttention does."""
 
 
-Refusal = Literal["dropout", "dtype", "head size", "enable_gqa"]
-
-
 class MathPath(NamedTuple):
     """scaled_dot_product_attention without a fused kernel."""
 
     calls: float
     per: str
     time: float
-    reasons: Sequence[tuple[Refusal, Any]]
-    """What in the arguments rules the fused kernels out, with its value; empty if nothing that was recorded does."""
 
 
 class Tf32(NamedTuple):
@@ -97,11 +92,7 @@ class Small(NamedTuple):
     ops: int
 
 
-Such = Literal["", "products", "large products", "column-major", "scatter_add", "scatter_add here", "gathers", "alike"]
-Cause = Literal["older", "most", "atomics", "narrow rows", "one block"]
-Remedy = Literal[
-    "autotune", "column-major", "scatter_add", "gradient", "gather", "contiguous", "more blocks", "boxes", "compare"
-]
+Such = Literal["products", "large products", "alike", "one block"]
 
 
 class FarOp(NamedTuple):
@@ -117,13 +108,12 @@ class FarOp(NamedTuple):
     usual: float
     """What such ops reach, in percent; NaN: unknown."""
     such: Such
-    """Which ops: "products" are others on tensor cores in this profile."""
-    cause: Cause
-    """What the trace shows of the kernel."""
-    remedy: Remedy
-    """What to try."""
-    numbers: Mapping[str, float | str]
-    """What cause and remedy state: the architectures of kernel and device, bytes of a row, multiprocessors, a width."""
+    """Which ops: "products" are others on tensor cores in this profile; "one block": the kernel has only one."""
+    written_for: str
+    """ "sm80" for a kernel of an older architecture than ``runs_on``; else both are "". """
+    runs_on: str
+    processors: int
+    """Multiprocessors of the device."""
 
 
 class Cached(NamedTuple):
@@ -208,24 +198,6 @@ class Traffic(NamedTuple):
     ratio: float
     reads: float
     """Bytes read over those of its inputs; NaN: unknown, or not more."""
-    jax: bool
-
-
-class PaddedTiles(NamedTuple):
-    """Products that keep tensor cores busier than their FLOPs explain."""
-
-    calls: float
-    per: str
-    ratio: float
-
-
-class StarvedTensorCores(NamedTuple):
-    """Products in which tensor cores idle."""
-
-    time: float
-    per: str
-    active: float
-    """Percent of the cycles, of the longest."""
     jax: bool
 
 

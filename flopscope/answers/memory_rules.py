@@ -30,8 +30,6 @@ from flopscope.answers.pieces import Gap, Op
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
-LEAST_NOTED = 0.01
-"""Share of the step; shorter copies are not worth a note."""
 WHOLE = 0.99
 """Share of the time of a row; the rest is rounding."""
 ACCUMULATE = "torch::autograd::AccumulateGrad"
@@ -167,15 +165,6 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         host = _host(analysis, copied, times)
         moved = Reordered(calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
         yield _left_out(analysis, moved, copied, times)
-
-
-def unordered(analysis: Analysis) -> float:
-    """Return the time of copies that could be reorderings, but whose strides were not recorded; 0: not worth a note."""
-    copies = [op for op in analysis.ops if op.key == "aten::copy_" and len(op.shapes) > 1 and op.part != "copy"]
-    unknown = [op for op in copies if op.reorders + op.casts < op.calls and _copier(analysis, op)]
-    unknown = [op for op in unknown if all(one.strides is None for one in tensors(analysis, op))]
-    time = sum(op.time for op in unknown)
-    return time if time > LEAST_NOTED * analysis.unobserved else 0.0
 
 
 APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.facts import Cause, FarFromRoof, FarOp, Remedy, Such
-from flopscope.answers.findings import (
-    Argument,
-    Finding,
-    entry,
-    evidence,
-    is_gpu,
-    names_around,
-    product_sizes,
-    tensors,
-    where,
-)
+from flopscope.answers.facts import FarFromRoof, FarOp, Such
+from flopscope.answers.findings import Finding, entry, evidence, is_gpu, product_sizes, where
 from flopscope.answers.pieces import Kernel, Op
 from flopscope.results.categories import short_names
 from flopscope.support.statistics import median
@@ -45,37 +34,20 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
     memory_rules.cast,
     memory_rules.layout,
     counter_rules.traffic,
-    counter_rules.padding,
-    counter_rules.tensor,
 )
-BY_INDEX = {"kept": 0.5, "narrow": 0.15}
-"""Shares of the time of index_add_, and of gathers of narrow rows, that the other way takes: scatter_add_ 0.41 to 0.55,
-a contiguous index 0.06 for rows of 16 bytes (benchmarks/results/nvidia-h200.json: slow_kernels)."""
-ADD_REMEDIES: Mapping[str, Remedy] = {"": "scatter_add", "aten::index_select_backward": "gradient"}
-"""What to do where the program calls index_add_ itself, or by the op named."""
-MANY = 128
-"""Blocks for each multiprocessor, above which starting them takes the time."""
-WIDE = 64
-"""Elements of a row from which on scatter_add_ was the faster of the two."""
-NARROW = 64
-"""Bytes of a row, for which a block of its own is too much."""
 LARGE = 1024
 """Rows, columns and inner dimension from which on a product reaches the usual share."""
-INT8_SHARE = 0.43
-"""Share of the int8 peak that torch._int_mm reaches with a column-major second matrix (the same measurement)."""
 ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta|maxwell)_")
 GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
 
 
 class Slow(NamedTuple):
-    """Why an op is slow, what such ops reach, and how much of its time is to be gained: the last five as in FarOp."""
+    """Why an op is slow, what such ops reach, and how much of its time is to be gained: all but that as in FarOp."""
 
     saving: float
     usual: float
     such: Such
-    cause: Cause
-    remedy: Remedy
-    numbers: Mapping[str, float | str] = MappingProxyType({})
+    written_for: str = ""
 
 
 def _least_size(op: Op) -> int:
@@ -109,70 +81,14 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
         return None
     usual = median(others) if others else USUAL_SHARE
     such: Such = "products" if others else "large products"
-    matrices = tensors(analysis, op, 2)[:2]
-    by_rows = len(matrices) == 2 and matrices[1].strides is not None and matrices[1].strides[-1] == 1
-    older = _older(analysis, op, kernel)
-    remedy: Remedy = "autotune"
-    if op.unit == "int8_tensor" and by_rows:
-        usual = min(usual, INT8_SHARE)
-        such = remedy = "column-major"
-    numbers = {"written": older, "runs": f"sm{analysis.capabilities[op.device]}"} if older else {}
-    return Slow(op.time - op.ideal / usual, usual, such, "older" if older else "most", remedy, numbers)
-
-
-def _size(tensor: Argument) -> int:
-    return math.prod(tensor.shape or ())
-
-
-def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
-    given = tensors(analysis, op)
-    if not op.key.endswith("::index_add_") or len(given) < 3 or _size(given[2]) < WIDE * _size(given[1]):
-        return None
-    if len(given[2].shape or ()) != 2:
-        return None  # scatter_add_ was measured with matrices
-    around = {name for kind, name in analysis.enclosing(op.event) if kind == "op" and name.startswith("aten::")}
-    remedy = ADD_REMEDIES.get(next(iter(around - {op.key}), ""))
-    if remedy is None or len(around) > 2:
-        return None  # another op of torch calls it, and the program cannot choose
-    others = [
-        one
-        for one in analysis.ops
-        if one.key.endswith("::scatter_add_") and one.time > COMPARABLE * busy and one.ideal > 0
-    ]
-    usual = median(map(reached, others)) if others else reached(op) / BY_INDEX["kept"]
-    such: Such = "scatter_add here" if others else "scatter_add"
-    width = {"width": (given[2].shape or (0,))[-1]} if remedy == "gradient" else {}
-    saving = min(op.time - op.ideal / usual, BY_INDEX["kept"] * op.time) if others else BY_INDEX["kept"] * op.time
-    return Slow(saving, usual, such, "atomics", remedy, width)
-
-
-def _narrow_gather(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
-    if "vectorized_gather_kernel" not in kernel.name or op.calls <= 0 or op.row < 0:
-        return None
-    if kernel.blocks < MANY * max(analysis.sm_counts.get(op.device, 0), 1):
-        return None
-    written = float(analysis.columns["bytes_written"][op.row]) / (op.calls * analysis.step_count)
-    if not 0 < written / kernel.blocks <= NARROW:
-        return None
-    kept = BY_INDEX["narrow"]
-    index = [one for one in tensors(analysis, op) if one.dtype in ("int64", "int32")]
-    expanded = any(one.strides is not None and 0 in one.strides for one in index)
-    remedy: Remedy = "gather"
-    if op.key == "aten::gather" and expanded and "aten::index_select" not in names_around(analysis, op):
-        remedy = "contiguous"
-    elif op.key == "aten::gather" and not expanded:
-        return None
-    numbers = {"row_bytes": written / kernel.blocks}
-    return Slow((1 - kept) * op.time, reached(op) / kept, "gathers", "narrow rows", remedy, numbers)
+    return Slow(op.time - op.ideal / usual, usual, such, _older(analysis, op, kernel))
 
 
 def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     processors = analysis.sm_counts.get(op.device, 0)
     if kernel.blocks != 1 or processors < 2 or kernel.time < LEAST_SHARE * busy:
         return None
-    boxes = "nms" in op.key.lower() or "gather_keep" in kernel.name
-    remedy: Remedy = "boxes" if boxes else "more blocks"
-    return Slow(kernel.time / 2, math.nan, "", "one block", remedy, {"processors": processors})
+    return Slow(kernel.time / 2, math.nan, "one block")
 
 
 def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
@@ -184,7 +100,7 @@ def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
     if not others:
         return None
     usual = median(others)
-    return Slow(op.time - op.ideal / usual, usual, "alike", "most", "compare")
+    return Slow(op.time - op.ideal / usual, usual, "alike")
 
 
 def _is_alike(one: Op, op: Op) -> bool:
@@ -200,7 +116,7 @@ def _is_alike(one: Op, op: Op) -> bool:
     return all(a == b or max(a, b) < 2 * min(a, b) for a, b in sizes)
 
 
-CAUSES = (_product, _add_by_index, _narrow_gather, _one_block, _same_op)
+CAUSES = (_product, _one_block, _same_op)
 """Particular causes first."""
 
 
@@ -221,7 +137,7 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         for finding in rule(analysis):
             for source, time in finding.claims:
                 explained[id(source)] = explained.get(id(source), 0.0) + time
-    found: dict[tuple[object, ...], list[tuple[Op, Kernel, Slow]]] = {}
+    found: dict[tuple[str, Such], list[tuple[Op, Kernel, Slow]]] = {}
     for op in analysis.ops:
         if op.time < LEAST_SHARE * busy:
             break  # the ops are sorted by time
@@ -232,14 +148,13 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         causes = (cause_of(analysis, op, op.kernels[0], busy) for cause_of in CAUSES)
         cause = next((one for one in causes if one is not None and _is_far(op, one)), None)
         if cause is not None:
-            place = op.key, cause.remedy, cause.numbers.get("width")
-            found.setdefault(place, []).append((op, op.kernels[0], cause))
+            found.setdefault((op.key, cause.such), []).append((op, op.kernels[0], cause))
     if not found:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
     every = [one for group in groups for one in group]
     yield Finding(
-        FarFromRoof(tuple(map(_facts, groups)), analysis.per),
+        FarFromRoof(tuple(_facts(analysis, group) for group in groups), analysis.per),
         [(op, min(cause.saving, op.time)) for op, _, cause in every],
         _evidence(every),
         where(analysis, every[0][0].event),
@@ -250,7 +165,7 @@ def _is_far(op: Op, cause: Slow) -> bool:
     return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
 
 
-def _facts(group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
+def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
     """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
     op, kernel, cause = group[0]
     time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
@@ -262,9 +177,9 @@ def _facts(group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
         share=100 * ideal / time if ideal > 0 else math.nan,
         usual=100 * cause.usual,
         such=cause.such,
-        cause=cause.cause,
-        remedy=cause.remedy,
-        numbers=cause.numbers,
+        written_for=cause.written_for,
+        runs_on=f"sm{analysis.capabilities[op.device]}" if cause.written_for else "",
+        processors=analysis.sm_counts.get(op.device, 0),
     )
 
 

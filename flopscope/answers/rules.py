@@ -39,8 +39,6 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "cast": memory_rules.cast,
     "layout": memory_rules.layout,
     "traffic": counter_rules.traffic,
-    "padding": counter_rules.padding,
-    "tensor": counter_rules.tensor,
     "small": compute_rules.small,
     "far_from_roof": roof_rules.far_from_roof,
     "fuse": memory_rules.fuse,

@@ -9,9 +9,6 @@ from helpers.advice_cases import inside, told
 from helpers.faulty_programs import SIZE, product, transposed
 from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
 
-LONG = "long int"
-
-
 # What was recorded of a call ------------------------------------------------------------------------------------------
 
 
@@ -68,12 +65,6 @@ def test_all_copies_of_a_row_are_judged() -> None:
     (row,) = told(program, "layout")
     assert "1 copy a step only reorders elements (the longest in aten::contiguous" in row.what
     assert "permute the weights" not in row.what
-
-
-@pytest.mark.parametrize(("strides", "noted"), [(None, True), ([ROWS, ROWS], False)])
-def test_copies_without_strides_are_noted(strides: Any, noted: bool) -> None:
-    notes = inside("aten::contiguous", strides=strides).load().advice().notes
-    assert any("Copies of 200us a step may reorder elements" in note for note in notes) == noted
 
 
 def convolution(kernels: tuple[str, ...], weight: list[int], **run: Any) -> Program:
@@ -256,8 +247,8 @@ def test_the_last_wave_is_told_of_what_computes(op: str, shapes: Any, said: bool
 OLD, NEW = "cutlass_80_wmma_tensorop_i161616gemm_s8_nn_align4", "sm90_xmma_gemm_i8i32"
 
 
-def int8(kernel: str = OLD, time: float = 8000.0, strides: Any = None, fill: float = 0.0) -> Program:
-    more = {"dtype": INT8, "kernel": kernel, "strides": strides}
+def int8(kernel: str = OLD, time: float = 8000.0, fill: float = 0.0) -> Program:
+    more = {"dtype": INT8, "kernel": kernel}
     ops = [("aten::_int_mm", time, ([8192, 8192], [8192, 8192]), more)]
     return in_a_row(*ops, *[("made::op", fill, ([64],))] * (fill > 0))
 
@@ -283,12 +274,6 @@ def test_far_means_half_of_what_is_usual_and_a_twentieth_of_the_time(changed: di
     assert bool(rows) == said and not any("is written for" in row.what for row in rows)
 
 
-def test_the_layout_of_an_int8_matrix_is_named_where_it_was_recorded() -> None:
-    rows, columns = transposed([8192, 8192])
-    assert "pass it column-major" in told(int8(strides=[rows, rows]), "far_from_roof")[0].what
-    assert "column-major" not in told(int8(strides=[rows, columns]), "far_from_roof")[0].what
-
-
 def test_a_product_is_held_against_the_others_of_the_profile() -> None:
     other = ("aten::mm", 1389.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
     slow = ("aten::_int_mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": INT8, "kernel": OLD})
@@ -299,67 +284,6 @@ def test_a_product_is_held_against_the_others_of_the_profile() -> None:
 def test_what_another_rule_explains_is_not_told_again() -> None:
     assert told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 60_000), "tf32")
     assert not told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 60_000), "far_from_roof")
-
-
-def add_by_index(width: int, beside: float = 0.0) -> Program:
-    shapes = ([20_000, width], [], [220_000], [220_000, width], [])
-    more = {"dtype": [FLOAT, "Scalar", LONG, FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
-    ops: list[Any] = [("aten::index_add_", 400.0, shapes, more)]
-    if beside:
-        shapes = ([20_000, width], [], [220_000, width], [220_000, width])
-        strides = [[width, 1], [], [1, 0], [width, 1]]
-        ops.append(
-            ("aten::scatter_add_", beside, shapes, {"dtype": [FLOAT, "Scalar", LONG, FLOAT], "strides": strides})
-        )
-    return in_a_row(*ops)
-
-
-def test_index_add_is_held_against_scatter_add() -> None:
-    (row,) = told(add_by_index(256), "far_from_roof")
-    assert row.saving_us == pytest.approx(200) and "scatter_add_ (measured on an H200)" in row.what
-    (row,) = told(add_by_index(256, 160.0), "far_from_roof")
-    assert "calls of scatter_add_ in this profile" in row.what and row.saving_us <= 200
-    assert not told(add_by_index(256, 300.0), "far_from_roof"), "more than half as fast"
-    assert not told(add_by_index(4), "far_from_roof"), "narrow rows are as fast by either"
-
-
-@pytest.mark.parametrize(("shape", "said"), [([220_000, 256], True), ([110_000, 2, 256], False)])
-def test_index_add_was_measured_with_matrices(shape: list[int], said: bool) -> None:
-    shapes = ([20_000, *shape[1:]], [], shape[:1], shape, [])
-    more = {"dtype": [FLOAT, "Scalar", LONG, FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
-    assert bool(told(in_a_row(("aten::index_add_", 400.0, shapes, more)), "far_from_roof")) == said
-
-
-@pytest.mark.parametrize(
-    ("around", "phrase"), [("aten::block", "make it contiguous"), ("aten::index_select", "Use torch.gather")]
-)
-def test_index_select_expands_its_index_itself(around: str, phrase: str) -> None:
-    program = Program()
-    program.step(0, 0, 40)
-    program.op(around, 1, 30, [20_000, 4])
-    shapes = ([20_000, 4], [], [220_000, 4], [])
-    kernel = {"kernel": "vectorized_gather_kernel<16, long>", "blocks": 220_000}
-    strides = [[4, 1], [], [1, 0], []]
-    program.run("aten::gather", 5, 40, 135, *shapes, dtype=[FLOAT, "Scalar", LONG, "Scalar"], strides=strides, **kernel)
-    (row,) = told(program, "far_from_roof")
-    assert phrase in row.what
-
-
-@pytest.mark.parametrize(
-    ("width", "stride", "kernel", "said"),
-    [
-        (4, 0, "vectorized_gather_kernel<16, long>", True),
-        (4, 1, "vectorized_gather_kernel<16, long>", False),  # contiguous already
-        (256, 0, "vectorized_gather_kernel<16, long>", False),  # wide rows fill their block
-        (4, 0, "gather_kernel", False),
-    ],
-)
-def test_gathers_of_narrow_rows(width: int, stride: int, kernel: str, said: bool) -> None:
-    strides = [[width, 1], [], [1, stride] if stride == 0 else [width, 1], []]
-    shapes = ([20_000, width], [], [220_000, width], [])
-    more = {"dtype": [FLOAT, "Scalar", LONG, "Scalar"], "strides": strides, "kernel": kernel, "blocks": 220_000}
-    rows = told(in_a_row(("aten::gather", 135.0, shapes, more)), "far_from_roof")
-    assert bool(rows) == said and all("a block for each row of 16 bytes" in row.what for row in rows)
 
 
 @pytest.mark.parametrize(("blocks", "time", "said"), [(1, 6800.0, True), (2, 6800.0, False), (1, 15.0, False)])

@@ -188,14 +188,6 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
         lambda: counted(in_a_row(("aten::sum", 140.0, ([SIZE],))), 4000, 0),
         lambda: counted(in_a_row(("aten::sum", 140.0, ([SIZE],))), 2000, 0),
     ),
-    "padding": (
-        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 3_000), 500, 90),
-        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 1_400), 500, 90),
-    ),
-    "tensor": (
-        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 3_000), 500, 35),
-        lambda: counted(product("aten::mm", "nvjet_tst", BF16, 1_400), 500, 85),
-    ),
     "small": (
         lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8})),
         lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flopscope.answers import facts
 from flopscope.answers.sentences.words import OP_WIDTH, Said, cost_text, form, listed, shown_as_sentence
 from flopscope.support.columns import cut_end
-from flopscope.support.units import percent_text, plural, short_time_text
+from flopscope.support.units import plural, short_time_text
 
 
 def casts(of: facts.Casts) -> Said:
@@ -62,23 +62,4 @@ def traffic(of: facts.Traffic) -> Said:
         f"the GPU's counters saw {of.op} move {of.ratio:.1f} × the bytes that it must{why}. Strided access fetches "
         "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
         f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",
-    )
-
-
-def padded_tiles(of: facts.PaddedTiles) -> Said:
-    return Said(
-        "Choose sizes that fill the tiles of the tensor cores",
-        f"{plural(of.calls, 'product')} {of.per} occupied them for {of.ratio:.1f} × what the FLOPs need. Tiles are 64 "
-        "to 256 rows and columns: pad or batch small dimensions.",
-    )
-
-
-def starved_tensor_cores(of: facts.StarvedTensorCores) -> Said:
-    what_to_do = "batch the calls"
-    if not of.jax:
-        what_to_do += ", or let torch.compile(mode='max-autotune') choose the kernel"
-    return Said(
-        "Keep the tensor cores busy",
-        f"in products of {short_time_text(of.time)} {of.per} they work in {percent_text(of.active)} of the cycles (the "
-        f"longest). Products of few tiles, short inner dimensions and unfused epilogues starve them: {what_to_do}.",
     )

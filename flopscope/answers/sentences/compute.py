@@ -29,25 +29,12 @@ def attention(of: facts.Attention) -> Said:
     )
 
 
-REFUSALS: Mapping[facts.Refusal, str] = {
-    "dropout": "dropout_p is {:g}, which the fused one of the CPU does not have (0 where nothing trains)",
-    "dtype": "the fused kernels do not take {}",
-    "head size": "the fused kernel of float32 needs a head size that is a multiple of 4, not {}",
-    "enable_gqa": "the fused kernel of float32 does not take enable_gqa",
-}
-UNEXPLAINED = (
-    "which the recorded arguments do not explain: torch.nn.attention.sdpa_kernel with one fused backend raises with "
-    "the reason"
-)
-
-
 def math_path(of: facts.MathPath) -> Said:
-    reasons = [REFUSALS[reason].format(value) for reason, value in of.reasons]
     return Said(
         "Let scaled_dot_product_attention use a fused kernel",
-        f"it took its math path in {plural(of.calls, 'call')} {of.per} ({short_time_text(of.time)}), "
-        f"{f'because {listed(reasons)}' if reasons else UNEXPLAINED}. The math path writes the scores to memory; the "
-        "fused ones do not.",
+        f"it took its math path in {plural(of.calls, 'call')} {of.per} ({short_time_text(of.time)}). The math path "
+        "writes the scores to memory; the fused ones do not: torch.nn.attention.sdpa_kernel with one fused backend "
+        "raises with the reason.",
     )
 
 
@@ -117,36 +104,16 @@ def small(of: facts.Small) -> Said:
 
 
 SUCH: Mapping[facts.Such, str] = {
-    "products": "other products on tensor cores in this profile",
-    "large products": "large products on tensor cores",
-    "column-major": "such products with a column-major second matrix (measured on an H200)",
-    "scatter_add": "calls of scatter_add_ (measured on an H200)",
-    "scatter_add here": "calls of scatter_add_ in this profile",
-    "gathers": "gathers with a contiguous index (measured on an H200)",
-    "alike": "calls of about the same sizes in this profile",
+    "products": ", where other products on tensor cores in this profile reach {}",
+    "large products": ", where large products on tensor cores reach {}",
+    "alike": ", where calls of about the same sizes in this profile reach {}",
+    "one block": "",
 }
-CAUSES: Mapping[facts.Cause, str] = {
-    "older": "is written for {written} and runs on {runs}",
-    "most": "takes most of it",
-    "atomics": "adds with atomics",
-    "narrow rows": "has a block for each row of {row_bytes:.0f} bytes",
-    "one block": "keeps one of {processors} multiprocessors busy",
-}
-REMEDIES: Mapping[facts.Remedy, str] = {
-    "autotune": "torch.compile(mode='max-autotune') tries other kernels.",
-    "column-major": "Its second matrix is row-major: pass it column-major, as w.t() of a weight w of N rows.",
-    "scatter_add": (
-        "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source))."
-    ),
-    "gradient": (
-        "It is the gradient of index_select: that of torch.gather, with the index expanded to the shape of the result "
-        "(index[:, None].expand(-1, {width})), is scatter_add_."
-    ),
-    "gather": "Use torch.gather with a contiguous index of the result's shape.",
-    "contiguous": "Its index is expanded (a stride is 0): make it contiguous.",
-    "more blocks": "Split its work over more blocks, or let other work run beside it on another stream.",
-    "boxes": "Its time grows with the number of boxes: keep those with the highest scores (topk) before nms().",
-    "compare": "Compare the kernels of the two: that of the faster one may serve here.",
+REMEDIES: Mapping[facts.Such, str] = {
+    "products": "torch.compile(mode='max-autotune') tries other kernels.",
+    "large products": "torch.compile(mode='max-autotune') tries other kernels.",
+    "alike": "Compare the kernels of the two: that of the faster one may serve here.",
+    "one block": "Split its work over more blocks, or let other work run beside it on another stream.",
 }
 
 
@@ -157,10 +124,15 @@ def far_from_roof(of: facts.FarFromRoof) -> Said:
 
 def far_op(op: facts.FarOp, per: str) -> str:
     """Return the sentences of one op."""
-    usual = f", where {SUCH[op.such]} reach {percent_text(op.usual)}" if op.such else ""
+    usual = SUCH[op.such].format(percent_text(op.usual))
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""
+    cause = "takes most of it"
+    if op.written_for:
+        cause = f"is written for {op.written_for} and runs on {op.runs_on}"
+    elif op.such == "one block":
+        cause = f"keeps one of {op.processors} multiprocessors busy"
     return (
         f"{op.op} takes {short_time_text(op.time)} {per}{reaches}: its kernel {cut_end(op.kernel, KERNEL_WIDTH)}{grid} "
-        f"{CAUSES[op.cause].format_map(op.numbers)}. {REMEDIES[op.remedy].format_map(op.numbers)}"
+        f"{cause}. {REMEDIES[op.such]}"
     )

@@ -10,7 +10,6 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.facts import FirstUse
 from flopscope.answers.launch_rules import pauses
-from flopscope.answers.memory_rules import unordered
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
 from flopscope.answers.sentences.words import more_ops
 from flopscope.results.categories import OF_TRITON
@@ -29,7 +28,7 @@ def notes_of(analysis: Analysis) -> list[str]:
     notes: list[str] = []
     if analysis.has_steps:
         notes += step_notes([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
-    return [*notes, *_cached(analysis), *_paused(analysis), *_unordered(analysis), *missing(analysis)]
+    return [*notes, *_cached(analysis), *_paused(analysis), *missing(analysis)]
 
 
 def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
@@ -83,14 +82,6 @@ def _paused(analysis: Analysis) -> Iterator[str]:
     if of.times:
         what = "the host was in " + ", ".join(f"{name} ({short_time_text(time)})" for name, time in of.times)
     yield f"The device idles {short_time_text(of.idle)} {of.per} in long pauses between launches: {what}."
-
-
-def _unordered(analysis: Analysis) -> Iterator[str]:
-    if time := unordered(analysis):
-        yield (
-            f"Copies of {short_time_text(time)} {analysis.per} may reorder elements, which cannot be judged without "
-            "their strides: newer versions of torch record these with record_shapes=True."
-        )
 
 
 def without_peaks(analysis: Analysis) -> list[str]:
