@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import signature
 from typing import Any, NamedTuple
 
-from flopscope.answers import facts
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.rules import RULES
-from flopscope.answers.sentences import bytes, collectives, compute, host, jax
-from flopscope.answers.sentences.words import Said, shown_as_sentence
+from flopscope.answers.sentences.words import shown_as_sentence
 
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
@@ -42,39 +41,6 @@ class Advice(NamedTuple):
     def reason(self) -> str:
         """``what`` without the action: why, and how."""
         return shown_as_sentence(self.what.removeprefix(f"{self.action}: "))
-
-
-SENTENCES: Mapping[type, Callable[[Any], Said]] = {
-    facts.Attention: compute.attention,
-    facts.MathPath: compute.math_path,
-    facts.Tf32: compute.tf32,
-    facts.LowPrecision: compute.low_precision,
-    facts.Padded: compute.padded,
-    facts.Small: compute.small,
-    facts.FarFromRoof: compute.far_from_roof,
-    facts.Casts: bytes.casts,
-    facts.ChannelsLast: bytes.channels_last,
-    facts.Reordered: bytes.reordered,
-    facts.Chains: bytes.chains,
-    facts.Traffic: bytes.traffic,
-    facts.Warmup: host.warmup,
-    facts.DataWait: host.data_wait,
-    facts.Copies: host.copies,
-    facts.Allocations: host.allocations,
-    facts.Waits: host.waits,
-    facts.OptimizerOps: host.optimizer_ops,
-    facts.Launches: host.launches,
-    facts.HostWork: host.host_work,
-    facts.WaitsForRanks: collectives.waits_for_ranks,
-    facts.ExposedTransfers: collectives.exposed_transfers,
-    facts.Undonated: jax.undonated,
-    facts.Transposed: jax.transposed,
-    facts.CopiedCarry: jax.copied_carry,
-    facts.Callbacks: jax.callbacks,
-    facts.Precise: jax.precise,
-    facts.Widened: jax.widened,
-}
-"""The sentence of each record of facts, which is made from its fields alone."""
 
 
 def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
@@ -137,8 +103,10 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
             assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
             pools.take(saving, claims)
             share = 100 * saving / analysis.unobserved
-            action, reason = SENTENCES[type(finding.facts)](finding.facts)
-            known = {fact: _plain(value) for fact, value in finding.facts._asdict().items()}
+            action, reason = finding.says()
+            facts = signature(finding.says.func).bind(*finding.says.args, **finding.says.keywords)
+            facts.apply_defaults()
+            known = {name: _plain(value) for name, value in facts.arguments.items()}
             evidence = _tied(analysis, finding)
             what = f"{action}: {reason}"
             yield Advice(name, float(saving), float(share), action, what, evidence, finding.where, known)

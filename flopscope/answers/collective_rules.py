@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import SMALL_MESSAGE, ExposedTransfers, WaitsForRanks
 from flopscope.answers.findings import Finding, evidence, finding_about
 from flopscope.answers.jax_rules import remarks
+from flopscope.answers.sentences import collectives
+from flopscope.answers.sentences.collectives import SMALL_MESSAGE
 from flopscope.support.statistics import median
 
 SLOW = 2.0
@@ -106,8 +108,14 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
         return
     steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
     yield Finding(
-        WaitsForRanks(
-            share * sum(op.time for op in ops), analysis.per, len(waits), count, steps, len(analysis.devices)
+        partial(
+            collectives.waits_for_ranks,
+            share * sum(op.time for op in ops),
+            analysis.per,
+            len(waits),
+            count,
+            steps,
+            len(analysis.devices),
         ),
         [(op, op.time * share) for op in ops],
         evidence(ops),
@@ -147,7 +155,8 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         return  # all of them ran during computation, or in steps that are left out
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
-    facts = ExposedTransfers(
+    says = partial(
+        collectives.exposed_transfers,
         share * total,
         analysis.per,
         kind,
@@ -156,4 +165,4 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         any("DistributedDataParallel" in key for key in keys),
         _schedule(analysis),
     )
-    yield finding_about(analysis, facts, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)
+    yield finding_about(analysis, says, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import Attention, LowPrecision, MathPath, Padded, Small, Tf32
 from flopscope.answers.findings import (
     WITH_ADDEND,
     Finding,
@@ -30,6 +30,7 @@ from flopscope.answers.findings import (
     where,
 )
 from flopscope.answers.pieces import Kernel, Op
+from flopscope.answers.sentences import compute
 from flopscope.results.categories import short_names
 from flopscope.support.statistics import median
 
@@ -104,7 +105,8 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     op, names, padded_names = next(one for one in found if one[0] is ops[0])
-    facts = Padded(
+    says = partial(
+        compute.padded,
         op=op.key,
         sizes=tuple(names),
         padded=tuple(padded_names),
@@ -116,7 +118,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         usual=100 * usual,
         vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
     )
-    yield finding_about(analysis, facts, claims, ops)
+    yield finding_about(analysis, says, claims, ops)
 
 
 UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
@@ -203,8 +205,8 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     convolved = sum(op.time for op in ops if is_convolution(op))
-    facts = Tf32(products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
-    yield finding_about(analysis, facts, claims, ops)
+    says = partial(compute.tf32, products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
+    yield finding_about(analysis, says, claims, ops)
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
@@ -246,7 +248,8 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     multiplied = next((op for op in ops if not is_attention(op)), None)
     unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
     found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
-    facts = LowPrecision(
+    says = partial(
+        compute.low_precision,
         parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
         per=analysis.per,
         unit=UNITS.get(unit, ""),
@@ -254,7 +257,7 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
         scaled=half == "fp16_tensor" and is_trained(analysis),
         ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
     )
-    yield finding_about(analysis, facts, claims, ops)
+    yield finding_about(analysis, says, claims, ops)
 
 
 BATCHED = ("aten::bmm", "aten::baddbmm")
@@ -339,15 +342,15 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        facts: MathPath | Attention = MathPath(softmaxes[0].calls, analysis.per, time)
+        says = partial(compute.math_path, softmaxes[0].calls, analysis.per, time)
     else:
         largest = max(shapes, key=lambda shape: sum(op.time for op in ops if shape in _scores_of(op)))
         shown = [op for op in ops if largest in _scores_of(op)]
         softmaxes = [op for op in shown if op.key in SOFTMAX]
         names = [op.key.removeprefix("aten::").strip("_") for op in sorted(shown, key=lambda op: op.event)]
-        facts = Attention(*largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
+        says = partial(compute.attention, *largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
     event = softmaxes[0].event if softmaxes else ops[0].event
-    yield Finding(facts, claim_all(ops, 1 - fused / time), evidence(shown), where(analysis, event), ops)
+    yield Finding(says, claim_all(ops, 1 - fused / time), evidence(shown), where(analysis, event), ops)
 
 
 def _scores_of(op: Op) -> set[tuple[int, int, int]]:
@@ -429,7 +432,8 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     op = max(claims, key=lambda claim: claim[1])[0]
     kernel = kernels[id(op)]
     yield Finding(
-        Small(
+        partial(
+            compute.small,
             op=op.key,
             kernel=short_names([kernel.name])[kernel.name],
             blocks=kernel.blocks,

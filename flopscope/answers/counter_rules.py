@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import Cached, Traffic
 from flopscope.answers.findings import Finding, finding_about
 from flopscope.answers.pieces import Op
+from flopscope.answers.sentences import memory
+from flopscope.answers.sentences.words import more_ops
 
 MOST_TRAFFIC = 1.3
 """Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""
@@ -44,26 +46,33 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
         op, ratio = found[0]
         must = _counted(analysis, op, "bytes_read")
         reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
-        facts = Traffic(op.key, ratio, reads if reads >= MOST_TRAFFIC else math.nan, analysis.uses_jax)
+        says = partial(memory.traffic, op.key, ratio, reads if reads >= MOST_TRAFFIC else math.nan, analysis.uses_jax)
         claims = [(op, min(op.time * (1 - 1 / ratio), max(op.beyond, 0.0))) for op, ratio in found]
-        yield finding_about(analysis, facts, claims, [op for op, _ in found])
+        yield finding_about(analysis, says, claims, [op for op, _ in found])
 
 
-def cached(analysis: Analysis) -> Cached | None:
-    """Return the longest op whose share of the roofline says nothing: less than 0.7 of the bytes of its model moved."""
+def cached(analysis: Analysis) -> Iterator[str]:
+    """Yield a note on the longest op whose share of the roofline says nothing: the L2 served most of its bytes."""
     found: Counts = []
     for op in analysis.ops:
         ratio = _moved(analysis, op)
         if op.time > 0 and ratio < CACHED and op.memory >= max(op.compute, TRAFFIC_SHARE * op.time):
             found.append((op, ratio))
     if not found or sum(op.time for op, _ in found) < LEAST_CACHED * analysis.unobserved:
-        return None
+        return
     op, ratio = found[0]
     compute, memory = (100 * least / op.time for least in (op.compute, op.memory))
     busy, asked = _counted(analysis, op, "device_busy_time"), _counted(analysis, op, "l2_bytes")
-    below = _counted(analysis, op, "pct_peak_l2") < LEAST_L2
-    rate = asked / busy if busy > 0 and asked > 0 and not below else math.nan
-    return Cached(op.key, ratio, memory, compute, compute >= 100 * TRAFFIC_SHARE, rate, len(found))
+    bound = "the L2 or latency bounds it"
+    if compute >= 100 * TRAFFIC_SHARE:
+        bound = f"its FLOPs bound it, at {compute:.0f} % of their peak"
+    elif busy > 0 and asked > 0 and not _counted(analysis, op, "pct_peak_l2") < LEAST_L2:
+        bound = f"the L2 bounds it, which served {asked / busy / 1e6:.1f} TB/s"
+    yield (
+        f"Cache hits: {op.key} moved {ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 "
+        f"cache had the rest. Its {memory:.0f} % of the memory's bandwidth therefore says nothing: the memory was "
+        f"at {memory * ratio:.0f} %, and {bound}.{more_ops(len(found) - 1)}"
+    )
 
 
 def _moved(analysis: Analysis, op: Op) -> float:

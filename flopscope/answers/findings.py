@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import SCOPE, Analysis
 from flopscope.answers.pieces import Gap, Op
+from flopscope.answers.sentences.words import Said
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
@@ -20,8 +22,8 @@ Claims = Sequence[tuple[Op | Gap, float]]
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    facts: NamedTuple
-    """What is true of the program, a record of flopscope.answers.facts."""
+    says: partial[Said]
+    """The sentence, with the facts that it is made from as arguments."""
     claims: Claims
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]
@@ -31,10 +33,10 @@ class Finding(NamedTuple):
 
 
 def finding_about(
-    analysis: Analysis, facts: NamedTuple, claims: Claims, ops: Sequence[Op], removed: Sequence[Op] = ()
+    analysis: Analysis, says: partial[Said], claims: Claims, ops: Sequence[Op], removed: Sequence[Op] = ()
 ) -> Finding:
     """Return the finding about ops, in the place of the first of them."""
-    return Finding(facts, claims, evidence(ops), where(analysis, ops[0].event), removed)
+    return Finding(says, claims, evidence(ops), where(analysis, ops[0].event), removed)
 
 
 def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:

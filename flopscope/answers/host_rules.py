@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import Copies, DataWait, OptimizerOps, Warmup
 from flopscope.answers.findings import Finding, finding_about, gap_evidence, host_times, where
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.pieces import Gap, Op
+from flopscope.answers.sentences import host
 from flopscope.answers.wait_rules import tuning_gaps
 from flopscope.support.statistics import median
 
@@ -55,7 +56,8 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     tuning = [key for key in keys if TUNING.search(key)]
     names = [key for key in keys if key in compilations or LOADING.search(key)] + tuning
     yield Finding(
-        Warmup(
+        partial(
+            host.warmup,
             compiling,
             analysis.idle("loading"),
             analysis.idle("first_launch"),
@@ -106,7 +108,8 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     if waited <= 0:
         return
     yield Finding(
-        DataWait(
+        partial(
+            host.data_wait,
             waited,
             analysis.per,
             workers,
@@ -154,7 +157,8 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     pageable = ways["Pageable"] / exposed
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
     ops = [op for op, _ in found]
-    facts = Copies(
+    says = partial(
+        host.copies,
         exposed,
         analysis.per,
         ways["HtoD"] > MINOR * exposed,
@@ -163,7 +167,7 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
         ways["HtoD (Pageable"] > MINOR * exposed,
         analysis.uses_torch,
     )
-    yield finding_about(analysis, facts, [(op, time * (1 - left / exposed)) for op, time in found], ops)
+    yield finding_about(analysis, says, [(op, time * (1 - left / exposed)) for op, time in found], ops)
 
 
 class Fused(NamedTuple):
@@ -219,8 +223,8 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
         claims += [(gap, (LISTED if by_lists else KEPT) * time) for gap, time in late]
     if not claims:
         return
-    facts = OptimizerOps(kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
-    yield finding_about(analysis, facts, claims, ops, ops)
+    says = partial(host.optimizer_ops, kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
+    yield finding_about(analysis, says, claims, ops, ops)
 
 
 def _in_optimizer(analysis: Analysis, event: int) -> bool:

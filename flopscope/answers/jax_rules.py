@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
-from flopscope.answers.facts import Callbacks, CopiedCarry, Precise, Transposed, Undonated, Widened
 from flopscope.answers.findings import Argument, Finding, arguments, calls_of, claim_all, finding_about, ran_as
 from flopscope.answers.launch_rules import KEPT
 from flopscope.answers.pieces import Op
 from flopscope.answers.recording import LATE
+from flopscope.answers.sentences import jax
 
 NUMBER = re.compile(r"\.\d+$")
 LONGEST_LIST = 3
@@ -63,8 +64,8 @@ def donate(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [one.op for one in found]
     names = tuple(dict.fromkeys(one.text for one in found))
-    facts = Undonated(names[:LONGEST_LIST], len(names), sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, facts, claim_all(ops, KEPT), ops, ops)
+    says = partial(jax.undonated, names[:LONGEST_LIST], len(names), sum(op.time for op in ops), analysis.per)
+    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
 def transpose(analysis: Analysis) -> Iterator[Finding]:
@@ -81,8 +82,8 @@ def transpose(analysis: Analysis) -> Iterator[Finding]:
     axes = found[0].text.partition(" ")[0]
     names = tuple(dict.fromkeys(one.text.partition(" ")[2] for one in found))
     order = tuple(map(int, axes.split(","))) if axes else ()
-    facts = Transposed(names[:LONGEST_LIST], len(names), order, sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, facts, claim_all(ops, KEPT), ops, ops)
+    says = partial(jax.transposed, names[:LONGEST_LIST], len(names), order, sum(op.time for op in ops), analysis.per)
+    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
 def carry(analysis: Analysis) -> Iterator[Finding]:
@@ -97,8 +98,8 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
     if not found:
         return
     ops = [one.op for one in found]
-    facts = CopiedCarry(calls_of(ops), found[0].text, sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, facts, claim_all(ops, KEPT), ops, ops)
+    says = partial(jax.copied_carry, calls_of(ops), found[0].text, sum(op.time for op in ops), analysis.per)
+    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
 def callback(analysis: Analysis) -> Iterator[Finding]:
@@ -114,14 +115,15 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
     keys = {op.key for op in ops}
     gaps = [gap for gap in analysis.gaps if gap.cause in LATE and analysis.op_around(gap.event) in keys]
     names = tuple(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))
-    facts = Callbacks(
+    says = partial(
+        jax.callbacks,
         names[:LONGEST_LIST],
         calls_of(ops),
         sum(op.time for op in ops),
         sum(gap.time for gap in gaps),
         analysis.per,
     )
-    one = finding_about(analysis, facts, claim_all(ops), ops, ops)
+    one = finding_about(analysis, says, claim_all(ops), ops, ops)
     yield one._replace(claims=[*one.claims, *((gap, KEPT * gap.time) for gap in gaps)])
 
 
@@ -155,5 +157,9 @@ def _products(analysis: Analysis, timed: list[tuple[Remark, float]], *, wide: bo
         return
     ops = [op for op, _ in claims]
     text, time, calls = timed[0][0].text, sum(op.time for op in ops), calls_of(ops)
-    facts = Widened(WIDE[text][0], calls, time, analysis.per) if wide else Precise(text, calls, time, analysis.per)
-    yield finding_about(analysis, facts, claims, ops)
+    says = (
+        partial(jax.widened, WIDE[text][0], calls, time, analysis.per)
+        if wide
+        else partial(jax.precise, text, calls, time, analysis.per)
+    )
+    yield finding_about(analysis, says, claims, ops)

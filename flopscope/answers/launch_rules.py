@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from flopscope.answers.analysis import SCOPE, Analysis
-from flopscope.answers.facts import FirstUse, HostWork, Launches, Paused
 from flopscope.answers.findings import Finding, entry, gap_evidence, names_at, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.pieces import Gap
+from flopscope.answers.sentences import host
 from flopscope.answers.wait_rules import allocating, recurring
+from flopscope.support.units import short_time_text
 
 KEPT = 0.95
 """Share of idle time that removing its cause gains."""
@@ -51,7 +53,8 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
     if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
         yield Finding(
-            Launches(
+            partial(
+                host.launches,
                 sum(time for _, time in short),
                 analysis.per,
                 launches,
@@ -71,7 +74,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
         told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
         yield Finding(
-            HostWork(pause.idle, analysis.per, *told),
+            partial(host.host_work, pause.idle, analysis.per, *told),
             [(gap, KEPT * time * covered / pause.idle) for gap, time in long],
             [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown],
             where(analysis, long[0][0].event),
@@ -180,23 +183,29 @@ NOTED = 0.05
 """Share of the time from which on a note reports long idle times in which nothing was recorded."""
 
 
-def pauses(analysis: Analysis) -> FirstUse | Paused | None:
-    """Return why the device idled for its host where no rule has advice.
-
-    The program has not warmed up, or there are long pauses.
-    """
+def pauses(analysis: Analysis) -> Iterator[str]:
+    """Yield a note on why the device idled for its host where no rule has advice: first use, or long pauses."""
     if not analysis.on_device:
-        return None
+        return
+    hints = analysis.facts.hints
     gaps = late_launches(analysis, whole=not recurring(analysis))
     if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
-        return FirstUse()
+        yield (
+            "Most of what was recorded ran for the first time, which is slower than later times: record the program "
+            f"after it has warmed up ({hints.steps})."
+        )
+        return
     _, long, limit = _by_length(gaps)
     if sum(time for _, time in long) <= NOTED * analysis.total:
-        return None
+        return
     pause = _pause(analysis, long, limit)
     if sum(one.time for one in pause.movable) > COVERED * pause.idle:
-        return None
+        return
     named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
     if not named and has_stacks(analysis):
-        return None
-    return Paused(pause.idle, analysis.per, [(one.name, min(one.time, pause.idle)) for one in named])
+        return
+    what = f"what the host did then was not recorded ({hints.options['stacks']} records it)"
+    if named:
+        times = (f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
+        what = f"the host was in {', '.join(times)}"
+    yield (f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: {what}.")

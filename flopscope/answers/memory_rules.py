@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import attention
-from flopscope.answers.facts import Casts, Chains, ChannelsLast, Reordered
 from flopscope.answers.findings import (
     COMPILED,
     Finding,
@@ -27,6 +26,8 @@ from flopscope.answers.findings import (
     where,
 )
 from flopscope.answers.pieces import Gap, Op
+from flopscope.answers.sentences import memory
+from flopscope.answers.sentences.words import Said
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
@@ -53,12 +54,12 @@ def _host(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> floa
     return _share(ops, times) * analysis.host_of(ops) if analysis.on_device else math.nan
 
 
-def _left_out(analysis: Analysis, facts: NamedTuple, ops: Sequence[Op], times: Sequence[float]) -> Finding:
+def _left_out(analysis: Analysis, says: partial[Said], ops: Sequence[Op], times: Sequence[float]) -> Finding:
     """Claim what leaving out these times of copies gains, and the idle time until the host had launched them."""
     share = _share(ops, times)
     gaps = [claim for claim in claim_removed(analysis, ops, KEPT * share) if isinstance(claim[0], Gap)]
     claims = [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
-    return finding_about(analysis, facts, claims, ops, ops if share > WHOLE else ())
+    return finding_about(analysis, says, claims, ops, ops if share > WHOLE else ())
 
 
 def _by_autocast(analysis: Analysis, event: int) -> bool:
@@ -91,7 +92,8 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         return
     times = [op.cast for op in ops]
     named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
-    facts = Casts(
+    says = partial(
+        memory.casts,
         calls=sum(op.casts for op in ops),
         per=analysis.per,
         time=sum(times),
@@ -101,7 +103,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         autocast=autocast,
         trained=is_trained(analysis),
     )
-    yield _left_out(analysis, facts, ops, times)
+    yield _left_out(analysis, says, ops, times)
 
 
 def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
@@ -157,13 +159,13 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
             copied.append(op)
     if convolved:
         time = sum(time for _, time in conversions) / KEPT
-        facts = ChannelsLast(time=time, calls=calls_of(convolved), per=analysis.per)
-        yield finding_about(analysis, facts, conversions, convolved)
+        says = partial(memory.channels_last, time=time, calls=calls_of(convolved), per=analysis.per)
+        yield finding_about(analysis, says, conversions, convolved)
     if copied:
         times = [op.reordered for op in copied]
         calls, caller = sum(op.reorders for op in copied), _copier(analysis, copied[0]) or ""
         host = _host(analysis, copied, times)
-        moved = Reordered(calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
+        moved = partial(memory.reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
         yield _left_out(analysis, moved, copied, times)
 
 
@@ -232,7 +234,8 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     chain = _longest(ahead or edges, counts, {row: steps * max(op.calls, op.count) for row, op in chained.items()})
     ops = sorted(chained.values(), key=lambda op: -op.time)
     yield Finding(
-        Chains(
+        partial(
+            memory.chains,
             names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
             several=len(set(chain)) < len(chained),
             time=sum(time for _, time in claims),

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.facts import FarFromRoof, FarOp, Such
 from flopscope.answers.findings import Finding, entry, evidence, is_gpu, product_sizes, where
 from flopscope.answers.pieces import Kernel, Op
+from flopscope.answers.sentences import compute
 from flopscope.results.categories import short_names
 from flopscope.support.statistics import median
 
@@ -46,7 +47,7 @@ class Slow(NamedTuple):
 
     saving: float
     usual: float
-    such: Such
+    such: compute.Such
     written_for: str = ""
 
 
@@ -80,7 +81,7 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
     if not others and size < LARGE:
         return None
     usual = median(others) if others else USUAL_SHARE
-    such: Such = "products" if others else "large products"
+    such: compute.Such = "products" if others else "large products"
     return Slow(op.time - op.ideal / usual, usual, such, _older(analysis, op, kernel))
 
 
@@ -137,7 +138,7 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         for finding in rule(analysis):
             for source, time in finding.claims:
                 explained[id(source)] = explained.get(id(source), 0.0) + time
-    found: dict[tuple[str, Such], list[tuple[Op, Kernel, Slow]]] = {}
+    found: dict[tuple[str, compute.Such], list[tuple[Op, Kernel, Slow]]] = {}
     for op in analysis.ops:
         if op.time < LEAST_SHARE * busy:
             break  # the ops are sorted by time
@@ -154,7 +155,7 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
     every = [one for group in groups for one in group]
     yield Finding(
-        FarFromRoof(tuple(_facts(analysis, group) for group in groups), analysis.per),
+        partial(compute.far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per),
         [(op, min(cause.saving, op.time)) for op, _, cause in every],
         _evidence(every),
         where(analysis, every[0][0].event),
@@ -165,11 +166,11 @@ def _is_far(op: Op, cause: Slow) -> bool:
     return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
 
 
-def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
+def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> compute.FarOp:
     """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
     op, kernel, cause = group[0]
     time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
-    return FarOp(
+    return compute.FarOp(
         op=op.key,
         kernel=short_names([kernel.name])[kernel.name],
         blocks=kernel.blocks,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.facts import Allocations, Waits
 from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.answers.pieces import Gap
 from flopscope.answers.recording import ALLOCATIONS
+from flopscope.answers.sentences import host
 
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
@@ -73,7 +74,8 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
     yield Finding(
-        Allocations(
+        partial(
+            host.allocations,
             calls,
             analysis.step_count,
             tuple(row["op"] for row in rows),
@@ -89,26 +91,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
 
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
 """What the profiler itself calls when it starts and stops, twice at most."""
-BLAMED = {
-    "aten::is_nonzero": "branched",
-    "aten::_coalesce": "coalesced",
-    **dict.fromkeys(("aten::item", "aten::tolist", "aten::_local_scalar_dense"), "read"),
-    **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim"), "sized"),
-    **dict.fromkeys(("aten::repeat_interleave", "aten::bincount"), "sized"),
-}
-"""What ops of torch wait for: a condition in Python, a value, or the size of a result."""
 COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
-
-
-def blamed(call: str, ops: Sequence[str]) -> tuple[str, str]:
-    """Return the op to blame for a call that waits, or the call, and what for. ops: those around it, innermost first.
-
-    The outermost op that is known to wait decides; of others, the innermost is blamed, and nothing is advised.
-    """
-    known = next((op for op in reversed(ops) if op in BLAMED), None)
-    if known is not None:
-        return known, BLAMED[known]
-    return (ops[0], "") if ops else (call, "synchronize" if call.endswith("Synchronize") else "")
 
 
 def sync(analysis: Analysis) -> Iterator[Finding]:
@@ -123,7 +106,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
-            groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
+            groups.setdefault((wait.call, host.blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
     late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
     left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
@@ -134,7 +117,17 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         yield Finding(
-            Waits(call, pairs[0][1].ops, calls, len(analysis.alike), idle, earlier, analysis.per, analysis.uses_jax),
+            partial(
+                host.waits,
+                call,
+                pairs[0][1].ops,
+                calls,
+                len(analysis.alike),
+                idle,
+                earlier,
+                analysis.per,
+                analysis.uses_jax,
+            ),
             [*((gap, gap.time) for gap, _ in pairs), *((gap, earlier * gap.time / left) for gap in late if earlier)],
             [entry(op, idle, known)],
             where(analysis, pairs[0][0].wait),

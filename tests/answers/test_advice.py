@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,9 +29,9 @@ from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
 import flopscope as fs
 from flopscope.answers.advice import Advice
 from flopscope.answers.analysis import analysis_of
-from flopscope.answers.facts import Small
 from flopscope.answers.findings import Finding
 from flopscope.answers.rules import RULES
+from flopscope.answers.sentences.compute import small
 from flopscope.show.advice import AdviceTable
 
 # The rules ------------------------------------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.
 
     def greedy(analysis: Any) -> Any:
         claims = [(source, source.time) for source in (*analysis.ops, *analysis.gaps)]
-        yield Finding(Small("op", "kernel", 1, 132, 1, False, 1), claims, [], None, analysis.ops)
+        yield Finding(partial(small, "op", "kernel", 1, 132, 1, False, 1), claims, [], None, analysis.ops)
 
     for rule in ("data", "attention", "launch"):
         monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]

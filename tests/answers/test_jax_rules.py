@@ -142,8 +142,8 @@ ENTRY e {{
 def test_filters_of_convolutions_on_an_h200_are_transposed() -> None:
     """Each of three filters is stored as HWIO, and cuDNN reads OHWI."""
     (found,) = transpose(analysis_of(recorded("convnet"), "a test"))
-    assert found.facts[:3] == (("ws[2]", "ws[1]", "ws[0]"), 3, (3, 0, 1, 2))
-    assert found.facts.time == pytest.approx(4.4, rel=0.01)
+    assert found.says.args[:3] == (("ws[2]", "ws[1]", "ws[0]"), 3, (3, 0, 1, 2))
+    assert found.says.args[3] == pytest.approx(4.4, rel=0.01)
 
 
 def test_a_trace_that_flopscope_writes_keeps_the_remarks(tmp_path: Path) -> None:

@@ -1,59 +1,48 @@
-"""Sentences: each record of facts has one, which says one thing in the singular and several in the plural."""
+"""Sentences say one thing in the singular and several in the plural."""
 
 from __future__ import annotations
 
-import inspect
 import math
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
 
-from flopscope.answers import facts
-from flopscope.answers.advice import SENTENCES
-from flopscope.answers.sentences import compute, host
+from flopscope.answers.sentences import compute, host, memory
 from flopscope.answers.sentences.words import Said, form, listed, more_ops
-from flopscope.answers.wait_rules import BLAMED
-
-OF_NOTES = {facts.Cached, facts.FirstUse, facts.Paused, facts.FarOp}
-"""Facts of notes, and of one op among those of FarFromRoof."""
-
-
-def said(of: object) -> Said:
-    return SENTENCES[type(of)](of)
-
-
-def test_every_record_of_facts_has_a_sentence() -> None:
-    records = {one for _, one in inspect.getmembers(facts, inspect.isclass) if one.__module__ == facts.__name__}
-    assert set(SENTENCES) == records - OF_NOTES
 
 
 def test_every_code_in_the_facts_has_its_text() -> None:
-    assert set(get_args(facts.Such)) == set(compute.SUCH) == set(compute.REMEDIES)
-    assert {*BLAMED.values(), "", "synchronize"} == set(host.REMEDIES)
+    assert set(get_args(compute.Such)) == set(compute.SUCH) == set(compute.REMEDIES)
+    assert {*host.BLAMED.values(), "", "synchronize"} == set(host.REMEDIES)
 
 
 @pytest.mark.parametrize(
-    ("one", "several"),
+    ("say", "several"),
     [
-        (facts.Casts(1, "a step", 5, math.nan, "", "", False, False), "2 casts a step take 5.00us."),
-        (facts.ChannelsLast(5, 1, "a step"), "2 convolutions a step convert between"),
-        (facts.Reordered(1, "a step", 5, math.nan, "aten::clone"), "2 copies a step only reorder elements"),
-        (facts.Allocations(1, 1, ("cudaMalloc",), 5, "a step", False), "2 calls a step of cudaMalloc take 5.00us"),
+        (lambda n: memory.casts(n, "a step", 5, math.nan, "", "", False, False), "2 casts a step take 5.00us."),
+        (lambda n: memory.channels_last(5, n, "a step"), "2 convolutions a step convert between"),
+        (lambda n: memory.reordered(n, "a step", 5, math.nan, "x"), "2 copies a step only reorder elements"),
+        (
+            lambda n: host.allocations(n, 1, ("cudaMalloc",), 5, "a step", False),
+            "2 calls a step of cudaMalloc take 5.00us",
+        ),
     ],
 )
-def test_one_thing_is_said_in_the_singular(one: facts.Casts, several: str) -> None:
-    number, noun, *rest = several.split()
+def test_one_thing_is_said_in_the_singular(say: Callable[[int], Said], several: str) -> None:
+    _, noun, *rest = several.split()
     single = noun.removesuffix("ies") + "y" if noun.endswith("ies") else noun.removesuffix("s")
-    assert said(one._replace(calls=2)).reason.startswith(several) and number == "2"
+    assert say(2).reason.startswith(several)
     verbs = {"take": "takes", "convert": "converts", "reorder": "reorders"}
-    assert said(one).reason.startswith(" ".join(["1", single, *(verbs.get(word, word) for word in rest)]))
+    assert say(1).reason.startswith(" ".join(["1", single, *(verbs.get(word, word) for word in rest)]))
 
 
 def test_products_of_two_kinds_run_and_one_runs() -> None:
-    precision = facts.LowPrecision((("attention", 1, 5.0),), "a step", "", "bfloat16", False, math.nan)
-    assert said(precision).reason.endswith("1 call of attention a step (5.00us) runs in float32.")
-    both = precision._replace(parts=(("product", 1, 5.0), *precision.parts), unit="TF32", ratio=2)
-    assert "1 product a step (5.00us) run in TF32; 1 call of attention a step (5.00us) run" in said(both).reason
+    attention = ("attention", 1, 5.0)
+    alone = compute.low_precision([attention], "a step", "", "bfloat16", False, math.nan)
+    assert alone.reason.endswith("1 call of attention a step (5.00us) runs in float32.")
+    both = compute.low_precision([("product", 1, 5.0), attention], "a step", "TF32", "bfloat16", False, 2)
+    assert "1 product a step (5.00us) run in TF32; 1 call of attention a step (5.00us) run" in both.reason
 
 
 def test_lists_and_verbs() -> None:

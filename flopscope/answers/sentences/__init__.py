@@ -1,5 +1,5 @@
-"""Sentences: each is made from a record of facts of flopscope.answers, and from nothing else.
+"""Sentences: each is made from the facts of a program, its arguments, and from nothing else.
 
-A rule of the advice checks its premises in what was recorded, and collects the facts. The sentence is found by their
-type (answers/advice.py) and cannot say more than they do. Notes, and what is said of ranks, stand here as well.
+A rule of the advice checks its premises in what was recorded, and calls the sentence with the facts. Times are in µs,
+sizes in bytes; ``per`` says of what: "a step" or "in the profile". Notes and sentences on ranks stand here as well.
 """

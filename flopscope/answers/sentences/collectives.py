@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from flopscope.answers import facts
 from flopscope.answers.sentences.words import Said
 from flopscope.support.units import bytes_text, plural, short_time_text
 
+SMALL_MESSAGE = 1 << 20
+"""Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
 OF_GRADIENTS = ("allreduce", "reducescatter")
 """Kinds of collectives that sum gradients over ranks."""
 
@@ -25,37 +26,49 @@ BY_SCHEDULE = {
 """What to do, by what XLA's schedule has beside the collectives."""
 
 
-def waits_for_ranks(of: facts.WaitsForRanks) -> Said:
-    where, excess = of.per, short_time_text(of.waited)
-    if of.steps > 1:
-        where, excess = f"in {of.steps} steps", f"{excess} {of.per}"
+def waits_for_ranks(waited: float, per: str, calls: int, collectives: int, steps: int, devices: int) -> Said:
+    """Time of collectives beyond what their bytes need.
+
+    calls: calls that waited, in all steps. devices: in the profile.
+    """
+    where, excess = per, short_time_text(waited)
+    if steps > 1:
+        where, excess = f"in {steps} steps", f"{excess} {per}"
     late = "One rank alone does not show who is late: look at all ranks (flopscope ranks)"
-    if of.devices > 1:
+    if devices > 1:
         late = (
             "Of the devices in the profile, the one with the shortest kernel of a collective came last "
             "(collectives()); of ranks elsewhere, all traces show it (flopscope ranks)"
         )
     return Said(
         "Find out for which rank this one waits",
-        f"{of.calls} of {plural(of.collectives, 'collective')} {where} took more than twice the time that so many "
+        f"{calls} of {plural(collectives, 'collective')} {where} took more than twice the time that so many "
         f"bytes need at the best rate of the profile, {excess} in excess. {late}, and balance their data and work.",
     )
 
 
-def exposed_transfers(of: facts.ExposedTransfers) -> Said:
-    sums = of.kind.replace("_", "").lower() in OF_GRADIENTS
-    if of.schedule:
-        tip = BY_SCHEDULE[of.schedule]
-    elif of.message < facts.SMALL_MESSAGE:
-        tip = f"gather small messages ({bytes_text(of.message)} at the median) into larger ones"
-    elif sums and of.buckets:
+def exposed_transfers(
+    exposed: float, per: str, kind: str, message: float, backward: bool, buckets: bool, schedule: str
+) -> Said:
+    """Time that the bytes of collectives need while nothing computes.
+
+    kind: the kind of collective with the most of that time. message: median size of those. backward: whether the
+    profile has a backward pass. buckets: whether DistributedDataParallel is in use. schedule: what XLA's schedule has
+    between the start and the end of those with most of that time: "beside" is other work, "alone" is none, "never" is
+    none of any collective, "unknown"; "" for programs that are not of JAX.
+    """
+    sums = kind.replace("_", "").lower() in OF_GRADIENTS
+    if schedule:
+        tip = BY_SCHEDULE[schedule]
+    elif message < SMALL_MESSAGE:
+        tip = f"gather small messages ({bytes_text(message)} at the median) into larger ones"
+    elif sums and buckets:
         tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
-    elif sums and of.backward:
+    elif sums and backward:
         tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
     else:
         tip = "start them before other computation, and wait where the result is needed (async_op=True)"
     return Said(
         "Hide the collectives behind computation",
-        f"{short_time_text(of.exposed)} {of.per} of transfers, most of them {of.kind}, overlap with no computation; "
-        f"{tip}.",
+        f"{short_time_text(exposed)} {per} of transfers, most of them {kind}, overlap with no computation; {tip}.",
     )

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
-from flopscope.answers import facts
 from flopscope.answers.sentences.words import KERNEL_WIDTH, OP_WIDTH, Said, form, listed, more_ops
 from flopscope.support.columns import cut_end
 from flopscope.support.units import percent_text, plural, short_time_text
 
 
-def attention(of: facts.Attention) -> Said:
+def attention(matrices: int, rows: int, columns: int, names: Sequence[str], averaged: bool, module: bool) -> Said:
+    """Attention that is written out.
+
+    names: ops that make the scores, change them and read them, in the order of their first calls. averaged: the scores
+    are averaged over their heads, as nn.MultiheadAttention does to return them. module: it is known that
+    nn.MultiheadAttention does.
+    """
     action, how = "Use torch.nn.functional.scaled_dot_product_attention", ""
-    if of.module:
+    if module:
         action = "Pass need_weights=False to nn.MultiheadAttention"
         how = " The module then calls scaled_dot_product_attention."
-    elif of.averaged:
+    elif averaged:
         action = "Do without the mean of the attention weights over the heads"
         how = (
             " scaled_dot_product_attention avoids that, but does not return the weights (need_weights=False in "
@@ -24,15 +30,16 @@ def attention(of: facts.Attention) -> Said:
         )
     return Said(
         action,
-        f"attention is written out in {listed(of.names)}, which move {plural(of.matrices, 'matrix', 'matrices')} of "
-        f"{of.rows} x {of.columns} scores through memory.{how}",
+        f"attention is written out in {listed(names)}, which move {plural(matrices, 'matrix', 'matrices')} of "
+        f"{rows} x {columns} scores through memory.{how}",
     )
 
 
-def math_path(of: facts.MathPath) -> Said:
+def math_path(calls: float, per: str, time: float) -> Said:
+    """scaled_dot_product_attention without a fused kernel."""
     return Said(
         "Let scaled_dot_product_attention use a fused kernel",
-        f"it took its math path in {plural(of.calls, 'call')} {of.per} ({short_time_text(of.time)}). The math path "
+        f"it took its math path in {plural(calls, 'call')} {per} ({short_time_text(time)}). The math path "
         "writes the scores to memory; the fused ones do not: torch.nn.attention.sdpa_kernel with one fused backend "
         "raises with the reason.",
     )
@@ -47,8 +54,10 @@ TF32_SWITCHES = {
 }
 
 
-def tf32(of: facts.Tf32) -> Said:
-    times = {name: time for name, time in of._asdict().items() if time > 0}
+def tf32(products: float, convolutions: float) -> Said:
+    """Float32 products and convolutions on CUDA cores, times in µs."""
+    parts = {"products": products, "convolutions": convolutions}
+    times = {name: time for name, time in parts.items() if time > 0}
     named = listed([f"{short_time_text(time)} of float32 {name}" for name, time in times.items()])
     switches = listed([TF32_SWITCHES[name] for name in times])
     return Said(
@@ -57,59 +66,113 @@ def tf32(of: facts.Tf32) -> Said:
     )
 
 
-def low_precision(of: facts.LowPrecision) -> Said:
-    parts: dict[bool, list[str]] = {False: [], True: []}
-    for kind, calls, time in of.parts:
+def low_precision(
+    parts: Sequence[tuple[str, float, float]], per: str, unit: str, half: str, scaled: bool, ratio: float
+) -> Said:
+    """Products, convolutions and attention that could run in 16 bits.
+
+    parts: ("product", "convolution" or "attention", calls, their time). unit: in which those run that are not
+    attention: "TF32", "float32"; "" without any. half: "bfloat16" or "float16". scaled: gradients in float16 need a
+    scaled loss. ratio: FLOPs per second in 16 bits over those in the unit; NaN: no unit.
+    """
+    by_unit: dict[bool, list[str]] = {False: [], True: []}
+    for kind, calls, time in parts:
         fused = kind == "attention"
         what = f"{plural(calls, 'call')} of attention" if fused else plural(calls, kind)
-        parts[fused].append(f"{what} {of.per} ({short_time_text(time)})")
-    runs = form(of.parts[0][1] if len(of.parts) == 1 else 2, "runs", "run")
-    units = {False: of.unit, True: "float32"}
-    ran = "; ".join(f"{listed(texts)} {runs} in {units[fused]}" for fused, texts in parts.items() if texts)
-    model = "and torch.amp.GradScaler" if of.scaled else f"or a {of.half} model"
-    faster = f"does {of.ratio:.2g} times as many FLOPs a second as in {of.unit}" if of.unit else "is faster"
+        by_unit[fused].append(f"{what} {per} ({short_time_text(time)})")
+    runs = form(parts[0][1] if len(parts) == 1 else 2, "runs", "run")
+    units = {False: unit, True: "float32"}
+    ran = "; ".join(f"{listed(texts)} {runs} in {units[fused]}" for fused, texts in by_unit.items() if texts)
+    model = "and torch.amp.GradScaler" if scaled else f"or a {half} model"
+    faster = f"does {ratio:.2g} times as many FLOPs a second as in {unit}" if unit else "is faster"
     return Said(
-        f"Compute in {of.half} with torch.autocast",
-        f'with torch.autocast("cuda", dtype=torch.{of.half}) {model}, the device {faster}, and half of the bytes move. '
+        f"Compute in {half} with torch.autocast",
+        f'with torch.autocast("cuda", dtype=torch.{half}) {model}, the device {faster}, and half of the bytes move. '
         f"{ran}.",
     )
 
 
-def padded(of: facts.Padded) -> Said:
-    sizes = [one.rpartition(" ")[2] for one in of.padded]
-    action = f"Pad {listed(of.sizes)} of {cut_end(of.op, OP_WIDTH)} to {listed(sizes)}"
-    if of.vocabulary:
-        action = f"Pad the vocabulary from {of.sizes[0].rpartition(' ')[2]} to {sizes[0]}"
+def padded(
+    op: str,
+    sizes: Sequence[str],
+    padded: Sequence[str],
+    multiple: int,
+    alignment: int,
+    products: float,
+    per: str,
+    share: float,
+    usual: float,
+    vocabulary: bool = False,
+) -> Said:
+    """Products with rows that are not multiples of the vectors that fast kernels load.
+
+    sizes: "N = 50257". multiple: elements. alignment: bytes. share: percent of the limit that the longest reaches.
+    vocabulary: the size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many
+    classes.
+    """
+    after = [one.rpartition(" ")[2] for one in padded]
+    action = f"Pad {listed(sizes)} of {cut_end(op, OP_WIDTH)} to {listed(after)}"
+    if vocabulary:
+        action = f"Pad the vocabulary from {sizes[0].rpartition(' ')[2]} to {after[0]}"
     return Said(
         action,
-        f"rows that are not multiples of {of.alignment} bytes keep {plural(of.products, 'product')} {of.per} off the "
-        f"fast kernels, at {percent_text(of.share)} of the limit instead of about {of.usual:.0f}%. Larger multiples of "
-        f"{of.multiple} serve as well.",
+        f"rows that are not multiples of {alignment} bytes keep {plural(products, 'product')} {per} off the "
+        f"fast kernels, at {percent_text(share)} of the limit instead of about {usual:.0f}%. Larger multiples of "
+        f"{multiple} serve as well.",
     )
 
 
-def small(of: facts.Small) -> Said:
-    grid = f"runs in {plural(of.blocks, 'block')} on {plural(of.processors, 'multiprocessor')}"
-    if of.blocks > of.processors:
-        rest = plural(of.blocks - of.resident, "block")
-        grid = f"runs {rest} in a second wave after one of {of.resident:,}"
+def small(op: str, kernel: str, blocks: int, processors: int, resident: int, over_rows: bool, ops: int) -> Said:
+    """A kernel that leaves multiprocessors idle.
+
+    resident: blocks of it that the device can hold at once. over_rows: it reduces over rows, so that more rows give no
+    more blocks.
+    """
+    grid = f"runs in {plural(blocks, 'block')} on {plural(processors, 'multiprocessor')}"
+    if blocks > processors:
+        rest = plural(blocks - resident, "block")
+        grid = f"runs {rest} in a second wave after one of {resident:,}"
     how = "Process more independent rows at once (a larger batch), or split"
-    if of.over_rows:
+    if over_rows:
         how = "It reduces over the rows: split"
     return Said(
-        f"Give {cut_end(of.op, OP_WIDTH)} more parallel work",
-        f"its kernel {cut_end(of.kernel, KERNEL_WIDTH)} {grid}. {how} the long dimension and combine the parts."
-        f"{more_ops(of.ops - 1)}",
+        f"Give {cut_end(op, OP_WIDTH)} more parallel work",
+        f"its kernel {cut_end(kernel, KERNEL_WIDTH)} {grid}. {how} the long dimension and combine the parts."
+        f"{more_ops(ops - 1)}",
     )
 
 
-SUCH: Mapping[facts.Such, str] = {
+Such = Literal["products", "large products", "alike", "one block"]
+
+
+class FarOp(NamedTuple):
+    """An op that reaches less than half of what such ops reach."""
+
+    op: str
+    kernel: str
+    blocks: int
+    """Blocks of its grid; 0: unknown."""
+    time: float
+    share: float
+    """Percent of the limit; NaN: the limit is unknown."""
+    usual: float
+    """What such ops reach, in percent; NaN: unknown."""
+    such: Such
+    """Which ops: "products" are others on tensor cores in this profile; "one block": the kernel has only one."""
+    written_for: str
+    """ "sm80" for a kernel of an older architecture than ``runs_on``; else both are "". """
+    runs_on: str
+    processors: int
+    """Multiprocessors of the device."""
+
+
+SUCH: Mapping[Such, str] = {
     "products": ", where other products on tensor cores in this profile reach {}",
     "large products": ", where large products on tensor cores reach {}",
     "alike": ", where calls of about the same sizes in this profile reach {}",
     "one block": "",
 }
-REMEDIES: Mapping[facts.Such, str] = {
+REMEDIES: Mapping[Such, str] = {
     "products": "torch.compile(mode='max-autotune') tries other kernels.",
     "large products": "torch.compile(mode='max-autotune') tries other kernels.",
     "alike": "Compare the kernels of the two: that of the faster one may serve here.",
@@ -117,12 +180,13 @@ REMEDIES: Mapping[facts.Such, str] = {
 }
 
 
-def far_from_roof(of: facts.FarFromRoof) -> Said:
-    names = dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in of.ops[:3])
-    return Said(f"Make {listed(list(names))} faster", " ".join(far_op(op, of.per) for op in of.ops[:3]))
+def far_from_roof(ops: tuple[FarOp, ...], per: str) -> Said:
+    """The ops far from their roof, the longest first."""
+    names = dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in ops[:3])
+    return Said(f"Make {listed(list(names))} faster", " ".join(far_op(op, per) for op in ops[:3]))
 
 
-def far_op(op: facts.FarOp, per: str) -> str:
+def far_op(op: FarOp, per: str) -> str:
     """Return the sentences of one op."""
     usual = SUCH[op.such].format(percent_text(op.usual))
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"

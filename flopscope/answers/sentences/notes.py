@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
-from flopscope.answers.facts import FirstUse
 from flopscope.answers.launch_rules import pauses
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
-from flopscope.answers.sentences.words import more_ops
 from flopscope.results.categories import OF_TRITON
 from flopscope.support.hints import HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
 from flopscope.support.statistics import median
@@ -28,7 +26,7 @@ def notes_of(analysis: Analysis) -> list[str]:
     notes: list[str] = []
     if analysis.has_steps:
         notes += step_notes([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
-    return [*notes, *_cached(analysis), *_paused(analysis), *missing(analysis)]
+    return [*notes, *cached(analysis), *pauses(analysis), *missing(analysis)]
 
 
 def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
@@ -50,38 +48,6 @@ def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
             f"{named}{'…' if len(heavy) > 2 else ''}; the median step takes {short_time_text(usual)}. A schedule or "
             "flopscope run --steps records steps of one kind."
         )
-
-
-def _cached(analysis: Analysis) -> Iterator[str]:
-    of = cached(analysis)
-    if of is None:
-        return
-    bound = "the L2 or latency bounds it"
-    if of.computes:
-        bound = f"its FLOPs bound it, at {of.compute:.0f} % of their peak"
-    elif of.l2_rate > 0:
-        bound = f"the L2 bounds it, which served {of.l2_rate / 1e6:.1f} TB/s"
-    yield (
-        f"Cache hits: {of.op} moved {of.ratio:.2f} × the bytes of its model, by the GPU's counters, because the L2 "
-        f"cache had the rest. Its {of.memory:.0f} % of the memory's bandwidth therefore says nothing: the memory was "
-        f"at {of.memory * of.ratio:.0f} %, and {bound}.{more_ops(of.ops - 1)}"
-    )
-
-
-def _paused(analysis: Analysis) -> Iterator[str]:
-    of, hints = pauses(analysis), analysis.facts.hints
-    if of is None:
-        return
-    if isinstance(of, FirstUse):
-        yield (
-            "Most of what was recorded ran for the first time, which is slower than later times: record the program "
-            f"after it has warmed up ({hints.steps})."
-        )
-        return
-    what = f"what the host did then was not recorded ({hints.options['stacks']} records it)"
-    if of.times:
-        what = "the host was in " + ", ".join(f"{name} ({short_time_text(time)})" for name, time in of.times)
-    yield f"The device idles {short_time_text(of.idle)} {of.per} in long pauses between launches: {what}."
 
 
 def without_peaks(analysis: Analysis) -> list[str]:

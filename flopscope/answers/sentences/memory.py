@@ -1,0 +1,90 @@
+"""Sentences about bytes: casts, copies, chains of ops, and what counters counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flopscope.answers.sentences.words import OP_WIDTH, Said, cost_text, form, listed, shown_as_sentence
+from flopscope.support.columns import cut_end
+from flopscope.support.units import plural, short_time_text
+
+
+def casts(
+    calls: float, per: str, time: float, host: float, source: str, target: str, autocast: bool, trained: bool
+) -> Said:
+    """Casts between float dtypes.
+
+    host: naN in a CPU program. target: dtypes of the longest. autocast: some lie within the calls of ops that autocast
+    serves. trained: A backward pass ran.
+    """
+    longest = f" ({source} to {target} the longest)" if target else ""
+    once = ""
+    if autocast and not trained:
+        once = "where autocast casts weights, convert them once; "
+    elif target in ("float16", "bfloat16") and not trained:
+        once = f"convert what stays the same from step to step once, with .to(torch.{target}); "
+    return Said(
+        "Keep tensors in the dtype in which they are used",
+        f"{plural(calls, 'cast')} {per} {form(calls, 'takes', 'take')} "
+        f"{cost_text(time, host)}{longest}. "
+        f"{shown_as_sentence(f'{once}where an op needs the wider dtype')}, a fused op or torch.compile casts while it "
+        "computes.",
+    )
+
+
+def channels_last(time: float, calls: float, per: str) -> Said:
+    """Conversions between NCHW and NHWC around convolutions.
+
+    calls: calls of the convolutions.
+    """
+    return Said(
+        "Use channels_last for the model and its input",
+        f"{plural(calls, 'convolution')} {per} {form(calls, 'converts', 'convert')} between NCHW and NHWC for "
+        f"{short_time_text(time)}; .to(memory_format=torch.channels_last) changes both.",
+    )
+
+
+def reordered(calls: float, per: str, time: float, host: float, caller: str) -> Said:
+    """Copies that change nothing but the order of elements in memory.
+
+    host: naN in a CPU program. caller: the op that copies, of the longest: "aten::contiguous".
+    """
+    return Said(
+        "Keep one memory layout",
+        f"{plural(calls, 'copy', 'copies')} {per} only {form(calls, 'reorders', 'reorder')} elements (the "
+        f"longest in {caller} of a permuted tensor) and {form(calls, 'takes', 'take')} "
+        f"{cost_text(time, host)}. Where the "
+        "program makes the copy, produce its input in the layout that the next op reads.",
+    )
+
+
+def chains(names: Sequence[str], several: bool, time: float, compiled: bool) -> Said:
+    """Memory-bound ops over equally many elements, one after another.
+
+    names: ops of one chain, in its order. several: there are other chains. time: time of the traffic between the ops of
+    all chains. compiled: torch.compile compiles other parts of the program.
+    """
+    others, in_all = (", as do other ops", " in all") if several else ("", "")
+    action, own = "Fuse chains of memory-bound ops with torch.compile", " A kernel of your own serves as well."
+    if compiled:
+        action, own = "Fuse the memory-bound ops that torch.compile did not compile", ""
+    return Said(
+        action,
+        f"the ops {listed(names)} run one after another over equally many elements{others}. What one writes only "
+        f"for the next, up to {short_time_text(time)} of traffic{in_all}, need not reach memory.{own}",
+    )
+
+
+def traffic(op: str, ratio: float, reads: float, jax: bool) -> Said:
+    """Bytes beyond those of the model, by the GPU's counters.
+
+    reads: bytes read over those of its inputs; NaN: unknown, or not more.
+    """
+    why = f" (it reads {reads:.1f} × its input)" if reads > 1 else ""
+    fused = "one kernel for both (Pallas)" if jax else "a fused kernel (torch.compile)"
+    return Said(
+        f"Move fewer bytes in {cut_end(op, OP_WIDTH)}",
+        f"the GPU's counters saw {op} move {ratio:.1f} × the bytes that it must{why}. Strided access fetches "
+        "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
+        f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",
+    )
