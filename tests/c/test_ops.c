@@ -1,6 +1,6 @@
 /* The ops below what Python reaches: outputs beyond the cache, random numbers word by word, a registered BLAS, memory,
- * the recorder, and each allocation failing in turn. fuzz_ops.c has the ops on tensors of any layout; what they compute
- * is compared with NumPy in tests/ops. */
+ * the recorder, and each allocation failing in turn. What ops compute, on tensors of any layout, is tested in
+ * tests/ops. */
 #include "base/parallel.h"
 #include "device/peaks.h"
 #include "ops/backend.h"

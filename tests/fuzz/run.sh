@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the ops, the databases, HLO and
+# Fuzz the trace reader, the tables and exports of traces, the digests of ranks, the databases, HLO and
 # protobuf, with AddressSanitizer and UndefinedBehaviorSanitizer:
 #
 #   tests/fuzz/run.sh [seconds [target...]]      default: 20 seconds each of all tests/c/fuzz_*.c, as many at once as
@@ -53,7 +53,7 @@ objects=()
 for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
 
 # Traces are text, so only their targets benefit from longer inputs.
-declare -A longest=([ops]=256 [sqlite]=32768)
+declare -A longest=([sqlite]=32768)
 export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
 fuzz() {
     local target=$1 dictionary=() seeds

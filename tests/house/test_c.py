@@ -21,7 +21,7 @@ SMALL = "-DFS_SMALL_BLOCKS"
 LIBRARIES = ["-lm", "-lpthread", "-ldl"]
 PROGRAMS = sorted(path.stem for kind in ("test", "fuzz") for path in (TESTS / "c").glob(f"{kind}_*.c"))
 # These run with the CPU code of each instruction set; the core falls back on one that the processor has.
-OF_EACH_ISA = ("fuzz_ops", "test_ops")
+OF_EACH_ISA = ("test_ops",)
 RUNS = [(name, isa) for name in PROGRAMS for isa in (("baseline", "avx2", "avx512") if name in OF_EACH_ISA else ("",))]
 # Programs with threads: loops over the thread pool, piecewise readers, a store filled by threads, captures, counters.
 THREADED = [

@@ -64,8 +64,9 @@ print(fs._core.cpu_properties()["isa"])
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
-def test_all_instruction_sets_are_right_to_the_last_bits(isa: str) -> None:
-    command = [sys.executable, "-m", "helpers.ops_precision"]
+@pytest.mark.parametrize("program", ["ops_precision", "ops_layouts"])
+def test_all_instruction_sets_are_right_to_the_last_bits_and_on_any_layout(program: str, isa: str) -> None:
+    command = [sys.executable, "-m", f"helpers.{program}"]
     environment = {**os.environ, "FLOPSCOPE_ISA": isa}
     done = subprocess.run(command, env=environment, cwd=TESTS, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
