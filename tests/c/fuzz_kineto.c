@@ -1,9 +1,11 @@
 /* Fuzz target of the trace reader on arbitrary bytes. Every text is read as a whole, in parts, and by several threads.
- * All must give the same events or the same error. The tests also read texts that mislead the reader: events larger
- * than a piece, text that looks like events, numbers out of range. Python's tests check usual traces. */
+ * All must give the same events or the same error; replays of graphs get the ops of their captures. The tests also
+ * read texts that mislead the reader: events larger than a piece, text that looks like events, numbers out of range.
+ * Python's tests check usual traces. */
 #include <stdarg.h>
 
 #include "base/hash.h"
+#include "sources/graphs/replays.h"
 #include "tests/c/fuzz_load.h"
 
 /* The result of reading a text. */
@@ -24,6 +26,32 @@ static fuzz_outcome fuzz_one(const fuzz_text *text, fuzz_way way)
     return outcome;
 }
 
+/* Give the replays of graphs that the trace itself captured their ops: with the names of kernels, and as if each launch
+ * were known to be of the last graph. */
+static void join_graphs(const fs_store *store)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        fs_captures captures = {0};
+        fs_store *into = NULL;
+        fs_replay_report report;
+        bool ready = done(fs_captures_add(&captures, store, &fuzz_error)) && done(fs_store_create(&into, &fuzz_error));
+        if (tied && captures.graph_count > 0) captures.graphs[captures.graph_count - 1].id = 1;
+        for (uint32_t i = 0; ready && tied && i < fs_store_count(store); i++)
+            if (FS_EVENT_AT(store, i, kind) == FS_EVENT_RUNTIME)
+                ready = done(fs_captures_add_tied(&captures, i, 1, &fuzz_error));
+        fs_captures_sort_tied(&captures);
+        if (ready && done(fs_replays_join(store, &captures, into, &report, &fuzz_error))) {
+            fuzz_check_order(into);
+            FUZZ_CHECK(report.owned <= report.matched && report.matched <= report.works, "%lld",
+                       (long long)report.works);
+        }
+        fs_captures_clear(&captures);
+        fs_store_destroy(into);
+    }
+}
+
+static fuzz_stage *const stages[] = {join_graphs, NULL};
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_text text = {data, size};
@@ -37,6 +65,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(strcmp(first.err.message, other.err.message) == 0, "way %d: \"%s\", \"%s\"", way, first.err.message,
                    other.err.message);
     }
+    fs_store *store;
+    fs_kineto_report report;
+    if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
+    join_graphs(store);
+    fs_store_destroy(store);
     return 0;
 }
 
@@ -69,10 +102,16 @@ static void fail_on(const void *bytes, size_t size)
     fail_each_allocation(read_failing);
 }
 
+static void fail_to_join_on(const void *bytes, size_t size)
+{
+    fuzz_fail_stages(bytes, size, stages);
+}
+
 TEST(memory_that_runs_out_is_an_error_and_leaks_nothing)
 {
     fuzz_set_up();
     CHECK(each_file("data/corpus", fail_on) > 10);
+    CHECK(each_file("fuzz/corpus/kineto", fail_to_join_on) > 1);
 }
 
 /* Texts ------------------------------------------------------------------------------------------------------------ */

@@ -1,12 +1,10 @@
-/* Sampled stacks: lines of the program, idle time by line, logs of child processes, traces, and failing allocations. */
+/* Sampled stacks: lines of the program, idle time by line, and logs of child processes. Allocations fail in
+ * fuzz_tables.c. */
 #include <unistd.h>
 
 #include "accounting/lines.h"
-#include "sources/kineto/kineto.h"
-#include "store/extend.h"
 #include "store/stacks.h"
 #include "tests/c/events.h"
-#include "views/chrome_trace.h"
 
 enum { PROCESS = 10, MAIN_THREAD = 10, OTHER_THREAD = 11, CHILD = 20 };
 
@@ -168,56 +166,4 @@ TEST(a_log_has_what_was_written_before_it_ended)
     fs_stacks_clear(&all);
     close(file);
     unlink(path);
-}
-
-/* Traces ----------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    char text[1 << 16];
-    size_t size;
-} text_sink;
-
-static fs_status take(void *context, const char *bytes, size_t size, fs_error *err)
-{
-    text_sink *sink = context;
-    if (sink->size + size > sizeof sink->text) return fs_fail(err, FS_RUNTIME_ERROR, "too long");
-    memcpy(sink->text + sink->size, bytes, size);
-    sink->size += size;
-    return FS_OK;
-}
-
-static fs_status read_trace(const char *text, size_t size, fs_store *into, fs_error *err)
-{
-    fs_kineto *kineto = NULL;
-    fs_kineto_report report;
-    fs_status status = fs_kineto_create(&kineto, err);
-    if (status == FS_OK) status = fs_kineto_feed(kineto, text, size, err);
-    if (status == FS_OK) status = fs_kineto_finish(kineto, into, &report, err);
-    fs_kineto_destroy(kineto);
-    return status;
-}
-
-static text_sink sink;
-
-/* The lines of a store, and those of its trace, joined with it. */
-static fs_status use_everything(fs_error *err)
-{
-    fs_lines lines = {0};
-    fs_store *again = NULL;
-    fs_status status = sum_up(store, &lines, err);
-    if (status == FS_OK) status = fs_store_create(&again, err);
-    if (status == FS_OK) status = read_trace(sink.text, sink.size, again, err);
-    if (status == FS_OK) status = fs_store_extend(again, store, 0, err);
-    fs_lines_clear(&lines);
-    fs_store_destroy(again);
-    return status;
-}
-
-TEST(failing_allocations)
-{
-    fs_chrome_trace_options options = {
-        .write = take, .context = &sink, .process = "p", .version = "1", .members = "", .pid = PROCESS};
-    fill();
-    CHECK_OK(fs_chrome_trace_write(store, &options, NULL, NULL));
-    CHECK(fail_each_allocation(use_everything) > 100);
 }
