@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+import tarfile
+from typing import IO, Any, cast
 
 import flopscope as fs
+from helpers import DATA
 
 ADD = """
 add {
@@ -14,7 +16,17 @@ add {
   ROOT sum = f32[] add(a, b)
 }
 """
+PAIRS = ("mlp", "conv", "convgrad", "scan", "misc", "linalg", "collectives")
+"""Modules from JAX 0.10.2 on a CPU: products, convolutions and their gradients, a scan, gathers, scatters, sorts,
+branches, loops, FFTs and solvers."""
 SHAPE = r"[a-z]+\d*\w*\[[^\]]*\](?:\{[^}]*\})?"
+
+
+def pair(name: str) -> tuple[str, bytes]:
+    """Return the text and the protobuf of a module that JAX compiled, one of PAIRS."""
+    with tarfile.open(DATA / "hlo" / "pairs.tar.xz") as archive:
+        text, proto = (cast(IO[bytes], archive.extractfile(f"{name}.{kind}")).read() for kind in ("hlo", "pb"))
+    return text.decode(), proto
 
 
 def module(instructions: str, computations: str = "") -> str:

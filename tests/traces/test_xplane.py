@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
 import os
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers import TESTS
+from helpers.hlo_texts import pair
 from helpers.protobufs import GPU_STATS, Plane, Ref, environment, field, kernel_details, message, space
 
 import flopscope as fs
@@ -146,8 +146,7 @@ def test_kernels_have_their_instructions(tmp_path: Path) -> None:
 
 
 def test_kernels_have_the_work_of_their_instructions(tmp_path: Path) -> None:
-    pairs = json.loads(gzip.decompress((TESTS / "data" / "hlo" / "pairs.json.gz").read_bytes()))
-    proto = base64.b64decode(pairs["mlp"]["proto"])
+    _, proto = pair("mlp")
     work = fs.work_of_hlo(proto)
     names = [str(name) for name in work.name]
     trace = fs.load_trace(_written(tmp_path, _with_module(proto, [(name, 7) for name in names * 3])))

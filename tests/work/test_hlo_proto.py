@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import random
 from typing import Any
 
 import pytest
-from helpers import TESTS
+from helpers.hlo_texts import PAIRS, pair
 from helpers.protobufs import field, message
 
 import flopscope as fs
 from flopscope import _core
-
-PAIRS = json.loads(gzip.decompress((TESTS / "data" / "hlo" / "pairs.json.gz").read_bytes()))
-"""Text and protobuf of modules, from JAX 0.10.2 on a CPU: products, convolutions and their gradients, a scan, gathers,
-scatters, sorts, branches, loops, FFTs and solvers."""
 
 
 def _instructions(module: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -36,8 +30,7 @@ def _instructions(module: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_text_and_protobuf_give_the_same_module(name: str) -> None:
-    text = _core._read_hlo(PAIRS[name]["text"])
-    proto = _core._read_hlo(base64.b64decode(PAIRS[name]["proto"]))
+    text, proto = map(_core._read_hlo, pair(name))
     ours, theirs = _instructions(proto), _instructions(text)
     assert text == proto
     for computation in {computation for computation, _ in theirs}:
@@ -48,8 +41,8 @@ def test_text_and_protobuf_give_the_same_module(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_work_is_that_of_the_text(name: str) -> None:
-    proto = base64.b64decode(PAIRS[name]["proto"])
-    ours, theirs, wrapped = (fs.work_of_hlo(one) for one in (proto, PAIRS[name]["text"], field(1, proto)))
+    text, proto = pair(name)
+    ours, theirs, wrapped = (fs.work_of_hlo(one) for one in (proto, text, field(1, proto)))
     assert ours.to_csv() == theirs.to_csv() == wrapped.to_csv()
 
 
@@ -123,7 +116,7 @@ def test_instructions_are_in_the_order_of_the_schedule() -> None:
 
 def test_changed_bytes_are_an_error_or_a_module() -> None:
     source = random.Random(35)
-    whole = base64.b64decode(PAIRS["scan"]["proto"])
+    _, whole = pair("scan")
     for _ in range(200):
         changed = bytearray(whole)
         for _ in range(source.randint(1, 4)):

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import DATA
 from helpers.hlo_lines import check
+from helpers.hlo_texts import PAIRS, pair
 
 from flopscope import _core
 
+RECORDED = {path.stem: path for path in (DATA / "hlo").glob("*.hlo")}
 
-@pytest.mark.parametrize("path", sorted((DATA / "hlo").glob("*.hlo")), ids=lambda path: path.stem)
-def test_every_line_of_a_recorded_program_is_read(path: Path) -> None:
-    check(path.read_text(encoding="utf-8"))
+
+@pytest.mark.parametrize("name", [*sorted(RECORDED), *PAIRS])
+def test_every_line_of_a_recorded_program_is_read(name: str) -> None:
+    check(RECORDED[name].read_text(encoding="utf-8") if name in RECORDED else pair(name)[0])
 
 
 def forms() -> dict[str, dict[str, Any]]:

@@ -3,6 +3,7 @@ and as they are installed."""
 
 from __future__ import annotations
 
+import lzma
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from helpers import DATA, ROOT
 
 from flopscope import _core
 
-SCHEMAS = DATA / "library_schemas.txt"
+SCHEMAS = DATA / "library_schemas.txt.xz"
 
 # One schema marks the input in place of the output; one does not mark z, which is read only in that version.
 MISMARKED = {"_moe_C::moe_sum", "_C::selective_scan_fwd"}
@@ -30,7 +31,7 @@ def test_every_row_has_an_argument_list_that_calls_can_fit() -> None:
 
 
 def declared() -> list[tuple[str, list[str]]]:
-    lines = [line for line in SCHEMAS.read_text().splitlines() if not line.startswith("#")]
+    lines = [line for line in lzma.decompress(SCHEMAS.read_bytes()).decode().splitlines() if not line.startswith("#")]
     return [(line.split(": ")[0], line.split(": ")[1].split()) for line in lines]
 
 
@@ -115,7 +116,7 @@ def test_rows_of_the_ops_without_results_write_an_argument() -> None:
 
 
 def kind_of(argument: Any) -> str:
-    """Return the kind of an argument of torch's schemas, as in library_schemas.txt."""
+    """Return the kind of an argument of torch's schemas, as in library_schemas.txt.xz."""
     text = str(argument.type)
     kind = "L" if text.startswith("List[Tensor") or "List[Optional[Tensor" in text else "T" if "Tensor" in text else "#"
     return kind + ("?" if "Optional" in text else "")
