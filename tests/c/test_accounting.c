@@ -26,28 +26,6 @@ static void clear(account *of)
     fs_table_destroy(of->table);
 }
 
-/* Cells are of one op if device, row or kernel, and part are the same; parts follow from classes, bounds and causes. */
-static void check_parts(const fs_accounting *found, const fs_table *table)
-{
-    static const char *const by_class[] = {"", "communication", "copy"};
-    for (uint32_t i = 0; i < found->gap_count; i++)
-        CHECK(strcmp(fs_parts[found->gaps[i].part].name, fs_idle_cause_parts[found->gaps[i].cause]) == 0);
-    for (uint32_t i = 0; i < found->cell_count; i++) {
-        const fs_cell *cell = &found->cells[i];
-        const char *part = fs_parts[cell->part].name;
-        const char *bound = cell->row >= 0 ? fs_bounds[table->rows[cell->row].bound].name : "unknown";
-        if (cell->class > 0) CHECK(strcmp(part, by_class[cell->class]) == 0);
-        else if (cell->ideal < 0 || strcmp(bound, "unknown") == 0) CHECK(strcmp(part, "unmodelled") == 0);
-        else if (strcmp(bound, "inefficient") != 0) CHECK(strcmp(part, strcmp(bound, "cache") ? bound : "memory") == 0);
-        for (uint32_t j = 0; j < found->cell_count; j++) {
-            const fs_cell *other = &found->cells[j];
-            bool same = cell->device == other->device && cell->row == other->row && cell->part == other->part &&
-                        (cell->row >= 0 || cell->kernel == other->kernel);
-            CHECK((cell->op == other->op) == same && cell->op <= i);
-        }
-    }
-}
-
 /* Limits ----------------------------------------------------------------------------------------------------------- */
 
 TEST(times_at_the_limits_of_their_type)
@@ -174,7 +152,6 @@ TEST(any_number_of_threads_accounts_alike)
         CHECK(of->launching_count == 3 && memcmp(of->launching, first.launching, 3 * sizeof *first.launching) == 0);
         if (of == &found) fs_accounting_clear(&found);
     }
-    check_parts(&first, table);
     fs_accounting_clear(&first);
     fs_table_destroy(table);
 }

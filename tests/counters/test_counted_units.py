@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 from helpers.hand_traces import Program
 
 UNITS = """
@@ -37,8 +38,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, UNITS)
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake, SETUP, UNITS)
 
 
 def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(run: Run) -> None:

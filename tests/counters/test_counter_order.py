@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 
 WAKES = {"a subscription": 0, "any activity": 1, "the activity of kernels": 2, "kernels being recorded": 3}
 
@@ -47,8 +48,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, COUNT)
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake, SETUP, COUNT)
 
 
 @pytest.mark.parametrize("wake", WAKES.values(), ids=WAKES)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 
 SAMPLE = """
 SM = "TPC.TriageCompute.sm__cycles_active.avg.pct_of_peak_sustained_elapsed"
@@ -50,8 +51,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP, SAMPLE)
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake, SETUP, SAMPLE)
 
 
 def test_short_programs_are_sampled_finely_and_long_ones_throughout(run: Run) -> None:

@@ -15,8 +15,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), SETUP)
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake, SETUP)
 
 
 def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 
 BEGIN = """
 import gc, tempfile, types
@@ -106,8 +107,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")), BEGIN)
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake, BEGIN)
 
 
 def _counts(launches: int, tied: int, matched: int, unseen: int = 0, ambiguous: int = 0) -> dict[str, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -65,8 +66,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
+def run(fake: Path) -> Run:
+    return partial(run_with_fake, fake)
 
 
 def test_graphs_of_a_program_are_watched_from_its_start(run: Run) -> None:

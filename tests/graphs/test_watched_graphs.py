@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import run_with_fake
 
 import flopscope as fs
 from flopscope.record import at_import, watching
@@ -43,8 +43,8 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
+def bare(fake: Path) -> Run:
+    return partial(run_with_fake, fake)
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,11 @@ class ReductionCases:
 
     def test_variances_of_large_numbers(self, lab: Lab) -> None:
         inf = np.inf
-        for values, want in (([1e20] * 5000, 0.0), ([1e25, 1.1e25], inf), ([1e30] * 3, 0.0), ([2e19, -2e19], inf)):
+        for values, want in (
+            *(([large] * 5000, 0.0) for large in (1e20, 3e38)),
+            *((pair, inf) for pair in ([1e25, 1.1e25], [2e19, -2e19], [3e38, -3e38])),
+            ([1e30] * 3, 0.0),
+        ):
             assert fs.var(lab.tensor(values, "float32")[0]).item() == want
 
     @every_dtype
@@ -139,13 +143,10 @@ class ReductionCases:
 
     def test_axes_and_kept_dimensions(self, lab: Lab) -> None:
         x, values = lab.uniform((2, 3, 40), "float32")
-        for name, want in (("norm", norm), ("var", var), ("argmax", np.argmax)):
-            for axis in (None, -1, 2):
-                for keepdims in (False, True):
-                    got = getattr(fs, name)(x, axis, keepdims)
-                    expected = np.asarray(want(values, axis, keepdims=keepdims))
-                    assert got.shape == expected.shape
-                    np.testing.assert_allclose(exact(got), expected, rtol=1e-5)
+        for axis in (None, -1, 2):
+            for keepdims in (False, True):
+                got, expected = fs.argmax(x, axis, keepdims), np.argmax(values, axis, keepdims=keepdims)
+                assert got.shape == expected.shape and (exact(got) == expected).all()
         near_sums(fs.cumsum(x, 2), values, "float32")
         scalar, value = lab.uniform((), "float32")
         assert exact(fs.norm(scalar)) == abs(value) and np.isnan(fs.var(scalar).item())

@@ -102,28 +102,3 @@ def test_threads_do_not_race(core: Core, program: str, tmp_path: Path) -> None:
     _link(core, program, THREADS, tmp_path / "test")
     done = _finish([*usable[0], str(tmp_path / "test")], TSAN_OPTIONS="die_after_fork=0:halt_on_error=1")
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_a_race_is_detected(tmp_path: Path) -> None:
-    source = tmp_path / "race.c"
-    source.write_text(
-        "#include <pthread.h>\nstatic int shared;\n"
-        "static void *add(void *unused)\n{\n    for (int i = 0; i < 100000; i++) shared++;\n    return unused;\n}\n"
-        "int main(void)\n{\n    pthread_t other;\n    pthread_create(&other, 0, add, 0);\n    add(0);\n"
-        "    return pthread_join(other, 0);\n}\n"
-    )
-    command = [*COMPILER, *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
-    if subprocess.run(command, capture_output=True, cwd=ROOT).returncode != 0:
-        pytest.skip("the compiler has no ThreadSanitizer")
-    assert _finish([str(tmp_path / "race")], TSAN_OPTIONS="halt_on_error=1").returncode != 0
-
-
-def test_a_signed_overflow_is_fatal(tmp_path: Path) -> None:
-    source = tmp_path / "overflow.c"
-    source.write_text(
-        "int main(int argc, char **argv)\n{\n"
-        "    volatile int sum = 0x7fffffff;\n    sum = sum + argc;\n    return !argv;\n}\n"
-    )
-    _run([*COMPILER, *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
-    done = _finish([str(tmp_path / "overflow")])
-    assert done.returncode != 0 and "signed integer overflow" in done.stderr

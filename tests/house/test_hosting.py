@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
-import flopscope as fs
-
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 ACTION = GITHUB / "actions" / "flopscope-perf"
@@ -41,14 +39,6 @@ def test_the_steps_of_workflows_are_scripts_of_the_tree() -> None:
         subprocess.run(["bash", "-n", path], check=True)
 
 
-def test_the_grids_of_cases_are_whole_at_night_only() -> None:
-    name = "FLOPSCOPE_TEST_WHOLE"
-    text = (GITHUB / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    assert re.search(rf"{name}: \$\{{\{{ github.event_name == 'schedule' && '1' \|\| '0' \}}\}}", text)
-    assert re.search(r'^  schedule:\n    - cron: "', text, re.M)
-    assert not any(name in path.read_text(encoding="utf-8") for path in (ROOT / ".ci").iterdir())
-
-
 def test_workflows_and_metadata_name_the_same_pythons() -> None:
     named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', PYPROJECT)
     assert named[0] == re.search(r'requires-python = ">=(3\.\d+)"', PYPROJECT)[1]  # type: ignore[index]
@@ -63,19 +53,6 @@ def test_actions_of_others_have_a_version_and_tokens_few_rights() -> None:
         text = path.read_text(encoding="utf-8")
         assert all(re.search(r"@(v\d+|release/v\d+)", used) for used in re.findall(r"uses: (.+)", text)), path.name
         assert path.name == "action.yml" or re.search(r"^permissions:\n  contents: read", text, re.M), path.name
-
-
-def test_yaml_files_are_valid() -> None:
-    yaml = pytest.importorskip("yaml")
-    found = [*GITHUB.rglob("*.yml"), ROOT / ".readthedocs.yaml"]
-    assert len(found) == 8
-    for path in found:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert isinstance(content, dict), path.name
-        if path in WORKFLOWS:
-            assert all(step.keys() & {"uses", "run"} for job in content["jobs"].values() for step in job["steps"])
-    inputs = yaml.safe_load((ACTION / "action.yml").read_text(encoding="utf-8"))["inputs"]
-    assert {name for name in inputs if f"inputs.{name} " not in (ACTION / "action.yml").read_text()} == set()
 
 
 # The composite action -------------------------------------------------------------------------------------------------
@@ -123,9 +100,3 @@ def test_the_action_measures_compares_and_fails_if_a_test_is_slower(tmp_path: Pa
     assert re.search(r"^test_two \(0062_", second, re.M) and re.search(r"^test_two \(0061_old", second, re.M)
     assert (tmp_path / "summary.md").read_text(encoding="utf-8") == first + second
     assert len([*stored.parent.iterdir()]) == 50 and not stored.exists()  # the oldest runs are deleted
-
-
-def test_the_files_that_newcomers_read_are_there() -> None:
-    for name in ("CODE_OF_CONDUCT.md", "SECURITY.md", "GOVERNANCE.md", "CONTRIBUTING.md", "CITATION.cff"):
-        assert len((ROOT / name).read_text(encoding="utf-8")) > 400
-    assert fs.__distribution__ in PYPROJECT

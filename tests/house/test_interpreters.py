@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import sysconfig
 import textwrap
 from pathlib import Path
 
@@ -103,46 +101,3 @@ def test_a_module_imported_again_has_the_same_types() -> None:
         reader.feed(b"[]")
         """
     )
-
-
-def test_the_whole_package_can_be_imported_again() -> None:
-    run(
-        """
-        work()
-        x = fs.ones(3)
-        for name in [name for name in sys.modules if name.split(".")[0] == "flopscope"]:
-            del sys.modules[name]
-        import flopscope as fs
-        work()
-        assert isinstance(x, fs.Tensor) and fs.add(x, x).numpy().tolist() == [2, 2, 2]
-        """
-    )
-
-
-def test_a_free_threaded_python_enables_the_gil() -> None:
-    if not hasattr(sys, "_is_gil_enabled"):
-        pytest.skip("requires Python 3.13")
-    assert sys._is_gil_enabled()
-
-
-@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="requires a free-threaded Python")
-@pytest.mark.parametrize("options, variables", [(["-X", "gil=0"], {}), ([], {"PYTHON_GIL": "0"})])
-def test_without_the_gil_the_import_is_refused(options: list[str], variables: dict[str, str]) -> None:
-    script = """
-        import sys, threading
-        assert not sys._is_gil_enabled()
-        for _ in range(2):
-            try:
-                import flopscope
-            except ImportError as problem:
-                assert "without the GIL" in str(problem) and "PYTHON_GIL=0" in str(problem), problem
-            else:
-                raise AssertionError("imported")
-    """
-    command = [sys.executable, *options, "-W", "error", "-c", textwrap.dedent(script)]
-    environment = {**os.environ, **variables}
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    command = [sys.executable, *options, "-m", "flopscope.cli.program", "devices"]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("ImportError: flopscope does not support")
