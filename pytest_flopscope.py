@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
     options = config.option
     if options.perf_json and not Path(options.perf_json).absolute().parent.is_dir():
         raise pytest.UsageError(f"--perf-json {options.perf_json}: the folder does not exist")
+    if (options.perf_json or options.perf_save is not None) and find_spec("pytest_benchmark") is None:
+        need = "--perf-save and --perf-json need pytest-benchmark"
+        raise pytest.UsageError(f"{need}: pip install 'flopscope-profiler[perf]'")
     if not options.perf_ratio >= 1:
         raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
     run: Run | None = None
@@ -180,7 +184,7 @@ class _Session:
         from flopscope.measuring.perf import stored
 
         try:
-            content = stored.content_of(self.records, self.config.rootpath)
+            content = stored.content_of(self.records)
             if options.perf_json:
                 stored.write(Path(options.perf_json), content)
                 self.notes.append(f"written: {options.perf_json}")

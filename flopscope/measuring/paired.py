@@ -23,27 +23,6 @@ CONFIDENCE = 0.99
 GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
 
 
-class Verdict(str):
-    """One word, equal to "faster", "slower", "same" or "unclear"; printed, it says by how much."""
-
-    __slots__ = ("sentence",)
-    sentence: str
-
-    def __new__(cls, word: str, sentence: str = "") -> Verdict:
-        verdict = super().__new__(cls, word)
-        verdict.sentence = sentence or word
-        return verdict
-
-    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
-        return str.__str__(self), self.sentence
-
-    def __str__(self) -> str:
-        return self.sentence
-
-    def __format__(self, spec: str) -> str:
-        return format(self.sentence, spec)
-
-
 TIMES = Document(
     "times",
     "the times of two functions, compared",
@@ -66,9 +45,9 @@ class TimesCompared:
     """Median of f's time / g's time of each round: above 1, f takes longer."""
     ci: tuple[float, float]
     """Bootstrap confidence interval of the ratio, 99 %."""
-    verdict: Verdict
+    verdict: Word
     """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within, else
-    "unclear". It is equal to this word; printed, it says by how much."""
+    "unclear"."""
     margin: float
     """Relative difference up to which times count as the same."""
     rounds: int
@@ -153,17 +132,16 @@ def compare_times(
         pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
     ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
-    word, names = verdict_of(low, high, margin), (name_of(f), name_of(g))
     return TimesCompared(
         ratio=median(ratios),
         ci=(low, high),
-        verdict=Verdict(word, sentence_of(word, median(ratios), (low, high), names[1])),
+        verdict=verdict_of(low, high, margin),
         margin=margin,
         rounds=len(ratios),
         f_median=median([one for one, _ in pairs]),
         g_median=median([other for _, other in pairs]),
-        f_name=names[0],
-        g_name=names[1],
+        f_name=name_of(f),
+        g_name=name_of(g),
         timing_source=stage.source,
         device=str(stage.device),
         notes=tuple(stage.notes),
@@ -178,12 +156,6 @@ def verdict_of(low: float, high: float, margin: float) -> Word:
     if high < 1 / (1 + margin):  # symmetric: exchanging f and g inverts the ratio
         return "faster"
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
-
-
-def sentence_of(word: Word, ratio: float, ci: tuple[float, float], other: str) -> str:
-    """Return the verdict as a phrase: "slower: 1.52 times the time of g (99 %: 1.5 to 1.55)"."""
-    more = "; increase max_time" if word == "unclear" else ""
-    return f"{word}: {ratio:.4g} times the time of {other} (99 %: {ci[0]:.4g} to {ci[1]:.4g}){more}"
 
 
 def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:

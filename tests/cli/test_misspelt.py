@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from helpers import DATA
 
 import flopscope as fs
 from flopscope.cli.bench import run
-from flopscope.measuring.paired import Verdict, sentence_of
 from flopscope.support.suggest import did_you_mean
 
 TRACE = DATA / "programs/pointwise_before.json.gz"
@@ -152,15 +150,6 @@ def test_unknown_work_says_what_is_wrong(name: str, shapes: list[Any], expected:
         fs.register_work("my::scale", None)
     assert why is not None and why.endswith(expected)
     assert fs.work("aten::mm", [(4, 5), (5, 4)]).why is None and fs.work("aten::matmul", [(3, 4), (4,)]).why is None
-
-
-def test_a_verdict_is_its_word_and_says_by_how_much() -> None:
-    verdict = Verdict("slower", sentence_of("slower", 1.5234, (1.5, 1.55), "g"))
-    assert verdict == "slower" and {"slower": 1}[verdict] == 1 and json.dumps(verdict) == '"slower"'
-    assert str(verdict) == f"{verdict}" == "slower: 1.523 times the time of g (99 %: 1.5 to 1.55)"
-    again = pickle.loads(pickle.dumps(verdict))
-    assert again == "slower" and str(again) == str(verdict)
-    assert sentence_of("unclear", 1.0, (0.9, 1.1), "g").endswith("increase max_time")
 
 
 def test_flops_without_a_unit_ask_for_it() -> None:

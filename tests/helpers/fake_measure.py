@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from flopscope.measuring import measuring, paired
+from flopscope.measuring.measurement import Measurement
 
 # Not imported in runner(): pytester forgets modules that are first imported in one of its runs.
 from flopscope.measuring.perf import check  # noqa: F401
-
-PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the simulated device, per second
+from helpers.fake_sweep import measurement
 
 
 @dataclass
@@ -30,37 +31,13 @@ class Times:
     bound: str = "memory"
     peaks: bool = True
 
-
-class Measurement:
-    """A Measurement with the attributes of flopscope's, computed by the documented formulas."""
-
-    def __init__(self, times: Times) -> None:
-        us = times.median
-        self.n, self.median, self.mean, self.min, self.max = 12, us, us, us - times.half, us + times.half
-        self.std, self.iqr, self.ci = times.half, times.half, (us - times.half, us + times.half)
-        self.timing_source, self.device, self.bound = "cpu", "cpu", times.bound
-        self.flops, self.bytes_total_moved = times.flops, times.bytes
-        moved, done = times.bytes or 0.0, times.flops or 0.0
-        self.gbytes_per_s = None if times.bytes is None else moved / us / 1e3
-        self.tflops_per_s = None if times.flops is None else done / us / 1e6
-        roofline_us = max(moved / PEAK_BYTES, done / PEAK_FLOPS) * 1e6
-        known = times.peaks and (times.bytes is not None or times.flops is not None)
-        self.pct_roofline = roofline_us / us * 100 if known else None
-        self.pct_peak_bandwidth = moved / us / PEAK_BYTES * 1e8 if times.peaks and times.bytes is not None else None
-        self.pct_peak_flops = done / us / PEAK_FLOPS * 1e8 if times.peaks and times.flops is not None else None
-        self.why_unknown = (
-            ""
-            if known
-            else "the peaks of the device are unknown"
-            if times.bytes is not None or times.flops is not None
-            else "its work is unknown; pass flops= and bytes="
-        )
-        self.verdict = "the sentence of the measurement"
-
-        self.batch, self.samples, self.clocks = 1, tuple(np.linspace(self.min, self.max, self.n).tolist()), ()
-
-    def record(self) -> dict[str, Any]:
-        return dict(vars(self))
+    def measurement(self) -> Measurement:
+        us, half = self.median, self.half
+        flops, moved = (math.nan if work is None else work for work in (self.flops, self.bytes))
+        times = {"min": us - half, "max": us + half, "std": half, "iqr": half, "ci": (us - half, us + half)}
+        samples = tuple(np.linspace(us - half, us + half, 12).tolist())
+        known = {} if self.peaks else {"peaks": {}}
+        return measurement(us, flops, moved, bound=self.bound, samples=samples, **times, **known)
 
 
 @dataclass
@@ -82,7 +59,7 @@ class Clock:
         self.calls.append({"max_time": max_time, **({} if spread == 0.005 else {"spread": spread}), **options})
         times = self.times.pop(0) if len(self.times) > 1 else self.times[0]
         overrides = {name: value for name, value in options.items() if name in ("flops", "bytes")}
-        return Measurement(Times(**{**asdict(times), **overrides}))
+        return replace(times, **overrides).measurement()
 
     def compare_times(self, f: Any, g: Any, *, margin: float = 0.01, max_time: float = 3.0) -> Compared:
         self.calls.append({"f": f(), "g": g(), "max_time": max_time, "margin": margin})

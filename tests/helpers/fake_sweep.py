@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,21 +25,24 @@ def _template() -> Measurement:
 
 
 def measurement(
-    us: float, flops: float, moved: float, *, bound: str = "memory", unit: str = "fp32", **others: Any
+    us: float,
+    flops: float,
+    moved: float,
+    *,
+    bound: str = "memory",
+    unit: str = "fp32",
+    peaks: Mapping[str, Peaks] = PEAKS,
+    **others: Any,
 ) -> Measurement:
     """Return the Measurement of a call of this time, with shares and rates by the documented formulas."""
-    shares = {
-        source: Shares(
-            pct_peak_flops=100 * flops / peaks.flops[unit] / us * 1e6,
-            pct_peak_bandwidth=100 * moved / (peaks.bandwidth or math.nan) / us * 1e6,
-            pct_roofline=100 * max(flops / peaks.flops[unit], moved / (peaks.bandwidth or math.nan)) / us * 1e6,
-        )
-        for source, peaks in PEAKS.items()
-    }
-    numbers = dict.fromkeys(("median", "mean", "min", "max"), us)
+    shares = {}
+    for source, peak in peaks.items():
+        of_flops, of_bytes = (100 * least / us * 1e6 for least in (flops / peak.flops[unit], moved / peak.bandwidth))
+        known = [share for share in (of_flops, of_bytes) if not math.isnan(share)]
+        shares[source] = Shares(of_flops, of_bytes, max(known, default=math.nan))
     values: dict[str, Any] = {
-        **numbers,
-        **vars(shares["measured"]),
+        **dict.fromkeys(("median", "mean", "min", "max"), us),
+        **vars(shares.get("measured", Shares())),
         "n": 12,
         "ci": (0.99 * us, 1.01 * us),
         "iqr": 0.02 * us,
@@ -49,7 +52,7 @@ def measurement(
         "gbytes_per_s": moved / us / 1e3,
         "arithmetic_intensity": flops / moved if moved else math.nan,
         "shares": shares,
-        "peaks_source": "measured",
+        "peaks_source": "measured" if shares else "",
         "unit": unit,
         "roof": fs._core.roof(flops, moved, unit, MEASURED.for_core()),
         "bound": bound,

@@ -1,8 +1,8 @@
 """Runs of performance tests as files: pytest-benchmark's JSON, in its numbered layout.
 
-``--perf-save`` writes ``STORAGE/MACHINE/0001_NAME.json`` and ``--perf-json`` the same to any file. pytest-benchmark,
-which is not needed for that, lists and compares them; ``--perf-compare`` reads the files of both. Times in them are in
-seconds. ``extra_info`` of a benchmark has what flopscope knows beyond the times; ``machine_info`` has the devices.
+``--perf-save`` writes ``STORAGE/MACHINE/0001_NAME.json`` and ``--perf-json`` the same to any file, by pytest-benchmark,
+which lists and compares them; ``--perf-compare`` reads the files of both. Times in them are in seconds.
+``extra_info`` of a benchmark has what flopscope knows beyond the times; ``machine_info`` has the devices.
 """
 
 from __future__ import annotations
@@ -13,29 +13,24 @@ import math
 import os
 import platform
 import re
-import subprocess
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from statistics import quantiles
 from typing import Any, NamedTuple
 
 from flopscope.measuring.distribution import median_interval
 from flopscope.measuring.perf.report import verdict_of
 from flopscope.support.device import devices, find_device
 from flopscope.support.files import finite, read_json, replacing
-from flopscope.support.lock import locked
 from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 
-LAYOUT = "5.3.0"  # version of pytest-benchmark whose layout this is
 STORAGE = ".benchmarks"  # pytest-benchmark's default
 LAST = "last"  # a reference to the newest run
 SHOWN = 8  # runs named in a message
-GIT_SECONDS = 20
 MIN_US, MAX_US = 1e-9, 1e15  # range of valid times; 1e15 µs are 32 years
 # The name and properties of a device that must be equal for times to be comparable.
 SAME = ("name", "isa", "threads", "sm_count", "memory_bytes", "driver_version")
@@ -73,26 +68,24 @@ def name_of(test: str, number: int) -> str:
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
-def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, Any]:
-    """Return the content of the file for these records of Perf.records(), ready for JSON.
+def content_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the content of the file for these records of Perf.records(), ready for JSON."""
+    from pytest_benchmark.utils import get_commit_info
 
-    root: a folder of the git repository whose commit is stored.
-    """
     every = list(records)
     content = {
         "machine_info": {**_machine(), "devices": {record["device"]: record["machine"] for record in every}},
-        "commit_info": _commit_of(root),
+        "commit_info": get_commit_info(),
         "benchmarks": [*map(_benchmark, every)],
         "datetime": datetime.now(timezone.utc).isoformat(),
-        "version": LAYOUT,
+        "version": metadata.version("pytest-benchmark"),
     }
     return finite(content)  # type: ignore[no-any-return]
 
 
 def _machine() -> dict[str, Any]:
-    names = ("node", "processor", "machine", "release", "system", "python_compiler", "python_implementation")
-    facts = {name: getattr(platform, name)() for name in (*names, "python_version", "python_build")}
-    facts["python_implementation_version"] = facts["python_version"]
+    names = ("node", "processor", "machine", "release", "system", "python_implementation", "python_version")
+    facts = {name: getattr(platform, name)() for name in names}
     facts["cpu"] = {"brand_raw": devices()[0].name, "count": os.cpu_count()}
     facts["versions"] = {"flopscope": VERSION}
     for library in ("numpy", "torch"):
@@ -102,9 +95,13 @@ def _machine() -> dict[str, Any]:
 
 
 def _benchmark(record: Mapping[str, Any]) -> dict[str, Any]:
-    times, test = record["measurement"], record["test"]
+    from pytest_benchmark.stats import Stats
+
+    times, test, stats = record["measurement"], record["test"], Stats()
+    stats.data = [us / 1e6 for us in times["samples"]]
     facts = {name: times.get(name) for name in FACTS}
-    facts |= {"function": record["name"], "ci": _seconds(times["ci"]), "verdict": verdict_of(record)}
+    ci = [None if us is None else us / 1e6 for us in times["ci"]]
+    facts |= {"function": record["name"], "ci": ci, "verdict": verdict_of(record)}
     return {
         "group": None,
         "name": name_of(test.rpartition("::")[2], record["number"]),
@@ -113,49 +110,8 @@ def _benchmark(record: Mapping[str, Any]) -> dict[str, Any]:
         "param": record["param"],
         "extra_info": facts | {name: record[name] for name in ("outcome", "limits", "ratio_to_stored")},
         "options": {"timer": times["timing_source"]},
-        "stats": _stats(times),
+        "stats": {**stats.as_dict(), "iterations": times["batch"], "data": stats.data},
     }
-
-
-def _seconds(times: Iterable[float | None]) -> list[Any]:
-    return [None if us is None else us / 1e6 for us in times]
-
-
-def _stats(times: Mapping[str, Any]) -> dict[str, Any]:
-    data = _seconds(times["samples"])
-    low, high, mean, median = _seconds(times[name] for name in ("min", "max", "mean", "median"))
-    std = (times["std"] or 0.0) / 1e6  # None for one sample
-    q1, _, q3 = quantiles(data, n=4, method="inclusive") if len(data) > 1 else data * 3
-    near = [time for time in data if q1 - 1.5 * (q3 - q1) <= time <= q3 + 1.5 * (q3 - q1)]
-    far, beyond = len(data) - len(near), sum(abs(time - mean) > std for time in data)
-    return {
-        **{"min": low, "max": high, "mean": mean, "stddev": std, "median": median, "rounds": len(data)},
-        **{"q1": q1, "q3": q3, "iqr": q3 - q1, "ld15iqr": min(near), "hd15iqr": max(near)},
-        **{"stddev_outliers": beyond, "iqr_outliers": far, "outliers": f"{beyond};{far}"},
-        **{"ops": 1 / mean if mean else 0, "total": sum(data), "iterations": times["batch"], "data": data},
-    }
-
-
-def _commit_of(folder: Path) -> dict[str, Any]:
-    """Return the git commit of a folder. Untracked files, such as stored runs, do not make it dirty."""
-    head = _git(folder, "log", "-1", "--format=%H %cI %aI") or "unversioned"
-    return {
-        **dict.fromkeys(("id", "time", "author_time")),
-        **dict(zip(("id", "time", "author_time"), head.split(), strict=False)),
-        "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
-        "project": folder.name,
-        "branch": _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or "(unknown)",
-    }
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """Return the output of a git command; "" if it fails, or git is missing."""
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=GIT_SECONDS)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
 
 
 def write(file: Path, content: Mapping[str, Any]) -> None:
@@ -193,22 +149,14 @@ def require_savable(name: str, folder: Path) -> None:
 
 def save(content: Mapping[str, Any], name: str, folder: Path) -> Path:
     """Store a run under the next number, and return its file. name: "" for the commit, or the date outside of git."""
+    commit = content["commit_info"]
+    if not name and commit["time"] is None:
+        name = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
+    name = name or f"{commit['id'][:8]}{'-dirty' if commit['dirty'] else ''}"
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with locked(handle):  # by another session, which would take the same number
-            number = max((number for number, _, _ in _runs_in(folder)), default=0) + 1
-            file = folder / f"{number:04d}_{name or _usual_name(content['commit_info'])}.json"
-            write(file, content)
-    finally:
-        os.close(handle)
+    file = folder / f"{max((number for number, _, _ in _runs_in(folder)), default=0) + 1:04d}_{name}.json"
+    write(file, content)
     return file
-
-
-def _usual_name(commit: Mapping[str, Any]) -> str:
-    if commit["time"] is None:
-        return datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
-    return f"{commit['id'][:8]}{'-dirty' if commit['dirty'] else ''}"
 
 
 def _runs_in(folder: Path) -> list[tuple[int, str, Path]]:
