@@ -38,14 +38,12 @@ from flopscope.support.core_facts import WORK, parts_of
 from flopscope.support.device import STORED
 from flopscope.support.peaks import stated_peaks
 from flopscope.support.safe import printable
-from flopscope.support.suggest import suggesting
 from flopscope.support.units import percent_text, plural, ratio_text, short_time_text
 
 if TYPE_CHECKING:
     import pandas
 
 
-@suggesting
 def compare(
     a: Results | EventTable | pandas.DataFrame,
     b: Results | EventTable | pandas.DataFrame,

@@ -28,7 +28,7 @@ from flopscope.support.device import Datasheet
 from flopscope.support.model import Model, mismatch
 from flopscope.support.peaks import MEMORY, checked_rates
 from flopscope.support.safe import shown
-from flopscope.support.suggest import did_you_mean, suggesting
+from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -43,7 +43,6 @@ _COMPUTE, _MEMORY, _UNMODELLED, _HOST = (PARTS.index(name) for name in ("compute
 Floats = npt.NDArray[np.float64]
 
 
-@suggesting
 def what_if(
     prof: Any,
     *,

@@ -15,7 +15,7 @@ from flopscope.support.device import find_device, peaks_of_models
 from flopscope.support.model import Model, why_unknown
 from flopscope.support.peaks import Peaks
 from flopscope.support.safe import printable, shown
-from flopscope.support.suggest import did_you_mean, suggesting
+from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
     import pandas
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Text = str | bytes
 
 
-@suggesting
 @dataclass(frozen=True)
 class Work:
     """FLOPs and bytes of one call of an op. NaN: unknown."""
@@ -49,7 +48,6 @@ class Work:
         return self.flops / self.bytes if self.bytes > 0 else math.nan
 
 
-@suggesting
 def work(
     name: str,
     shapes: Sequence[Any],
@@ -98,7 +96,6 @@ def work(
     )
 
 
-@suggesting
 def roofline_time(
     of: Work | float,
     bytes: float = math.nan,
@@ -262,7 +259,6 @@ def _text(value: Any) -> str:
 # Programs of JAX, from the text of their HLO --------------------------------------------------------------------------
 
 
-@suggesting
 def work_of_hlo(text: Text | Iterable[Text] | Mapping[str, Text]) -> pandas.DataFrame:
     """Return the FLOPs and bytes of each instruction that a compiled program of XLA runs, without running it.
 

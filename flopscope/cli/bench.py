@@ -17,7 +17,7 @@ from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
 from flopscope.show.fitted import print_coloured, render, terminal_width
-from flopscope.support.busy import busy_meter, load_average, why_busy
+from flopscope.support.busy import busy_meter, why_busy
 from flopscope.support.device import PEAKS_FIELDS, Device, find_device, measure_peaks
 from flopscope.support.documents import Document, columns, record, rows
 from flopscope.support.files import write_json
@@ -284,11 +284,11 @@ def run(
 
         once()
         _core.synchronize(str(where))
-        load, others = load_average(), busy_meter(where)
+        others = busy_meter(where)
         with profile() as prof:
             for _ in range(repeat):
                 once()
-        busy = why_busy(where.kind, load, others())
+        busy = why_busy(where.kind, others())
     table = prof.key_averages()
     if any(_beats(row, where) for row in table):  # the peaks were measured while the machine was busy
         peaks = measure_peaks(where, progress, force=True)

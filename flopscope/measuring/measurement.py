@@ -14,7 +14,6 @@ from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, record
 from flopscope.support.files import finite
-from flopscope.support.suggest import suggesting
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
@@ -69,7 +68,6 @@ MEASUREMENT = Document(
 
 
 @dataclass(frozen=True)
-@suggesting
 class Measurement(Distribution):
     """The time of one call, its rates and its shares of the peaks. Times are in µs; unknown values are NaN, never 0.
 

@@ -24,13 +24,11 @@ from flopscope.support.model import Model, why_unknown
 from flopscope.support.peak_timing import free_bytes
 from flopscope.support.peaks import Peaks
 from flopscope.support.progress import time_bar
-from flopscope.support.suggest import suggesting
 
 DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
 
-@suggesting
 def measure(
     fn: Callable[..., Any],
     *args: Any,

@@ -15,7 +15,6 @@ from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
 from flopscope.measuring.stage import name_of, prepare, require_callable
 from flopscope.support.documents import Document, Field, columns
 from flopscope.support.progress import time_bar
-from flopscope.support.suggest import suggesting
 
 Word = Literal["faster", "slower", "same", "unclear"]
 
@@ -37,7 +36,6 @@ TIMES = Document(
 
 
 @dataclass(frozen=True)
-@suggesting
 class TimesCompared:
     """The ratio of the times of f and g."""
 
@@ -90,7 +88,6 @@ class TimesCompared:
         )
 
 
-@suggesting
 def compare_times(
     f: Callable[[], Any],
     g: Callable[[], Any],

@@ -21,7 +21,6 @@ from flopscope.support.documents import Document, Field, columns, rows
 from flopscope.support.peak_timing import free_bytes
 from flopscope.support.peaks import Peaks
 from flopscope.support.progress import progress_bar
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -95,7 +94,6 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
-@suggesting
 class Sweep:
     """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
 
@@ -162,7 +160,6 @@ class Sweep:
         return upward.rooms.sweep_html(self)
 
 
-@suggesting
 def sweep(
     op: str | Callable[..., Any],
     sizes: Iterable[Size] | None = None,

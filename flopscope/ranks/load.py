@@ -21,7 +21,6 @@ from flopscope.read.trace import load_trace
 from flopscope.results.process import rank_of, require_different_processes, source_of
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
@@ -35,7 +34,6 @@ class _File(NamedTuple):
     max_bytes: int | None
 
 
-@suggesting
 def load_ranks(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     client: Any = None,
@@ -134,7 +132,6 @@ def _remote(url: str) -> list[str]:
 # Traces in memory -----------------------------------------------------------------------------------------------------
 
 
-@suggesting
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     """Find the ranks that others wait for in the collectives of a distributed program.
 

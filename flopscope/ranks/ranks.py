@@ -17,7 +17,6 @@ from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
 from flopscope.support.files import replacing
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from flopscope.show.summary import Summary
 
 
-@suggesting
 class Ranks:
     """The ranks of a distributed program: what load_ranks() returns. Times are in µs.
 

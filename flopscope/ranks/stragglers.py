@@ -11,13 +11,11 @@ import numpy as np
 from flopscope.ranks.calls import KINDS, Calls, match
 from flopscope.ranks.clocks import align
 from flopscope.ranks.schema import SCHEMA, STRAGGLERS, records
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
 
 
-@suggesting
 class Stragglers:
     """The result of stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
 

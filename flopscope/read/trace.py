@@ -21,7 +21,6 @@ from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.model import Model, index_of, models_of, why_unknown
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     from flopscope.support.peaks import Peaks
@@ -174,7 +173,6 @@ _REGENERATED = frozenset(
 )
 
 
-@suggesting
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
     *,
@@ -229,7 +227,6 @@ def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
 # Several traces -------------------------------------------------------------------------------------------------------
 
 
-@suggesting
 def load_traces(
     *sources: str | os.PathLike[str],
     max_bytes: int | None = None,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from flopscope.record import profiler
 from flopscope.results.results import Results
-from flopscope.support.suggest import suggesting
 
 
-@suggesting
 class profile(profiler.profile, Results):
     """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 

@@ -26,7 +26,6 @@ from flopscope.support.capture import (
     warn_of_losses,
 )
 from flopscope.support.package import warn_user
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -85,7 +84,6 @@ def _ended_by_failure(method: Method) -> Method:
     return cast("Method", guarded)
 
 
-@suggesting
 class profile:
     """The recording of a profile; flopscope.record.profile adds its results and documents its arguments."""
 

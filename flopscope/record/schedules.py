@@ -8,7 +8,6 @@ from enum import Enum
 from typing import Any
 
 from flopscope.support.package import warn_user
-from flopscope.support.suggest import suggesting
 
 
 class ProfilerAction(Enum):
@@ -26,7 +25,6 @@ class ProfilerAction(Enum):
     __hash__ = object.__hash__  # Enum's is a Python function, which a profile with stacks would record at each step
 
 
-@suggesting
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:

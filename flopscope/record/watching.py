@@ -17,7 +17,6 @@ from flopscope.record.triton_launches import LAUNCHES
 from flopscope.support.capture import may_evict, why_not_loaded
 from flopscope.support.imports import after_import, around
 from flopscope.support.package import WATCH_GRAPHS, warn_user
-from flopscope.support.suggest import suggesting
 
 MARK = "flopscope::clock"
 MARKS = 8  # of the clock, before and after a capture
@@ -71,7 +70,6 @@ class GraphWatch:
 _watch: GraphWatch | None = None
 
 
-@suggesting
 def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     """Watch this process capture CUDA graphs, so that the kernels of replays belong to the ops that launched them.
 

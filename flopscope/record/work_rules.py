@@ -12,13 +12,11 @@ from typing import Any, TypeAlias
 from flopscope import _core
 from flopscope.support.package import warn_user
 from flopscope.support.safe import error_text, printable, shown
-from flopscope.support.suggest import suggesting
 
 NUMBERS = ("flops", "bytes_read", "bytes_written")
 UNIT = "unit"
 
 
-@suggesting
 @dataclass(frozen=True)
 class WorkCall:
     """One call of an op as recorded in a trace. Each of the four lists has one entry per argument of the op's schema.
@@ -57,7 +55,6 @@ def registered() -> list[str]:
     return [*_rules]
 
 
-@suggesting
 def register_work(name: str, fn: WorkRule | None) -> None:
     """Register ``fn`` as the rule that computes the FLOPs and bytes of an op in all later tables.
 

@@ -12,7 +12,6 @@ from flopscope.results.records import DEVICE
 from flopscope.support import upward
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable, write_csv
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -192,7 +191,6 @@ def scaled(side: Side | None, scale: Scale, steps: int) -> float:
 
 
 @dataclass(frozen=True)
-@suggesting
 class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including rows that only one run has."""
 

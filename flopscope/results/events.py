@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from flopscope.support.core_facts import UNKNOWN_TIME, WORK
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import numpy
@@ -177,7 +176,6 @@ class Event:
         return f"<Event {self.id}: {self.kind} {self.name!r}, {start:.3f} to {end:.3f}us, {where} {self.thread}>"
 
 
-@suggesting
 class EventList(Sequence[Event]):
     """All events of a profile. Events are created on access; a slice is a list of events.
 

@@ -20,7 +20,6 @@ from flopscope.support.files import COMPRESSION, finite, replacing
 from flopscope.support.package import VERSION, warn_user
 from flopscope.support.process import rank_in, start_thread
 from flopscope.support.progress import progress_bar
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
@@ -121,7 +120,6 @@ def json_value(key: str, text: str) -> Any:
         raise ValueError(f"the value of {key!r} is not JSON ({problem}): {text!r}") from None
 
 
-@suggesting
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[_Exports], None]:

@@ -10,7 +10,6 @@ from flopscope.results.categories import rows_of_groups
 from flopscope.results.columns import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
 from flopscope.support import upward
-from flopscope.support.suggest import suggesting
 
 PREFIXES = re.compile("nn.Module: |scope: ")  # the second: of a JAX program
 MOST_PATH = 4096  # characters of a path to which a name is added
@@ -50,7 +49,6 @@ class Tree:
         return order
 
 
-@suggesting
 class ModuleTable(EventTable):
     """A table with a row for each module, followed by its submodules.
 

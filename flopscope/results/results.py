@@ -19,7 +19,6 @@ from flopscope.support.device import STORED, devices_to_rate, find_device, peaks
 from flopscope.support.hints import HINTS, Hints
 from flopscope.support.model import Model, index_of, why_unknown
 from flopscope.support.peaks import stated_peaks
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@suggesting
 class Results(Summaries):
     """The results that live profiles and loaded traces have in common, each computed from one event store.
 

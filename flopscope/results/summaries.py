@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.results.events import EventList
 from flopscope.support.core_facts import UNKNOWN_TIME
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -106,7 +105,6 @@ def records(columns: Columns) -> list[dict[str, Any]]:
     return [{name: None if v != v else v for name, v in zip(columns, row, strict=True)} for row in rows]
 
 
-@suggesting
 class Summaries:
     """DataFrames about a profile as a whole. Each raises RuntimeError during recording and if nothing was recorded.
 

@@ -21,7 +21,6 @@ from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, 
 from flopscope.support import units, upward
 from flopscope.support.core_facts import Numbers
 from flopscope.support.hints import Hints
-from flopscope.support.suggest import suggesting
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +86,6 @@ def _fact(name: str, doc: str) -> Any:
     return property(lambda table: getattr(table.facts, name), doc=doc)
 
 
-@suggesting
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 

@@ -19,7 +19,6 @@ from flopscope.show.roofs import Point, level_label, levels_of, memory_of, roofs
 from flopscope.show.scene import Scene, peaks_wanted, scene_of
 from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import printable, shorten
-from flopscope.support.suggest import suggesting
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
 
 if TYPE_CHECKING:
@@ -90,7 +89,6 @@ def _bound_handles(present: Iterable[str]) -> list[Any]:
 # Roofline -------------------------------------------------------------------------------------------------------------
 
 
-@suggesting
 def roofline(
     table: Any,
     *,

@@ -13,19 +13,10 @@ from flopscope.support.nvml import find_gpu
 if TYPE_CHECKING:
     from flopscope.support.device import Device
 
-MAX_LOAD = 0.75  # load average per processor, above which hardly any is idle
 MAX_PROCESSORS = 0.3  # used by others: sharing one processor half of the time halves the rate of all
 MAX_GPU = 0.05  # share of a GPU's time used by others
 QUIET_SECONDS = 0.6  # NVML reports earlier work for up to a third of a second
 IDLE, IOWAIT, GUEST = 3, 4, 8  # columns of /proc/stat; those from GUEST on are included in others
-
-
-def load_average() -> float | None:
-    """Return the average number of running or waiting processes over the last minute; None if it is unavailable."""
-    try:
-        return os.getloadavg()[0]
-    except (OSError, AttributeError):
-        return None
 
 
 def processors() -> int:
@@ -42,18 +33,13 @@ def busy_meter(device: Device) -> Callable[[], float | None]:
     return lambda: used
 
 
-def why_busy(kind: str, load: float | None, busy: float | None) -> str | None:
+def why_busy(kind: str, busy: float | None) -> str | None:
     """Return why a measurement under these conditions may be too slow, or None if nothing suggests that."""
     if kind == "cuda":
         used = busy is not None and busy > MAX_GPU
         return f"other processes used {100 * (busy or 0):.0f} % of the GPU's time" if used else None
     if busy is not None and busy * processors() > MAX_PROCESSORS:
-        average = "" if load is None else f" (load average {load:.2f})"
-        return f"other processes used {busy * processors():.1f} of {processors()} processors{average}"
-    online = os.cpu_count() or 1
-    if load is not None and load > MAX_LOAD * online:
-        usage = "" if busy is None else f", though other processes used only {100 * busy:.0f} % of them meanwhile"
-        return f"the load average was {load:.2f} on {online} processors before{usage}"
+        return f"other processes used {busy * processors():.1f} of {processors()} processors"
     return None
 
 

@@ -23,7 +23,6 @@ from flopscope.support.package import warn_user
 from flopscope.support.peak_timing import Measurement
 from flopscope.support.peaks import Peaks, cached_peaks, keep_peaks, slowdown
 from flopscope.support.safe import markup
-from flopscope.support.suggest import suggesting
 from flopscope.support.units import si_text, whole_text
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
@@ -41,8 +40,8 @@ PEAKS_FIELDS = (
         "bandwidth copy_bandwidth read_bandwidth write_bandwidth l2_bandwidth", "B/s", "not measured, or not published"
     ),
     *columns("launch_ns kernel_ns", why="not measured, or not published"),
-    *columns("when$ load_average busy:share", why="not measured"),
-    *(Field(name, "any") for name in ("versions", "missing", "spread", "dates")),
+    *columns("when$ busy:share", why="not measured"),
+    *(Field(name, "any") for name in ("versions", "missing", "spread")),
 )
 _PROPERTIES = "as the driver names them, sizes in bytes, clocks in kHz"
 DEVICE_FIELDS = (
@@ -144,11 +143,12 @@ class Device:
         return f"Device({text})"
 
     def _columns(self) -> list[list[str]]:
-        """Return a header and the rows of the report: label, datasheet, measured, spread and date, where known."""
+        """Return a header and the rows of the report: label, datasheet, measured and spread, where known."""
         known = self.known_peaks()
         columns = {source: _formatted(peaks) for source, peaks in known.items()}
         if "measured" in known:
-            columns |= _conditions(known["measured"])
+            spread = known["measured"].spread
+            columns["spread"] = {_LABELS.get(name, name): f"{100 * value:.1f} %" for name, value in spread.items()}
         rows = [["", *columns]]
         for label in dict.fromkeys(label for source in known for label in columns[source]):
             rows.append([label, *(column.get(label, "") for column in columns.values())])
@@ -188,7 +188,6 @@ def devices() -> list[Device]:
     return [_cpu_device(), *map(_cuda_device, range(count))]
 
 
-@suggesting
 def measure_peaks(device: Device | str, progress: bool = True, force: bool = False, reset: bool = False) -> Peaks:
     """Return the measured peaks of a device, from the cache or by measuring (about 5 s on a CPU, 3 s on a GPU).
 
@@ -209,7 +208,7 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     reset: measure, and replace the cached peaks even if the new ones are slower.
 
     The result has ``flops`` (FLOP/s by compute unit), ``bandwidth`` (bytes/s), ``launch_ns`` and ``kernel_ns`` (an
-    empty launch, an op of one element), ``spread``, ``dates`` and ``missing``. Raises ValueError for an unknown device
+    empty launch, an op of one element), ``spread`` and ``missing``. Raises ValueError for an unknown device
     name or an index out of range, RuntimeError if there is no CUDA device or nothing could be measured.
     """
     target = find_device(str(device))  # a new Device: free memory and the number of threads change
@@ -349,16 +348,8 @@ def _text(number: str, value: float) -> str:
     return si_text(value, "OP/s" if number.startswith("int") else "FLOP/s", prefixes="TG")
 
 
-def _conditions(peaks: Peaks) -> dict[str, dict[str, str]]:
-    """Return further columns for measured peaks: the spread of each number's rounds, and its date."""
-    spread = {_LABELS.get(name, name): f"{100 * value:.1f} %" for name, value in peaks.spread.items()}
-    return {"spread": spread, "on": {_LABELS.get(name, name): date[:10] for name, date in peaks.dates.items()}}
-
-
 def _last_measured(peaks: Peaks) -> str:
     parts = [f"last measured {str(peaks.when)[:16].replace('T', ' ')} UTC"]
-    if peaks.load_average is not None:
-        parts.append(f"load average {peaks.load_average:.2f}")
     if peaks.busy is not None:
         parts.append(f"{100 * peaks.busy:.0f} % used by other processes")
     return ", ".join(parts)
@@ -366,14 +357,14 @@ def _last_measured(peaks: Peaks) -> str:
 
 def _warning(device: Device, stored: Peaks | None, read: Peaks) -> str | None:
     """Return why the new readings may be too slow, and what to do; None if nothing suggests that."""
-    busy = why_busy(device.kind, read.load_average, read.busy)
+    busy = why_busy(device.kind, read.busy)
     slower = [] if stored is None else _slower(stored, read)
     if slower:
         if busy:
             advice = f"{busy[0].upper()}{busy[1:]}: measure again when the machine is idle"
         else:
             advice = (
-                f"No other work was detected{_load(read)}: the device may be shared or throttled. If it is permanently "
+                "No other work was detected: the device may be shared or throttled. If it is permanently "
                 "slower, replace the stored peaks by flopscope devices --measure --reset"
             )
         return f"{device}: slower readings than the stored ones, which are kept: {', '.join(slower)}. {advice}"
@@ -387,12 +378,7 @@ def _slower(stored: Peaks, read: Peaks) -> list[str]:
     """Describe each number whose reading is much slower than its stored value."""
     old, new = stored._numbers, read._numbers
     return [
-        f"{_LABELS.get(name, name)} {_text(name, new[name])} (stored: {_text(name, old[name])}, "
-        f"{stored.dates.get(name, 'undated')[:10]})"
+        f"{_LABELS.get(name, name)} {_text(name, new[name])} (stored: {_text(name, old[name])})"
         for name in _reported(stored)
         if name in new and slowdown(name, new[name], old[name]) > MAX_SLOWDOWN
     ]
-
-
-def _load(peaks: Peaks) -> str:
-    return "" if peaks.load_average is None else f" (load average {peaks.load_average:.2f})"

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flopscope import _core
-from flopscope.support.busy import busy_meter, load_average
+from flopscope.support.busy import busy_meter
 from flopscope.support.capture import is_taken, shortest_kernel
 from flopscope.support.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
 from flopscope.support.process import available_memory
@@ -108,7 +108,7 @@ class Measurement:
 
     def run(self, progress: bool) -> Peaks:
         """Measure all numbers and return them. Raise RuntimeError if none could be measured."""
-        load, busy = load_average(), busy_meter(self.device)
+        busy = busy_meter(self.device)
         steps: dict[str, Callable[[], Iterator[_Series]]] = {
             what: partial(self._bandwidth, what) for what in BANDWIDTHS
         }
@@ -124,7 +124,7 @@ class Measurement:
                     else:
                         self._further_round(quantity)
                     advance()
-        return self._peaks(load, busy())
+        return self._peaks(busy())
 
     def _first_round(self, quantity: str, prepare: Callable[[], Iterator[_Series]]) -> None:
         """Warm up and read once; a probe that fails is missing."""
@@ -143,7 +143,7 @@ class Measurement:
                 if not series.settled:
                     series.values.append(series.read())
 
-    def _peaks(self, load: float | None, busy: float | None) -> Peaks:
+    def _peaks(self, busy: float | None) -> Peaks:
         from datetime import datetime, timezone
 
         chosen: dict[str, _Series] = {}  # the series with the best value of each number
@@ -170,10 +170,8 @@ class Measurement:
             when=now,
             versions=versions_of(self.device),
             missing={quantity: str(error) for quantity, error in self.missing.items()},
-            load_average=load,
             busy=busy,
             spread={number: chosen[number].spread for number in numbers},
-            dates=dict.fromkeys(numbers, now),
         )
 
     @property

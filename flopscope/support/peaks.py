@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from flopscope.support.device import Device
 
 MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
-CACHE_FORMAT = 6  # of the JSON files; to be incremented when the measured numbers change
+CACHE_FORMAT = 7  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth", "l2_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
 
@@ -52,21 +52,17 @@ class Peaks:
     """Time of the shortest kernel, which reads and writes one element, by CUPTI, in ns. For the CPU: time of the
     shortest op, as profiles record it."""
     when: str | None = None
-    """Time of the last measurement: ISO 8601, UTC. Some numbers may be from earlier ones: see ``dates``."""
+    """Time of the last measurement: ISO 8601, UTC. Some numbers may be from earlier ones."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of "flopscope", and for CUDA of "driver" and "runtime", at the measurement."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Reasons of failed probes by name: {"matmul bfloat16": "…"}."""
-    load_average: float | None = None
-    """Average number of running or waiting processes in the minute before the last measurement."""
     busy: float | None = None
     """Share of the device, 0 to 1, that other processes used: for a CPU, during the last measurement; for a GPU, just
     before it, by NVML."""
     spread: Mapping[str, float] = field(default_factory=dict)
     """By number ("fp32", "bandwidth", "launch_ns"): the fraction by which the worst round of its probe was slower than
     the best round, whose value is the number."""
-    dates: Mapping[str, str] = field(default_factory=dict)
-    """By number: time of its measurement, ISO 8601, UTC. Later measurements with no better value do not change it."""
 
     @property
     def _numbers(self) -> dict[str, float]:
@@ -89,11 +85,11 @@ class Peaks:
     def _of_measured(cls, fields: Any) -> Peaks:
         """Return measured peaks from their fields in a file. ValueError for what flopscope cannot have written."""
         try:
-            peaks = cls(**fields)
+            peaks = cls(**{name: value for name, value in fields.items() if name not in _FORMER})
             valid = all(is_number(number) and number > 0 for number in peaks._numbers.values())
-            conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
+            conditions = [*peaks.spread.values(), peaks.busy]
             valid = valid and all(value is None or (is_number(value) and value >= 0) for value in conditions)
-            valid = valid and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
+            valid = valid and isinstance(peaks.when, str)
         except (TypeError, KeyError, AttributeError) as problem:
             raise ValueError(f"{type(problem).__name__}: {problem}") from None
         if not valid or peaks.source != "measured":
@@ -101,6 +97,8 @@ class Peaks:
         return peaks
 
 
+_FORMER = ("dates", "load_average")
+"""Fields of traces of earlier versions."""
 MEMORY = "memory"
 """The name of the memory's bandwidth among rates."""
 MOST_RATE = 1e30
@@ -155,7 +153,7 @@ def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
 
 
 def combine(stored: Peaks, new: Peaks) -> Peaks:
-    """Combine two measurements: the better value of each number, with its date and spread; the rest from ``new``.
+    """Combine two measurements: the better value of each number, with its spread; the rest from ``new``.
 
     A probe is missing if it failed in both; its reason is that of ``new``.
     """
@@ -170,7 +168,6 @@ def combine(stored: Peaks, new: Peaks) -> Peaks:
         **fields,
         "missing": {probe: why for probe, why in new.missing.items() if probe in stored.missing},
         "spread": {name: peaks.spread[name] for name, peaks in source.items() if name in peaks.spread},
-        "dates": {name: peaks.dates[name] for name, peaks in source.items() if name in peaks.dates},
     }
     return replace(new, **changed)
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import sys
 from collections.abc import Collection, Iterable
-from types import FunctionType
-from typing import Any, TypeVar
-
-T = TypeVar("T")
 
 ALIKE = 0.6  # of difflib's ratio
 NEARLY_BEST = 0.02  # below that of the best suggestion
@@ -40,32 +33,3 @@ def require_names(function: str, given: Iterable[str], known: Collection[str]) -
         if name not in known:
             hint = did_you_mean(name, known)
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
-
-
-def suggesting(thing: T) -> T:
-    """Let the error for a misspelt keyword argument of a function name the one that was meant, as Python 3.13 does.
-
-    Of a class: in the calls of its constructor and of its public methods.
-    """
-    if sys.version_info >= (3, 13):
-        return thing
-    if isinstance(thing, type):
-        for name, value in list(vars(thing).items()):
-            if isinstance(value, FunctionType) and (name == "__init__" or not name.startswith("_")):
-                setattr(thing, name, suggesting(value))
-        return thing
-    return _checked(thing) if isinstance(thing, FunctionType) else thing
-
-
-def _checked(function: Any) -> Any:
-    code = function.__code__
-    names = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
-    if code.co_flags & inspect.CO_VARKEYWORDS or not {*names} - {"self"}:
-        return function
-
-    @functools.wraps(function)
-    def call(*args: Any, **named: Any) -> Any:
-        require_names(function.__qualname__, named, names)
-        return function(*args, **named)
-
-    return call

@@ -187,9 +187,7 @@ def test_devices_lists_and_measures_the_devices(tmp_path: Path) -> None:
     assert (cpu["kind"], cpu["name"], cpu["datasheet"]) == ("cpu", name, None)
     assert cpu["properties"]["threads"] >= 1 and (rest == []) == (why is not None)
     measured = cpu["measured"]
-    assert set(measured["flops_per_s"]) <= set(measured["spread"]) and set(measured["dates"].values()) == {
-        measured["when"]
-    }
+    assert set(measured["flops_per_s"]) <= set(measured["spread"])
     assert measured["source"] == "measured" and measured["flops_per_s"]["fp32"] > 0 and measured["launch_ns"] > 0
     assert measured["bandwidth_bytes_per_s"] == max(
         measured[f"{what}_bandwidth_bytes_per_s"] for what in ("copy", "read", "write")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import pickle
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +47,6 @@ def test_python_calls_say_what_is_wrong(call: Any, error: type[Exception], expec
 @pytest.mark.filterwarnings("ignore:.*measured on a busy machine")
 @pytest.mark.parametrize("used", [0.9, 0.0])
 def test_bench_says_if_the_device_was_busy(monkeypatch: pytest.MonkeyPatch, used: float) -> None:
-    monkeypatch.setattr("flopscope.cli.bench.load_average", lambda: 0.0)
     monkeypatch.setattr("flopscope.cli.bench.busy_meter", lambda device: lambda: used)
     result = run("cpu", size=64, ops=["ones", "add"], repeat=2)
     first = str(result.text(width=200)).splitlines()[0]
@@ -61,54 +57,16 @@ def test_bench_says_if_the_device_was_busy(monkeypatch: pytest.MonkeyPatch, used
 
 # Keyword arguments and names in Python --------------------------------------------------------------------------------
 
-MADE_BY_USERS = ("profile", "record_function", "Work", "WorkCall")
-
-
-def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield what users call: functions, ops, constructors, and the methods of public classes, with a stand-in self."""
-    for name in fs.__all__:
-        thing = getattr(fs, name)
-        if not inspect.isclass(thing):
-            yield from [(name, thing)] * callable(thing)
-            continue
-        yield from [(name, thing)] * (name in MADE_BY_USERS)
-        for method, function in inspect.getmembers(thing, inspect.isfunction):
-            if not method.startswith("_") and function.__module__.startswith("flopscope"):
-                yield f"{name}.{method}", function
-
-
-def longest_argument(function: Callable[..., Any]) -> str | None:
-    """Return the longest name of an argument that may be given by name; None if any name is taken."""
-    parameters = inspect.signature(function).parameters.values()
-    kinds = {parameter.kind for parameter in parameters}
-    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name != "self"]
-    return max(named, key=len) if named and inspect.Parameter.VAR_KEYWORD not in kinds else None
-
-
-@pytest.mark.parametrize(("name", "function"), [pytest.param(*one, id=one[0]) for one in callables()])
-def test_every_public_callable_names_the_argument_that_was_meant(name: str, function: Callable[..., Any]) -> None:
-    right = longest_argument(function)
-    if right is None:
-        pytest.skip("it has no named arguments, or takes any")
-    wrong = right[:-1] if len(right) > 4 else right + right[-1]
-    if wrong in inspect.signature(function).parameters:
-        wrong = right + "s"
-    given = (object(),) if "self" in inspect.signature(function).parameters else ()
-    with pytest.raises(TypeError, match=f"(argument|attribute) '{wrong}'.*[Dd]id you mean '{right}'"):
-        function(*given, **{wrong: None})
-
 
 @pytest.mark.parametrize(
     ("call", "error", "expected"),
     [
-        (lambda: fs.profile(record_shape=True), TypeError, r"'record_shape'[;.] [dD]id you mean 'record_shapes'"),
         (lambda: fs.ones((2,)).to(dtyp="float16"), TypeError, "'dtyp'; did you mean 'dtype'"),
         (lambda: fs.matmul(1, 2, zzz=3), TypeError, "has no argument 'zzz'$"),
         (lambda: fs.matmull, AttributeError, "no attribute 'matmull'; did you mean 'matmul'"),
         (lambda: fs._nothing_like_it, AttributeError, "no attribute '_nothing_like_it'$"),
         (lambda: trace().key_averages(group_by="shapes"), ValueError, "got 'shapes'; did you mean 'shape'"),
         (lambda: trace().key_averages().sorted("cpu_time_totl"), ValueError, "did you mean 'cpu_time_total'"),
-        (lambda: trace().summary(peak="none"), TypeError, "[dD]id you mean 'peaks'"),
     ],
 )
 def test_misspelt_names_get_a_suggestion(call: Any, error: type[Exception], expected: str) -> None:
@@ -118,13 +76,6 @@ def test_misspelt_names_get_a_suggestion(call: Any, error: type[Exception], expe
 
 def trace() -> fs.Trace:
     return fs.load_trace(TRACE)
-
-
-def test_wrappers_keep_the_signature_and_pass_values_on() -> None:
-    assert [*inspect.signature(fs.compare_times).parameters][:3] == ["f", "g", "margin"]
-    assert pickle.loads(pickle.dumps(fs.measure)) is fs.measure and fs.measure.__doc__
-    with pytest.raises(ValueError, match="margin must be"):
-        fs.compare_times(len, len, margin=-1)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,6 @@ def date_back(tmp_path: Path) -> None:
     """Date the stored peaks back by years."""
     content = json.loads(cache_file(tmp_path).read_text())
     content["peaks"]["when"] = EARLIER
-    content["peaks"]["dates"] = dict.fromkeys(content["peaks"]["dates"], EARLIER)
     cache_file(tmp_path).write_text(json.dumps(content))
     forget()
 
@@ -88,17 +87,16 @@ def test_a_peak_is_the_best_of_its_rounds(kernel: list[float], times: list[float
 
 
 def test_conditions_are_stored(core: FakeCore, tmp_path: Path) -> None:
-    core.load, core.busy = 0.25, 0.125
+    core.busy = 0.125
     peaks = fsd.measure_peaks("cpu")
-    assert (peaks.load_average, peaks.busy) == (0.25, 0.125)
+    assert peaks.busy == 0.125
     numbers = {"fp64", "fp32", "bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth", "launch_ns"}
-    assert set(peaks.spread) == set(peaks.dates) == numbers | {"kernel_ns"}
-    assert set(peaks.dates.values()) == {peaks.when}
+    assert set(peaks.spread) == numbers | {"kernel_ns"}
     forget()
     assert fsd.devices()[0].measured == peaks
     datasheet = fsd.devices()[1].datasheet_peaks
     assert datasheet is not None
-    assert (datasheet.load_average, datasheet.busy, datasheet.spread, datasheet.dates) == (None, None, {}, {})
+    assert (datasheet.busy, datasheet.spread) == (None, {})
 
 
 # Runs -----------------------------------------------------------------------------------------------------------------
@@ -113,7 +111,7 @@ def test_slower_readings_never_replace_better_ones(
     monkeypatch.setattr(fsm, "shortest_kernel", lambda device: 3000.0)
     for _ in range(3):
         peaks = measure_quietly()
-        assert peaks._numbers == first._numbers and set(peaks.dates.values()) == {EARLIER}
+        assert peaks._numbers == first._numbers
         assert peaks.when is not None and peaks.when > EARLIER, "the date is that of the last measurement"
         forget()
         assert fsd.devices()[0].measured == peaks
@@ -128,8 +126,6 @@ def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.Mo
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 100e9})
     assert peaks.bandwidth == peaks.read_bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(80)
     assert peaks.copy_bandwidth == pytest.approx(11e9), "better than the stored value"
-    newer = {number for number, date in peaks.dates.items() if date != EARLIER}
-    assert newer == {"fp32", "launch_ns", "copy_bandwidth"}
 
 
 def test_reset_replaces_stored_peaks_also_those_that_another_process_remembers(core: FakeCore) -> None:
@@ -151,7 +147,7 @@ def test_a_tensor_unit_must_exceed_the_best_reading_without_it(core: FakeCore) -
     core.rates["cuda:0"] = CUDA_RATES | {("matmul", "tf32"): 52e12}
     peaks = measure_quietly("cuda")
     assert peaks.flops["fp32"] == pytest.approx(64e12) and "tf32_tensor" not in peaks.flops
-    assert "tf32_tensor" not in peaks.spread and "tf32_tensor" not in peaks.dates
+    assert "tf32_tensor" not in peaks.spread
 
 
 def test_peaks_that_are_temporarily_missing_stay_stored(core: FakeCore) -> None:
@@ -184,19 +180,11 @@ def test_an_idle_machine_is_measured_without_a_warning(core: FakeCore) -> None:
 
 
 def test_a_busy_machine_causes_a_warning(core: FakeCore) -> None:
-    core.load, core.busy = 1.75, None
+    core.busy = 0.45
     (message,) = warnings_of(lambda: fsd.measure_peaks("cpu"))
-    assert "load average was 1.75 on 2 processors before. " in message and "flopscope devices --measure" in message
-    core.busy = 0.01
-    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
-    assert "1.75 on 2 processors before, though other processes used only 1 % of them" in message
-    core.load, core.busy = 0.75, 0.45
-    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
-    assert "other processes used 0.9 of 2 processors (load average 0.75)" in message
+    assert "other processes used 0.9 of 2 processors. " in message and "flopscope devices --measure" in message
     (message,) = warnings_of(lambda: fsd.measure_peaks("cuda"))
     assert message.startswith("cuda:0: ") and "other processes used 45 % of the GPU's time" in message
-    core.busy = 0.0
-    assert warnings_of(lambda: fsd.measure_peaks("cuda", force=True)) == [], "the load of the CPU does not affect a GPU"
 
 
 def test_readings_far_below_the_stored_ones_are_reported_once(core: FakeCore, tmp_path: Path) -> None:
@@ -204,10 +192,10 @@ def test_readings_far_below_the_stored_ones_are_reported_once(core: FakeCore, tm
     date_back(tmp_path)
     scale(core, 0.5)
     (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
-    assert "memory 6 GB/s (stored: 12 GB/s, 2020-02-03)" in message
-    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s, 2020-02-03)" in message
-    assert "launch 180 ns (stored: 90 ns, 2020-02-03)" in message and "one element" not in message
-    assert "load average 0.10" in message and "flopscope devices --measure --reset" in message
+    assert "memory 6 GB/s (stored: 12 GB/s)" in message
+    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s)" in message
+    assert "launch 180 ns (stored: 90 ns)" in message and "one element" not in message
+    assert "No other work was detected" in message and "flopscope devices --measure --reset" in message
     core.busy = 0.5
     (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
     assert "memory 6 GB/s" in message and "Other processes used 1.0 of 2 processors" in message
@@ -278,23 +266,23 @@ def test_nvml_counts_the_other_processes_of_a_gpu(
     monkeypatch.setitem(sys.modules, "pynvml", nvml_with(queries))
     assert busy.busy_meter(GPU)() == share and queries == []
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert busy.busy_meter(GPU)() is None and busy.why_busy("cuda", 50.0, None) is None
+    assert busy.busy_meter(GPU)() is None and busy.why_busy("cuda", None) is None
 
 
 # Reports --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_report_shows_spread_and_date(core: FakeCore, kernel: list[float], tmp_path: Path) -> None:
+def test_the_report_shows_the_spread(core: FakeCore, kernel: list[float], tmp_path: Path) -> None:
     kernel.extend([1100.0, 1100.0, 1375.0])
-    core.load, core.busy = 0.5, 0.02
+    core.busy = 0.02
     fsd.measure_peaks("cpu")
     date_back(tmp_path)
     lines = fsd.devices()[0].report().splitlines()
-    assert lines[1].split() == ["measured", "spread", "on"]
-    assert lines[2].split() == ["memory", "12", "GB/s", "0.0", "%", "2020-02-03"]
-    assert lines[-2].split() == ["one", "element", "1,100", "ns", "25.0", "%", "2020-02-03"]
-    assert lines[-1].strip() == "last measured 2020-02-03 04:05 UTC, load average 0.50, 2 % used by other processes"
-    assert "<td>12 GB/s</td><td>0.0 %</td><td>2020-02-03</td>" in fsd.devices()[0]._repr_html_()
+    assert lines[1].split() == ["measured", "spread"]
+    assert lines[2].split() == ["memory", "12", "GB/s", "0.0", "%"]
+    assert lines[-2].split() == ["one", "element", "1,100", "ns", "25.0", "%"]
+    assert lines[-1].strip() == "last measured 2020-02-03 04:05 UTC, 2 % used by other processes"
+    assert "<td>12 GB/s</td><td>0.0 %</td>" in fsd.devices()[0]._repr_html_()
 
 
 def test_the_command_measures_stores_and_resets(
@@ -307,8 +295,7 @@ def test_the_command_measures_stores_and_resets(
         return json.loads(file.read_text())["devices"][0]["measured"], capsys.readouterr().err
 
     first, message = run("--measure")
-    assert message == "" and first["load_average"] == 0.1 and first["busy_share"] == 0 and first["spread"]["fp32"] == 0
-    assert first["dates"]["fp32"] == first["when"]
+    assert message == "" and first["busy_share"] == 0 and first["spread"]["fp32"] == 0
     scale(core, 0.5)
     core.busy = 0.5
     second, message = run("--measure")

@@ -62,7 +62,6 @@ class FakeCore:
         self.threads = 2
         self.memory_bytes = 140_000 * MIB
         self.calls: list[tuple[str, str, str, int]] = []
-        self.load = 0.1  # the load average
         self.busy: float | None = 0.0  # share used by other processes
 
     def cuda_device_count(self) -> int:
@@ -104,7 +103,6 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     monkeypatch.setattr(fsd, "_core", fake)
     monkeypatch.setattr(fsm, "_core", fake)
     monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: 1100.0)
-    monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
     monkeypatch.setattr("flopscope.support.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr("flopscope.support.busy.processors", lambda: 2)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,13 @@ class Session:
         """Return the tools that the server lists."""
         return list(self._portal.call(self.client.list_tools).tools)
 
-    def begin(self, tool: str, progress: Any = None, **arguments: Any) -> Future[CallToolResult]:
-        """Call a tool without waiting. Cancelling the future cancels it. progress: called with reports."""
-        call = partial(self.client.call_tool, tool, arguments, progress_callback=progress)
-        return self._portal.start_task_soon(call)
+    def begin(self, tool: str, **arguments: Any) -> Future[CallToolResult]:
+        """Call a tool without waiting. Cancelling the future cancels it."""
+        return self._portal.start_task_soon(self.client.call_tool, tool, arguments)
 
-    def call(self, tool: str, progress: Any = None, **arguments: Any) -> dict[str, Any]:
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its document, which the client has held against the schema of the tool."""
-        result = self.begin(tool, progress, **arguments).result(timeout=120)
+        result = self.begin(tool, **arguments).result(timeout=120)
         assert not result.is_error, result.content
         document: dict[str, Any] = result.structured_content
         return document
@@ -58,9 +56,9 @@ class Session:
 
 
 @contextmanager
-def session(*folders: str | Path, allow_try: bool = False, mode: str = "auto") -> Iterator[Session]:
+def session(*folders: str | Path, mode: str = "auto") -> Iterator[Session]:
     """Yield a client of a server in this process."""
-    server = make_server([str(folder) for folder in folders], allow_try)
+    server = make_server([str(folder) for folder in folders])
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server, mode=mode)) as client:
         yield Session(client, portal)
 

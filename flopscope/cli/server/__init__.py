@@ -10,7 +10,7 @@ from flopscope.support.package import FOLDER
 SKILL = os.path.join(FOLDER, "cli", "server", "skills", "flopscope")
 DESCRIPTION = """\
 Serve tools of the Model Context Protocol on stdin and stdout: an agent's program starts this command. Only files in the
-folders are read, and no code is run without --allow-try.
+folders are read, and no code is run.
 """
 
 
@@ -19,8 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     text = "folder whose traces may be read (default: the current folder)"
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help=text)
-    text = "offer the tool try, which runs Python programs in these folders with your rights"
-    parser.add_argument("--allow-try", action="store_true", help=text)
     parser.set_defaults(run=_mcp)
 
 
@@ -33,7 +31,7 @@ def _mcp(options: argparse.Namespace) -> None:
         ) from problem
     from flopscope.cli.server.server import serve
 
-    serve(options.folders, options.allow_try)
+    serve(options.folders)
 
 
 def add_skill(parser: argparse.ArgumentParser) -> None:

@@ -19,12 +19,11 @@ from flopscope.measuring.trying.switches import SWITCHES, Switch
 from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, Ratio, parity_of
 from flopscope.support.device import find_device
 from flopscope.support.lock import alone
-from flopscope.support.suggest import did_you_mean, suggesting
+from flopscope.support.suggest import did_you_mean
 
 SECONDS = 10.0
 
 
-@suggesting
 def try_changes(
     fn: Callable[[], Any],
     *,

@@ -14,7 +14,6 @@ from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, USELESS, Parity,
 from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
-from flopscope.support.suggest import suggesting
 from flopscope.support.units import MISSING, bytes_text, percent_text, plural, short_time_text
 
 Verdict = Literal["faster", "no difference", "slower", "unclear", "changes results", "failed", "not applied"]
@@ -117,7 +116,6 @@ class Edit:
 
 
 @dataclass
-@suggesting
 class Tried:
     """What was tried on a program or a callable. It prints as a table."""
 
