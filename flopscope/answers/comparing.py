@@ -57,8 +57,7 @@ def compare(
 
     a, b: a profile, a trace, the key_averages() of one, or a DataFrame of those.
     by: match rows by "name", or by "shape": by name and input shapes. The default is "shape" if both runs have shapes.
-        Names match without their namespace, so that flopscope::add matches aten::add; ops whose work torch does under
-        another name match that name, such as "matmul" and "mm".
+        Names match without their namespace, so that flopscope::add matches aten::add.
     kind: "op" for ops and ranges, with the kernels that they launched; "kernel" for the work on devices.
     names: names of the runs in the table.
     peaks: base of the shares of profiles and traces, see key_averages(); tables and DataFrames keep their shares. The

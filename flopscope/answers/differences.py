@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,23 +19,6 @@ from flopscope.support.units import bytes_text, count_text, percent_text, plural
 
 Key = tuple[str, str]  # name with namespace, shapes
 
-# torch ops that do the work of a flopscope op under another name, because the torch op of the same name calls them.
-# If none of them ran, a name matches itself.
-ALSO = {
-    "matmul": ("mm", "bmm"),
-    "norm": ("linalg_vector_norm",),
-    "softmax": ("_softmax",),
-    "log_softmax": ("_log_softmax",),
-    "layer_norm": ("native_layer_norm",),
-    "rms_norm": ("_fused_rms_norm",),
-    "ones": ("fill_",),
-    "zeros": ("zero_", "fill_"),
-    "full": ("fill_",),
-    "rand": ("uniform_",),
-    "randn": ("normal_",),
-    "cast": ("copy_",),
-    "copy": ("clone", "copy_"),
-}
 NAMESPACES = ("flopscope::", "aten::")
 LEAST = 0.05
 """Share of the time of a row; a smaller change has no cause."""
@@ -265,7 +248,7 @@ def bare(name: str) -> str:
 
 
 def matched(a: dict[Key, Side], b: dict[Key, Side]) -> list[ComparisonRow]:
-    """Match equal names first, then torch's other names of the same work, then names without their namespace."""
+    """Match equal names first, then names without their namespace."""
     left, right, rows = dict(a), dict(b), []
 
     def match(key: Key, other: Key) -> None:
@@ -273,10 +256,6 @@ def matched(a: dict[Key, Side], b: dict[Key, Side]) -> list[ComparisonRow]:
 
     for key in [key for key in a if key in b]:
         match(key, key)
-    for key, other in _other_names(left, right):
-        match(key, other)
-    for other, key in _other_names(right, left):
-        match(key, other)
     unspaced = {(bare(name), shapes): (name, shapes) for name, shapes in right}
     for key in list(left):
         same = unspaced.get((bare(key[0]), key[1]))
@@ -285,19 +264,6 @@ def matched(a: dict[Key, Side], b: dict[Key, Side]) -> list[ComparisonRow]:
     rows += [ComparisonRow(bare(side.key), side, None) for side in left.values()]
     rows += [ComparisonRow(bare(side.key), None, side) for side in right.values()]
     return rows
-
-
-def _other_names(ours: Mapping[Key, Side], theirs: Mapping[Key, Side]) -> Iterator[tuple[Key, Key]]:
-    """Yield keys of flopscope's ops with those of the torch ops that do the same work, each at most once."""
-    used: set[Key] = set()
-    for name, shapes in list(ours):
-        if name.startswith("flopscope::"):
-            for other in ALSO.get(bare(name), ()):
-                key = (f"aten::{other}", shapes)
-                if key in theirs and key not in used:
-                    used.add(key)
-                    yield (name, shapes), key
-                    break
 
 
 # What replaced what ---------------------------------------------------------------------------------------------------

@@ -68,24 +68,6 @@ def donate(analysis: Analysis) -> Iterator[Finding]:
     yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
-def transpose(analysis: Analysis) -> Iterator[Finding]:
-    """XLA transposes an argument of a jitted function, as a convolution or a product reads it in another order of axes.
-
-    Premises: the HLO only moves a parameter of the entry to another order, and names that after the parameter, while a
-    transposition in the program bears a name of the program; nothing else reads the parameter, and the result is no
-    result of the function. The estimate is 95 % of the time.
-    """
-    found = remarks(analysis, "transposed")
-    if not found:
-        return
-    ops = [one.op for one in found]
-    axes = found[0].text.partition(" ")[0]
-    names = tuple(dict.fromkeys(one.text.partition(" ")[2] for one in found))
-    order = tuple(map(int, axes.split(","))) if axes else ()
-    says = partial(jax.transposed, names[:LONGEST_LIST], len(names), order, sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
-
-
 def carry(analysis: Analysis) -> Iterator[Finding]:
     """The body of a loop copies an array of its carry in each iteration.
 

@@ -29,7 +29,6 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "straggler": collective_rules.straggler,
     "communication": collective_rules.communication,
     "donate": jax_rules.donate,
-    "transpose": jax_rules.transpose,
     "carry": jax_rules.carry,
     "precision": jax_rules.precision,
     "attention": compute_rules.attention,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from helpers.hand_traces import BF16, DOUBLE, FLOAT, INT8, NCCL, PAGEABLE, PINNED, Program, in_a_row
-from helpers.jax_cases import JaxProgram, called_back, carried, precise, transposed_images, undonated
+from helpers.jax_cases import JaxProgram, called_back, carried, precise, undonated
 
 SIZE = 1 << 26
 FILL = ("aten::mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
@@ -163,7 +163,6 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
     "straggler": (lambda: collectives(100, 100, 900), lambda: collectives(100, 110, 120)),
     "communication": (lambda: collectives(100, 110, 120), lambda: collectives(100, 110, 120, overlapped=True)),
     "donate": (lambda: undonated(True), lambda: undonated(False)),
-    "transpose": (lambda: transposed_images(True), lambda: transposed_images(False)),
     "carry": (lambda: carried(True), lambda: carried(False)),
     "precision": (lambda: precise(True), lambda: precise(False)),
     "attention": (lambda: attention(False), lambda: attention(True)),

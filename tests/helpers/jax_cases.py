@@ -75,38 +75,6 @@ ENTRY main {{
     return JaxProgram(hlo, [(D2D, 130.0, 0.0), *works] if copy else works)
 
 
-def transposed_images(faulty: bool) -> JaxProgram:
-    """Return a convolution of images that are stored as NCHW, and as NHWC, in the forms of XLA on an H200."""
-    given = "bf16[256,64,56,56]{3,2,1,0}" if faulty else "bf16[256,56,56,64]{3,2,1,0}"
-    images, filters = "bf16[256,56,56,64]{3,2,1,0}", "bf16[64,3,3,64]{3,2,1,0}"
-    moved = f'moved = {images} fusion(x), kind=kInput, calls=move, metadata={{op_name="x"}}' if faulty else ""
-    window = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f"
-    call = f'custom-call({"moved" if faulty else "x"}, w), {window}, custom_call_target="__cudnn$convForward"'
-    hlo = f"""HloModule jit_step, is_scheduled=true
-
-move {{
-  a = bf16[256,64,56,56]{{3,2,1,0}} parameter(0)
-  c = bf16[256,64,56,56]{{3,2,1,0}} negate(a)
-  ROOT b = {images} transpose(a), dimensions={{0,2,3,1}}, metadata={{op_name="x"}}
-}}
-negation {{
-  a = {images} parameter(0)
-  ROOT b = {images} negate(a)
-}}
-
-ENTRY main {{
-  x = {given} parameter(0), metadata={{op_name="x"}}
-  w = {filters} parameter(1), metadata={{op_name="w"}}
-  {moved}
-  conv = ({images}, u8[131]{{0}}) {call}
-  y = {images} get-tuple-element(conv), index=0
-  ROOT loop_negate_fusion = {images} fusion(y), kind=kLoop, calls=negation, metadata={{op_name="jit(step)/neg"}}
-}}
-"""
-    works = [("sm90_xmma_fprop_implicit_gemm", 130.0, 0.0), ("loop_negate_fusion", 50.0, 0.0)]
-    return JaxProgram(hlo, [("moved", 70.0, 0.0), *works] if faulty else works)
-
-
 def carried(faulty: bool) -> JaxProgram:
     """Return a program whose loop copies its carry four times."""
     carry = f"(s32[], {ARRAY}, {ARRAY})"

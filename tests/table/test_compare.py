@@ -37,18 +37,6 @@ def test_rows_match_by_name_without_namespace_but_with_underscore() -> None:
     assert "Only in b: 2 names, 5.00us: mul 4.00us, sub 1.00us" in text
 
 
-def test_flopscope_ops_match_the_torch_ops_that_do_their_work() -> None:
-    a = make_table(op("flopscope::matmul", 5.0), op("flopscope::softmax", 3.0), op("flopscope::ones", 3.0))
-    b = make_table(op("aten::matmul", 0.1), op("aten::mm", 4.0), op("aten::softmax", 0.1), op("aten::ones", 0.1))
-    expected = {
-        ("flopscope::matmul", "aten::mm"), ("flopscope::softmax", "aten::softmax"), ("flopscope::ones", "aten::ones"),
-        (None, "aten::matmul"),
-    }  # fmt: skip
-    assert pairs(compare(a, b)) == expected
-    assert pairs(compare(b, a)) == {(y, x) for x, y in expected}
-    assert pairs(compare(b, b)) == {(row.key, row.key) for row in b}  # both runs of torch keep their own names
-
-
 def test_rows_match_by_shape_and_scalars_are_ignored() -> None:
     a = make_table(op("flopscope::mul", 2.0, [[4, 4]]), op("flopscope::mul", 3.0, [[8, 8]]))
     b = make_table(op("aten::mul", 1.0, [[8, 8], []]), op("aten::mul", 1.0, [[9, 9], []]))

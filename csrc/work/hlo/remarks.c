@@ -101,66 +101,6 @@ static bool of_argument(const fs_hlo_remarks *about, uint32_t id, uint32_t param
     return true;
 }
 
-/* Return whether an instruction only moves the elements of a parameter of its computation to another order. */
-static bool transposes(const fs_hlo_module *module, uint32_t id)
-{
-    uint32_t operand = fs_hlo_operand(module, id, 0);
-    if (operand == FS_NONE || !fs_hlo_is(module, source_of(module, operand, false), "parameter")) return false;
-    uint32_t from = module->instructions[operand].shape, to = module->instructions[id].shape;
-    return fs_hlo_is(module, id, "transpose") ||
-           (fs_hlo_is(module, id, "copy") && same_shape(module, from, to) && !same_layout(module, from, to));
-}
-
-/* Return whether the last axis is the innermost one, and so on. */
-static bool is_row_major(const fs_hlo_module *module, uint32_t id)
-{
-    fs_hlo_list layout = module->shapes[module->instructions[id].shape].layout;
-    for (uint32_t i = 0; i < layout.count; i++)
-        if (module->numbers[layout.first + i] != (int64_t)layout.count - 1 - i) return false;
-    return true;
-}
-
-/* Write the axes of a parameter in the order of a copy's memory, the outermost first: "0,2,3,1"; nothing if it is not
- * the parameter itself that is copied. */
-static void write_axes(const fs_hlo_module *module, uint32_t id, char *text, size_t room)
-{
-    uint32_t count, operand = fs_hlo_operand(module, id, 0);
-    const fs_hlo_shape *shape = &module->shapes[module->instructions[id].shape];
-    const int64_t *axes = fs_hlo_values(module, id, FS_HLO_DIMENSIONS, &count);
-    bool copies = fs_hlo_is(module, id, "copy");
-    if (copies) axes = module->numbers + shape->layout.first, count = shape->layout.count;
-    bool known = fs_hlo_is(module, operand, "parameter") && count == shape->sizes.count;
-    if (!known || !is_row_major(module, operand) || !(copies || is_row_major(module, id))) count = 0;
-    *text = 0;
-    for (uint32_t i = 0, size = 0; i < count && size + 24 < room; i++)
-        size += (uint32_t)snprintf(text + size, room - size, "%s%lld", i > 0 ? "," : "",
-                                   (long long)axes[copies ? count - 1 - i : i]);
-}
-
-static bool is_same_text(const fs_hlo_module *module, uint32_t left, uint32_t right)
-{
-    return left != FS_NONE && right != FS_NONE && strcmp(fs_hlo_text(module, left), fs_hlo_text(module, right)) == 0;
-}
-
-/* XLA names a transposition that it needs itself after the argument; one of the program's bears the program's name. */
-static bool of_transposed(const fs_hlo_remarks *about, uint32_t id, char *text, size_t room)
-{
-    const fs_hlo_module *module = about->module;
-    char axes[128];
-    uint32_t mover = id, body = fs_hlo_is(module, id, "fusion") ? fs_hlo_called(module, id, 0) : FS_NONE;
-    if (body != FS_NONE) mover = module->computations[body].root;
-    if (mover == FS_NONE || !transposes(module, mover) || module->instructions[id].operands.count != 1) return false;
-    uint32_t operand = fs_hlo_operand(module, id, 0);
-    uint32_t parameter = operand != FS_NONE ? source_of(module, operand, false) : FS_NONE;
-    if (parameter == FS_NONE || !fs_hlo_is(module, parameter, "parameter")) return false;
-    const fs_hlo_instruction *of = &module->instructions[parameter], *one = &module->instructions[id];
-    if (one->computation != module->entry || !is_same_text(module, of->op_name, one->op_name)) return false;
-    if (is_read_besides(about, parameter, id) || about->results[id]) return false;
-    write_axes(module, mover, axes, operand == parameter ? sizeof axes : 1);
-    snprintf(text, room, "transposed=%s %s", axes, fs_hlo_text(module, of->op_name));
-    return true;
-}
-
 /* Carries ---------------------------------------------------------------------------------------------------------- */
 
 static bool of_carry(const fs_hlo_remarks *about, uint32_t id, uint32_t part, char *text, size_t room)
@@ -345,7 +285,7 @@ bool fs_hlo_remark(const fs_hlo_remarks *about, uint32_t id, char *text, size_t 
         snprintf(text, room, "callback=%s", target);
         return true;
     }
-    if (of_transfer(about, id, text, room) || of_transposed(about, id, text, room)) return true;
+    if (of_transfer(about, id, text, room)) return true;
     if (!fs_hlo_is(module, id, "copy")) return of_product(module, id, text, room);
     uint32_t source = source_of(module, id, true);
     bool entry = of->computation == module->entry && fs_hlo_is(module, source, "parameter");

@@ -29,8 +29,6 @@ void fs_hlo_remarks_clear(fs_hlo_remarks *of);
  *
  *   argument=NAME    it copies an argument of the entry, which is not donated; nothing else reads the argument, and a
  *                    result has its shape, so that donation would make the copy needless
- *   transposed=AXES NAME  it only moves an argument of the entry to another order of axes, "0,2,3,1" (empty: not known
- *                    whole), which the program did not ask for; nothing else reads the argument
  *   carry=SHAPE      in a loop's body, it copies an array of the carry
  *   callback=TARGET  it calls Python on the host
  *   precision=NAME   a product of float32 that was asked to be more precise than the default: "high", "highest"

@@ -31,22 +31,6 @@ def undonated(names: tuple[str, ...], arguments: int, time: float, per: str) -> 
     )
 
 
-def transposed(names: tuple[str, ...], arguments: int, axes: tuple[int, ...], time: float, per: str) -> Said:
-    """Arguments of jitted functions that XLA moves to another order of axes before it reads them.
-
-    names: the first of the arguments. axes: the axes of the first argument in the order in which it is read, the
-    outermost first; empty: unknown.
-    """
-    order = ", ".join(map(str, axes))
-    of_first = f" (of {cut_end(names[0], LONGEST_NAME)}: {order})" if axes else ""
-    return Said(
-        "Store arguments in the order of axes in which they are read",
-        f"XLA transposes {_arguments(names, arguments)} in the jitted function, for {short_time_text(time)} {per}, "
-        f"without being asked to: what reads {form(arguments, 'it', 'them')} needs another order of axes{of_first}. "
-        "Store the array in that order, and pass the dimension numbers of its convolution or product to match.",
-    )
-
-
 def copied_carry(calls: float, shape: str, time: float, per: str) -> Said:
     """Copies of arrays of a loop's carry.
 
