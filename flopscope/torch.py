@@ -23,13 +23,14 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flopscope._core import begin_nvtx, end_nvtx, inject_nvtx
-from flopscope.read.trace import Trace, join
+from flopscope.read.trace import Trace
 from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
 from flopscope.record.schedules import action_at
 from flopscope.record.stack_samples import StackSamples
 from flopscope.record.triton_launches import LAUNCHES
-from flopscope.results.results import Results, store_of
+from flopscope.results.process import joined
+from flopscope.results.results import Results
 from flopscope.support.cpu import CPU
 from flopscope.support.device import STORED
 from flopscope.support.files import replacing
@@ -294,7 +295,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
             return core
         cycles = [*(cycle.kineto_results for cycle in self._earlier), latest]
         if self._joined is None or self._joined[0] != len(cycles):
-            self._joined = len(cycles), store_of(join([self._trace_of(cycle) for cycle in cycles]), what)
+            self._joined = len(cycles), joined([self._trace_of(cycle) for cycle in cycles])
         return self._joined[1]
 
     def _why_nothing(self) -> str:

@@ -78,25 +78,6 @@ def _row(
     return {"device": device, "step": step, "total": total / 1000, **times, "mfu": shares[0], "mbu": shares[1]}
 
 
-def joined_columns(windows: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
-    """Return the columns of several recordings of one program: the rows of each, and one for the whole of all.
-
-    windows: results of accounting_columns(). Steps are named by their window as well, as are recordings without steps.
-    """
-    rows: list[dict[str, Any]] = []
-    wholes: list[dict[str, Any]] = []
-    for number, columns in enumerate(windows, 1):
-        found = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-        if not found:
-            continue
-        wholes.append(found[-1])
-        marked = [row for row in found if row["step"] is not None] or found[-1:]
-        rows += [{**row, "step": f"window {number}: {row['step'] or 'all'}"} for row in marked]
-    names = ("device", "step", "total", *PARTS, "mfu", "mbu")
-    rows += [whole_of(wholes)] if wholes else []
-    return {name: [row[name] for row in rows] for name in names}
-
-
 def whole_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the row for the whole of several rows of accounting_columns()."""
     devices = {row["device"] for row in rows}

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, load, parsed
+from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, parsed
 from flopscope.cli.tables import device_of
 from flopscope.support.files import write_json
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare`` to its parser."""
-    parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
+    parser.add_argument("a", metavar="A", help="a trace, or a folder or quoted pattern with one")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(
         "--by",
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _compare(options: argparse.Namespace) -> None:
     from flopscope.answers.comparing import compare
 
-    (a, files_a), (b, files_b) = (_one_process(source, options.captures) for source in (options.a, options.b))
+    a, b = (_one_trace(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1] or not all(names):
         names = (options.a, options.b)
@@ -63,7 +63,7 @@ def _compare(options: argparse.Namespace) -> None:
         comparison.to_csv(options.csv)
     if options.json:
         devices = {"a": device_of(a), "b": device_of(b)}
-        write_json(options.json, comparison.to_dict(device=devices, files=files_a + files_b))
+        write_json(options.json, comparison.to_dict(device=devices, files=[a.source, b.source]))
     if options.fail_over is not None:
         _fail_over(comparison, options.fail_over)
 
@@ -85,13 +85,13 @@ def _fail_over(comparison: Comparison, most: float) -> None:
         )
 
 
-def _one_process(source: str, captures: list[str] | None) -> tuple[Trace, list[str]]:
-    """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
-    processes = load([source], captures)
-    files = [window.source for process in processes for window in process.windows]
-    if len(processes) > 1:
+def _one_trace(source: str, captures: list[str] | None) -> Trace:
+    """Return the trace of a file, or of a folder or a pattern with one file."""
+    from flopscope.read.trace import load_traces
+
+    traces = load_traces(source, captures=captures)
+    if len(traces) > 1:
         raise ValueError(
-            f"{source} has the traces of {len(processes)} processes, but compare takes one: name a file, such as "
-            f"{files[0]}"
+            f"{source} has {len(traces)} traces, but compare takes one: name a file, such as {traces[0].source}"
         )
-    return processes[0].trace, files
+    return traces[0]

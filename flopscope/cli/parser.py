@@ -11,7 +11,7 @@ from flopscope import _core
 from flopscope.support.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from flopscope.read.trace import Process
+    from flopscope.read.trace import Trace
 
 T = TypeVar("T")
 
@@ -138,8 +138,11 @@ def add_captures(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
 
 
-def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Process]:
-    """Read traces, and join those of each process."""
-    from flopscope.read.trace import join_windows, load_traces
+def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Trace]:
+    """Read traces. Raise ValueError if two are of one process, such as two cycles of a schedule."""
+    from flopscope.read.trace import load_traces
+    from flopscope.results.process import require_different_processes
 
-    return join_windows(load_traces(*sources, captures=captures))
+    traces = load_traces(*sources, captures=captures)
+    require_different_processes(traces)
+    return traces

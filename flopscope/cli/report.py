@@ -16,7 +16,7 @@ from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
 if TYPE_CHECKING:
-    from flopscope.read.trace import Process
+    from flopscope.read.trace import Trace
     from flopscope.show.page.page import Page
 
 _KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.xplane\.pb|\.pftrace"
@@ -52,7 +52,7 @@ def _summary(options: argparse.Namespace) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``report`` to its parser."""
-    add_traces(parser, "windows of a process, or ranks of a run")
+    add_traces(parser, "ranks of a run")
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
     parser.add_argument("--title", help="title of the page (default: the name of the trace)")
@@ -81,26 +81,25 @@ def _report(options: argparse.Namespace) -> None:
     print(f"Wrote {printable(path)} ({bytes_text(Path(path).stat().st_size)}): open it in a browser.")
 
 
-def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
+def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
     from flopscope.show.page.profile import profile_page
 
-    if len(processes) == 1:
-        trace, windows = processes[0]
-        return profile_page(trace, peaks=options.peaks, title=options.title, windows=windows)
-    ranks = {process.trace.rank: process.trace for process in processes}
-    if len(ranks) < len(processes) or None in ranks:
-        raise ValueError(_unrelated(processes))
+    if len(traces) == 1:
+        return profile_page(traces[0], peaks=options.peaks, title=options.title)
+    ranks = {trace.rank: trace for trace in traces}
+    if None in ranks:
+        raise ValueError(_unrelated(traces))
     from flopscope.ranks.report import report_of_ranks
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
     return report_of_ranks(known, peaks=options.peaks, title=options.title)
 
 
-def _unrelated(processes: Sequence[Process]) -> str:
+def _unrelated(traces: Sequence[Trace]) -> str:
     """Return why these traces have no common page, and what to do."""
-    a, b = (process.windows[0].source for process in processes[:2])
+    a, b = (trace.source for trace in traces[:2])
     return (
-        f"these are traces of {len(processes)} programs, and not all of them name a rank of one run. "
+        f"these are traces of {len(traces)} programs, and not all of them name a rank of one run. "
         f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
     )
 

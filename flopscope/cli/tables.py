@@ -17,14 +17,14 @@ from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.read.trace import Process, Trace
+    from flopscope.read.trace import Trace
     from flopscope.results.modules import ModuleTable
     from flopscope.results.table import EventTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``table`` to its parser."""
-    add_traces(parser, "ranks of a run, windows of a process")
+    add_traces(parser, "ranks of a run")
     headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
     text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
     parser.add_argument("--sort-by", metavar="HEADER", help=f"{text}known peaks, the time)")
@@ -52,12 +52,12 @@ def _table(options: argparse.Namespace) -> None:
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
     if columns is not None:
         find_columns(columns)
-    processes = load(options.traces, options.captures)
-    ranks = _ranks(processes)
-    several = len(processes) > 1
-    grouped = [_grouped(process.trace, options, several=several) for process in processes]
+    traces = load(options.traces, options.captures)
+    ranks = _ranks(traces)
+    several = len(traces) > 1
+    grouped = [_grouped(trace, options, several=several) for trace in traces]
     if isinstance(grouped[0], ModuleTable) and not several and not options.all_columns:
-        return _print_modules(grouped[0], processes, ranks, options)
+        return _print_modules(grouped[0], traces[0], options)
     if options.kind is None and "stream" in options.group_by:  # ops have none
         options.kind = "kernel"
     tables = [_selected(table, matches, options.kind) for table in grouped]
@@ -72,9 +72,9 @@ def _table(options: argparse.Namespace) -> None:
         ops = {rank: _of_ops(table, options.kind) for rank, table in ranked.items()}
         shown = join_ranks(ops, options.sort_by or _longest(tables), options.limit)
         total, rows = sum(map(len, ops.values())), -1
-    _print_files(processes, ranks)
+    _print_files(traces, ranks)
     if not len(every):
-        print(_nothing(options, processes), end="")
+        print(_nothing(options, traces), end="")
     elif options.all_columns:
         print(_torch_text(every, options), end="")
     else:
@@ -91,15 +91,14 @@ def _table(options: argparse.Namespace) -> None:
             total=total,
         )
         fitted.print_coloured(text)
-    windows = [window for process in processes for window in process.windows]
     if options.steps:
-        for window in windows:
-            print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
-            print(window.summary())
-    _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
+        for trace in traces:
+            print(f"\n{printable(trace.source)}" if several else "")
+            print(trace.summary())
+    _write(every if every.is_sorted else every.sorted(_longest(tables)), traces, options)
 
 
-def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int], options: argparse.Namespace) -> None:
+def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace) -> None:
     """Print a tree of modules."""
     from flopscope.results.modules import ModuleTable
     from flopscope.show import tree as tree_view
@@ -111,23 +110,18 @@ def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int
     tree = table.sorted(options.sort_by or _longest([table]))
     every = _selected(tree, _matcher(options.filter), options.kind)
     assert isinstance(every, ModuleTable)
-    _print_files(processes, ranks)
     width = 0 if options.wide else options.width or terminal_width()
-    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, processes)
+    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, [trace])
     print(text + _omitted(every, options.limit), end="")
-    _write(every, processes[0].windows, options)
+    _write(every, [trace], options)
 
 
-def _print_files(processes: list[Process], ranks: list[int]) -> None:
-    """Print which files are of which rank, and which are windows of one process."""
-    if len(processes) == 1 and len(processes[0].windows) == 1:
-        return
-    for rank, process in zip(ranks, processes, strict=True):
-        count = len(process.windows)
-        for number, window in enumerate(process.windows, 1):
-            who = [f"rank {rank}"] * (len(processes) > 1) + [f"window {number} of {count}"] * (count > 1)
-            print(f"{', '.join(who)}: {printable(window.source)}")
-    print()
+def _print_files(traces: list[Trace], ranks: list[int]) -> None:
+    """Print which files are of which rank."""
+    if len(traces) > 1:
+        for rank, trace in zip(ranks, traces, strict=True):
+            print(f"rank {rank}: {printable(trace.source)}")
+        print()
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
@@ -163,11 +157,11 @@ def _omitted(table: EventTable, limit: int) -> str:
     return f"{limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= limit < len(table) else ""
 
 
-def _nothing(options: argparse.Namespace, processes: Sequence[Any]) -> str:
+def _nothing(options: argparse.Namespace, traces: Sequence[Trace]) -> str:
     """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
     from flopscope.results.results import store_of
 
-    sampled = [process.trace for process in processes if store_of(process.trace, "table").lines()["groups"]]
+    sampled = [trace for trace in traces if store_of(trace, "table").lines()["groups"]]
     if sampled and options.kind is None and options.filter is None:
         source = printable(sampled[0].source)
         return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
@@ -191,9 +185,9 @@ def _longest(tables: list[EventTable]) -> str:
     return time if isinstance(tables[0], ModuleTable) else f"self_{time}"
 
 
-def _ranks(processes: list[Process]) -> list[int]:
-    """Return the ranks that the traces name, or the positions of the processes if some name none."""
-    ranks = [process.trace.rank for process in processes]
+def _ranks(traces: list[Trace]) -> list[int]:
+    """Return the ranks that the traces name, or the positions of the traces if some name none."""
+    ranks = [trace.rank for trace in traces]
     known = [rank for rank in ranks if rank is not None]
     return known if len(known) == len(ranks) else list(range(len(ranks)))
 

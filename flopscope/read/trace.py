@@ -1,12 +1,11 @@
-"""Recorded traces, with the tables of a profile: ``load_trace()``; ``load_traces()``, of folders and patterns; and
-several recordings of one process, such as the cycles of a schedule, as one trace."""
+"""Recorded traces, with the tables of a profile: ``load_trace()``; ``load_traces()``, of folders and patterns."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.read.formats import NotATrace, hints_of
@@ -15,8 +14,8 @@ from flopscope.read.hlo import Hlo
 from flopscope.read.load import read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
-from flopscope.results.process import base_time_of, rank_of, windows_of
-from flopscope.results.results import Results, store_of
+from flopscope.results.process import rank_of
+from flopscope.results.results import Results
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.model import Model, index_of, models_of, why_unknown
 from flopscope.support.package import warn_user
@@ -275,42 +274,3 @@ def _warn(source: str, skipped: list[str]) -> None:
     count = len(skipped)
     what = "1 file that is not a trace was" if count == 1 else f"{count:,} files that are not traces were"
     warn_user(printable(f"{source}: {what} skipped: {listed(skipped)}"))
-
-
-class Process(NamedTuple):
-    """A process of a program, and its recordings in order of time."""
-
-    trace: Trace
-    """The events of all recordings.
-
-    The time between them was not recorded, so that only sums over events have a meaning: tables do, but accounting and
-    utilization do not.
-    """
-    windows: list[Trace]
-
-
-def join_windows(traces: Sequence[Trace]) -> list[Process]:
-    """Group the traces by process, and join the recordings of each, which windows_of() recognises.
-
-    Raise ValueError if two traces are of one process but cannot be joined.
-    """
-    grouped = [[traces[place] for place in places] for places in windows_of(traces)]
-    return [Process(join(windows), windows) for windows in grouped]
-
-
-def join(windows: list[Trace]) -> Trace:
-    """Return one trace with the events of recordings of one process, given in order of time."""
-    first = windows[0]
-    if len(windows) == 1:
-        return first
-    core = _core.Store()
-    base = base_time_of(first, first.source)
-    for window in windows:
-        core.extend(store_of(window, "events"), base_time_of(window, window.source) - base)
-    report = {name: sum(window.report[name] for window in windows) for name in first.report}
-    report |= {"truncated": any(window.report["truncated"] for window in windows), "process": first._process}
-    joined = Trace(f"{first.source} and {len(windows) - 1} more", core, report, dict(first.metadata))
-    joined.with_stack = any(window.with_stack for window in windows)
-    joined.record_shapes = any(window.record_shapes for window in windows)
-    joined.profile_memory = any(window.profile_memory for window in windows)
-    return joined

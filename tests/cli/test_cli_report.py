@@ -8,15 +8,11 @@ from pathlib import Path
 import pytest
 from helpers import TRACES
 from helpers.report_pages import PageRead
-from helpers.windows import STEPS, window
 
-import flopscope as fs
 from flopscope.cli.program import main
 from flopscope.cli.report import default_path
 
 TRACE = TRACES / "tutorial_naive.json.gz"
-PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
-CAUSES = ("host", "sync", "data", "other")
 
 
 def test_it_writes_a_page_beside_the_caller(
@@ -61,28 +57,6 @@ def test_the_name_of_the_page_is_that_of_the_trace(
     folder.mkdir()
     monkeypatch.chdir(folder)
     assert default_path(source) == f"{name}.report.html"
-
-
-def test_windows_of_a_process_make_one_page(tmp_path: Path) -> None:
-    paths = []
-    for number in range(2):
-        paths.append(tmp_path / f"window{number}.json")
-        paths[-1].write_bytes(window(number))
-    path = tmp_path / "page.html"
-    assert main(["report", *map(str, paths), "-o", str(path)]) == 0
-    read = PageRead(path)
-    overview = read.data["sections"]["overview"]
-    single = fs.load_trace(TRACE)
-    accounting = single.accounting().iloc[-1]
-    assert overview["steps"] == 2 * len(STEPS)
-    for part in (*PARTS, *CAUSES):  # of the second window, the times are the same
-        assert overview["accounting"]["whole"][part] == pytest.approx(2 * accounting[part])
-    assert overview["accounting"]["whole"]["mfu"] == pytest.approx(accounting["mfu"])
-    steps = read.texts(overview["accounting"]["columns"]["step"])
-    assert steps[0] == f"window 1: {STEPS[0]}" and steps[-1] is None and len(steps) == 2 * len(STEPS) + 1
-    assert any("joins 2 recordings" in note for note in overview["notes"])
-    counts = read.column(read.data["rows"]["columns"]["count"]).sum()
-    assert counts == 2 * sum(row.count for row in single.key_averages())
 
 
 def test_unrelated_traces_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ from helpers.captures import Nsys
 from helpers.graph_programs import KERNELS, Capture, Replay, step
 from helpers.hand_traces import Program
 from helpers.report_pages import PageRead, written
-from helpers.windows import window
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,24 +93,6 @@ def test_pages_without_counters_have_no_tracks(tmp_path: Path) -> None:
     found = recorded(overview)["Counters"]
     assert (found["present"], found["option"]) == (False, "counters=True")
     assert recorded(overview_of(sampled().load(), tmp_path))["Counters"]["present"] is True
-
-
-def test_windows_of_a_process_share_tracks(tmp_path: Path) -> None:
-    paths = []
-    for number in range(2):
-        program = json.loads(window(number))
-        end = max(event["ts"] for event in program["traceEvents"] if event["ph"] == "X")
-        for i, value in enumerate((3, 4)):
-            event = {"ph": "C", "name": "sm_active", "pid": 0, "ts": end - 4 + 2 * i, "args": {"%": value}}
-            program["traceEvents"].append(event)
-        paths.append(tmp_path / f"w{number}.json")
-        paths[-1].write_text(json.dumps(program))
-    assert main(["report", *map(str, paths), "-o", str(tmp_path / "page.html")]) == 0
-    page = PageRead(tmp_path / "page.html")
-    (track,) = page.data["sections"]["timeline"]["counters"]["tracks"]
-    assert page.column(track["mean"]).tolist() == [3.0, 3.0]
-    starts = np.cumsum(page.column(track["start"]))
-    assert starts[1] > starts[0]
 
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 40), st.floats(-10, 1000)), min_size=1, max_size=80)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.hand_traces import event, kernel, load, op
+from helpers.hand_traces import event, kernel, load, op, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
+from flopscope import _core
+from flopscope.cli.program import main
+from flopscope.results.process import joined
+from flopscope.results.results import store_of
 
 COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float",
               "In msg nelems": 1024, "Out msg nelems": 1024}  # fmt: skip
@@ -119,3 +124,37 @@ def test_two_traces_of_one_rank_are_an_error() -> None:
     for traces in ([a, b], {0: a, 1: b}):
         with pytest.raises(ValueError, match="two of the traces are of rank 3: <bytes> and <bytes> are recordings"):
             fs.stragglers(traces)
+
+
+def test_recordings_are_joined_by_their_bases() -> None:
+    early, late = (load(op("a", start, 10), baseTimeNanoseconds=base) for start, base in ((5e6, 10**9), (0, 7 * 10**9)))
+    columns, *_ = joined([early, late]).events()
+    assert sorted(columns["start"].tolist()) == [5_000_000_000, 6_000_000_000]
+
+
+def test_a_store_is_extended_only_by_another_one() -> None:
+    one, two = (store_of(load(op("a", 0, 10)), "events") for _ in range(2))
+    with pytest.raises(ValueError, match="by another one"):
+        one.extend(one)
+    profiler = _core.Profiler()
+    profiler.start()
+    with pytest.raises(RuntimeError, match="still running"):
+        profiler.store.extend(two)
+    profiler.stop()
+    with pytest.raises(ValueError, match="Profiler"):
+        profiler.store.extend(two)
+    one.extend(two, 2**63 - 1)
+    one.extend(two, -(2**63))
+    assert one.event_count == 3
+
+
+def test_the_command_line_refuses_two_recordings_of_a_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        (tmp_path / f"host_403.{number}.pt.trace.json").write_bytes(text_of(op("a", 100 * number, 10)))
+    for command in ("table", "report"):
+        assert main([command, str(tmp_path)]) == 2
+        assert "are recordings of one process" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
+    assert "has 2 traces, but compare takes one: name a file" in capsys.readouterr().err

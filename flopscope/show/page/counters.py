@@ -6,7 +6,7 @@ keeps their mean, weighted by time, their least and their largest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -60,12 +60,12 @@ def tracks(parts: Iterable[tuple[str, Store, int]], origin: int, columns: Column
 
     parts: the title of a process, its store, and the ns to add to its times. origin: the time that the page calls 0.
     """
-    found: dict[tuple[str, int], dict[str, list[tuple[str, str, Buckets]]]] = {}
+    found: dict[tuple[str, int], dict[str, tuple[str, str, Buckets]]] = {}
     for title, core, shift in parts:
         for device, name, kind, unit, start, end, value in core.samples():
             if len(start):
                 one = _samples(since(start, origin - shift), since(end, origin - shift), value, kind == "amount")
-                found.setdefault((title, device), {}).setdefault(name, []).append((kind, unit, one))
+                found.setdefault((title, device), {})[name] = kind, unit, one
     listed = [
         _track(title, device, name, recorded, columns)
         for (title, device), named in found.items()
@@ -89,17 +89,11 @@ def _samples(start: npt.NDArray[Any], end: npt.NDArray[Any], value: _Floats, is_
     return Buckets(start, duration, value, value, value)
 
 
-def _track(
-    title: str, device: int, name: str, recorded: Sequence[tuple[str, str, Buckets]], columns: Columns
-) -> dict[str, Any]:
-    kind, unit, _ = recorded[0]
-    parts = zip(*(one for _, _, one in recorded), strict=True)
-    joined = Buckets(*(np.concatenate(part) for part in parts))
-    if len(recorded) > 1:  # of several windows of the process
-        joined = Buckets(*(part[np.argsort(joined.start, kind="stable")] for part in joined))
+def _track(title: str, device: int, name: str, recorded: tuple[str, str, Buckets], columns: Columns) -> dict[str, Any]:
+    kind, unit, samples = recorded
     unit = {"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit
     least_top = 100.0 if kind == "share" else 0.0
-    return encoded(title, device, (name, _LABELS.get(name, name), unit), joined, columns, least_top)
+    return encoded(title, device, (name, _LABELS.get(name, name), unit), samples, columns, least_top)
 
 
 def encoded(

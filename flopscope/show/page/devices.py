@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the tables that summary() prints, and those of streams and graphs; None without device work."""
-    main, energy = source.main, source.results.energy
-    if not main.core.launch_summary()["device"]:
+    energy = source.results.energy
+    if not source.core.launch_summary()["device"]:
         return None
     sections: dict[str, Section] = {
-        **device_sections(main.core, Counted(source.core)),
-        "Energy in J, W": energy_section(energy, main.analysis) if energy else [],
-        "Streams": _streams(main),
+        **device_sections(source.core, Counted(source.core)),
+        "Energy in J, W": energy_section(energy, source.analysis) if energy else [],
+        "Streams": _streams(source),
         "CUDA graphs": _graphs(source),
     }
     return {
-        "notes": [f"These are numbers of {source.main_text}."] if source.main_text else [],
+        "notes": [],
         "tables": [
             {
                 "title": title,
@@ -49,14 +49,14 @@ def _shown(cell: str) -> str:
     return "–" if cell == MISSING else sentence(cell)
 
 
-def _streams(main: Profile) -> Section:
+def _streams(source: Profile) -> Section:
     """Return what each stream did, and each device as a whole."""
     counts, times = ("kernels", "copies"), ("busy", "overlapped", "communication", "exposed_communication")
-    found = main.streams
+    found = source.streams
     rows = [["stream", "kernels", "copies", "busy", "overlapped", "share", "communication", "exposed", "share"]]
     for i, (device, stream) in enumerate(zip(found["device"], found["stream"], strict=True)):
         busy, overlapped, communication, exposed = (short_time_text(found[name][i]) for name in times)
-        name = f"{main.core.device_name(device)} {'all streams' if stream is None else f'stream {stream}'}"
+        name = f"{source.core.device_name(device)} {'all streams' if stream is None else f'stream {stream}'}"
         shown = [name, *(f"{found[count][i]:.0f}" for count in counts), busy, overlapped]
         share, alone = (percent_text(found[part][i]) for part in ("overlapped_pct", "exposed_pct"))
         rows.append([*shown, share, communication, exposed, alone])
@@ -64,7 +64,7 @@ def _streams(main: Profile) -> Section:
 
 
 def _graphs(source: Profile) -> Section:
-    """Return the counts of Trace.graphs, of all windows, with what they mean; empty without launches of graphs."""
+    """Return the counts of Trace.graphs with what they mean; empty without launches of graphs."""
     counts = _graph_counts(source)
     shown = [(text, str(counts[name])) for name, text in GRAPH_COUNTS.items() if counts[name] or name == "matched"]
     return [Rows([("of them", "number"), *shown])] if counts["launches"] else []
@@ -78,6 +78,5 @@ def graph_notes(source: Profile) -> Iterator[str]:
 
 
 def _graph_counts(source: Profile) -> dict[str, int]:
-    """Return the sums of Trace.graphs over the windows."""
-    counts = [getattr(window.results, "graphs", {}) for window in source.windows]
-    return {name: sum(one.get(name, 0) for one in counts) for name in GRAPH_COUNTS}
+    """Return Trace.graphs, with 0 for what it lacks."""
+    return {name: source.results.graphs.get(name, 0) for name in GRAPH_COUNTS}

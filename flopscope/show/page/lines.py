@@ -23,7 +23,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return a table of the lines of each group of threads, those with the most time first; None without samples."""
     found = source.lines
     waits = any(one.idle[part] for one in found.lines for part in WAITING)
-    waited = "device waited" if source.main.analysis.on_device else "no op ran"
+    waited = "device waited" if source.analysis.on_device else "no op ran"
     head = ["line", "within it", "time", "share", "CPU time", *([waited] if waits else [])]
     tables = []
     for name, (title, time) in GROUPS.items():

@@ -66,7 +66,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
 def _is_told(source: Profile, word: str) -> bool:
     """Return whether the program has more than one value of a grouping, as far as that is known before it is made."""
     if word == "step":
-        return source.has_marks
+        return source.analysis.has_steps
     streams = source.streams["stream"] if word == "stream" else ()
     return word != "stream" or sum(stream is not None for stream in streams) > 1
 

@@ -41,11 +41,10 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     return {
         "facts": list(facts(source)),
         "steps": source.steps,
-        "window": source.main_text,
         "accounting": _accounting(source, columns),
         "recording": {
-            "is_delayed": source.main.analysis.is_delayed,
-            "unobserved": source.main.analysis.unobserved or None,
+            "is_delayed": source.analysis.is_delayed,
+            "unobserved": source.analysis.unobserved or None,
         },
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
@@ -67,7 +66,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     whole, per = source.means
     parts = [
         {"name": name, "label": row.label, "means": row.gloss, "doc": _doc(source, name)}
-        for name, row in parts_of(source.main.analysis.on_device).items()
+        for name, row in parts_of(source.analysis.on_device).items()
     ]
     return {
         "count": len(found["total"]),
@@ -76,7 +75,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "parts": parts,
         "per": per,
         **source.mean_text,
-        "devices": len(source.main.analysis.devices),
+        "devices": len(source.analysis.devices),
     }
 
 
@@ -86,7 +85,7 @@ MOST_LARGEST = 5
 
 def _doc(source: Profile, part: str) -> str:
     """Return what a part means, and the causes of its idle time."""
-    analysis, text = source.main.analysis, _part_text(source, part)[1]
+    analysis, text = source.analysis, _part_text(source, part)[1]
     causes = cause_text(analysis.causes_of(part), analysis.total)
     return f"{text} Of it: {causes}." if causes else text
 
@@ -98,11 +97,11 @@ _UNSHAPED = (
 
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
-    if part == "unmodelled" and not source.core.has_shapes and source.main.analysis.has_namespaced_ops:
+    if part == "unmodelled" and not source.core.has_shapes and source.analysis.has_namespaced_ops:
         return _UNSHAPED
-    if part == "unmodelled" and not source.main.analysis.peaks:
+    if part == "unmodelled" and not source.analysis.peaks:
         return _UNRATED
-    row = parts_of(source.main.analysis.on_device)[part]
+    row = parts_of(source.analysis.on_device)[part]
     return row.noun, row.meaning
 
 
@@ -178,12 +177,11 @@ def title_of(source: Profile) -> str:
 
 def subtitle_of(source: Profile) -> str:
     """Return a line on device, steps and events."""
-    devices = _models(source) or (["unknown device"] if source.main.analysis.on_device else ["CPU"])
+    devices = _models(source) or (["unknown device"] if source.analysis.on_device else ["CPU"])
     steps = [plural(source.steps, "step")] if source.steps else []
-    windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
     rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
     events = [] if source.has_lines_alone else [plural(len(source.results), "event")]
-    return " · ".join([*devices, *rank, *windows, *steps, *events])
+    return " · ".join([*devices, *rank, *steps, *events])
 
 
 def headline_of(source: Profile) -> str:
@@ -208,7 +206,7 @@ def lead_of(source: Profile) -> str:
     columns = source.accounting
     if not columns["total"] or not columns["total"][-1] > 0:
         return ""
-    (whole, per), analysis = source.means, source.main.analysis
+    (whole, per), analysis = source.means, source.analysis
     devices = len(set(columns["device"][:-1]))
     taken = f"{short_time_text(whole['total'] / per)}{f', summed over {devices} devices' if devices > 1 else ''}"
     sentences = [f"A step takes {taken} ({source.mean_text['of']})." if source.steps else f"The profile takes {taken}."]
@@ -224,7 +222,7 @@ def lead_of(source: Profile) -> str:
     if whole["ideal"] > 0:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
         what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
-        whose = "device" if source.main.analysis.on_device else "CPU"
+        whose = "device" if source.analysis.on_device else "CPU"
         sentences.append(f"At the {whose}'s limits, {what} takes {short_time_text(whole['ideal'] / per)}.")
     return " ".join(sentences)
 
@@ -353,12 +351,6 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
 def notes(source: Profile) -> Iterator[str]:
     """Yield what limits the numbers: what was lost, what is estimated, what could not be judged."""
     lines = list(source.advice.notes)
-    if len(source.windows) > 1:
-        lines.insert(
-            0,
-            f"The page joins {len(source.windows)} recordings of one process. Rows are sums over all of them; advice, "
-            f"utilization and launches are those of {source.main_text}, which has the most time.",
-        )
     if source.rows_left_out:
         lines.append(
             f"The rows of the page are by name: by name and shape they are {source.rows_left_out:,}, too many for a "

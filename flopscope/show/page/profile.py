@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.answers.accounting import accounting_columns, joined_columns
+from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.lines import Lines, lines_of
 from flopscope.results.results import grouped, store_of
@@ -38,19 +38,11 @@ class Profile:
     """A profile as the sections see it: each result is computed once.
 
     results: the profile or trace. core: its events. peaks: as in key_averages(); None for the profile's own default.
-    windows: the recordings that ``results`` joins, if it joins several. The time between them was not recorded, so that
-        accounting, advice and launches are those of the windows. blocks: of the timeline, at most; 0 for a profile that
-        is not drawn.
+    blocks: of the timeline, at most; 0 for a profile that is not drawn.
     """
 
-    def __init__(
-        self, results: Results, peaks: str | None = None, windows: Sequence[Results] = (), blocks: int = 0
-    ) -> None:
-        self.results, self.peaks = results, peaks
-        several = len(windows) > 1
-        each = blocks // len(windows) if several else 0
-        self.windows = [Profile(window, peaks, blocks=each) for window in windows] if several else [self]
-        self._blocks = min(blocks, 1) if several else blocks  # the changes of memory are of the whole
+    def __init__(self, results: Results, peaks: str | None = None, blocks: int = 0) -> None:
+        self.results, self.peaks, self._blocks = results, peaks, blocks
         self.core: Store = store_of(results, "report")
         self._tables: dict[tuple[str, ...], EventTable | None] = {}
 
@@ -68,23 +60,16 @@ class Profile:
         return Analysis(self.core, replace(self.shaped, columns=exact), self.results.graphs)
 
     @cached_property
-    def main(self) -> Profile:
-        """The window with the most time."""
-        return max(self.windows, key=lambda window: sum(step.time for step in window.analysis.steps))
-
-    @cached_property
     def accounting(self) -> dict[str, list[Any]]:
-        """The columns of accounting(); of several windows, those of each, and then the whole."""
-        found = [accounting_columns(window.analysis) for window in self.windows]
-        return found[0] if len(found) == 1 else joined_columns(found)
+        """The columns of accounting()."""
+        return accounting_columns(self.analysis)
 
     @cached_property
     def means(self) -> tuple[dict[str, Any], int]:
         """The last row of the accounting, without the first steps that are unlike the others; and the number of steps
         to divide it by, at least 1."""
-        found = [accounting_columns(window.analysis, alike=True) for window in self.windows]
-        columns = found[0] if len(found) == 1 else joined_columns(found)
-        alike = sum(len(window.analysis.alike) for window in self.windows) if self.steps else 1
+        columns = accounting_columns(self.analysis, alike=True)
+        alike = len(self.analysis.alike) if self.steps else 1
         return {name: values[-1] for name, values in columns.items()}, alike
 
     @property
@@ -95,27 +80,13 @@ class Profile:
 
     @property
     def steps(self) -> int:
-        """Number of steps in all windows; 0 if one of them has none."""
-        if not all(window.analysis.has_steps for window in self.windows):
-            return 0
-        return sum(len(window.analysis.steps) for window in self.windows)
-
-    @property
-    def has_marks(self) -> bool:
-        """Whether a window has steps."""
-        return any(window.analysis.has_steps for window in self.windows)
+        """Number of steps; 0 without any."""
+        return len(self.analysis.steps) if self.analysis.has_steps else 0
 
     @cached_property
     def advice(self) -> AdviceTable:
-        """The advice; of several windows, that of the one with the most time."""
-        return advise(self.main.analysis)
-
-    @property
-    def main_text(self) -> str:
-        """Which window ``main`` is, for notes; "" if there is one."""
-        if len(self.windows) == 1:
-            return ""
-        return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
+        """What to change."""
+        return advise(self.analysis)
 
     @cached_property
     def streams(self) -> dict[str, list[Any]]:
@@ -226,14 +197,9 @@ SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
 """What makes the data of each section of a profile's page; None where there is nothing to show."""
 
 
-def profile_page(
-    results: Results, *, peaks: str | None = None, title: str | None = None, windows: Sequence[Results] = ()
-) -> Page:
-    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded.
-
-    windows: see Profile.
-    """
-    source = Profile(results, peaks, windows, timeline.MOST_BLOCKS)
+def profile_page(results: Results, *, peaks: str | None = None, title: str | None = None) -> Page:
+    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded."""
+    source = Profile(results, peaks, timeline.MOST_BLOCKS)
     page = Page(title or overview.title_of(source))
     page.device_type = source.core.device_type
     try:

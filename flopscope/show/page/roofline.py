@@ -72,7 +72,7 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     table = source.rows
     known = table.peaks.get(name, {}).get("name") or (table.unknown_peaks.get(name) and "")
     model = str(known or _models(source).get(name, ""))
-    peaks = known_peaks(name, model, SOURCES, source.main.analysis.peaks)
+    peaks = known_peaks(name, model, SOURCES, source.analysis.peaks)
     marks, without, unknown = list[Point](), list[int](), list[int]()
     values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
     sizes, flops, sources = (table.columns[one] for one in ("bytes_total_moved", "flops", "bytes_source"))

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.results.categories import short_names
-from flopscope.results.process import base_time_of
 from flopscope.show.page import counters
 from flopscope.show.page.encode import Columns, since
 from flopscope.show.page.rows import identities
@@ -61,29 +60,10 @@ class Part(NamedTuple):
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
-    """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
-    by_shape = source.has_shape_rows
-    if len(source.windows) == 1:
-        return timeline_of([Part(source.core, row_of=source.row_of, drawn=_drawn(source))], columns)
-    rows, base = rows_of(source.rows.columns), base_time_of(source.windows[0].results)
-    return timeline_of(
-        [
-            Part(
-                window.core,
-                shift=base_time_of(window.results) - base,
-                rows=rows,
-                by_shape=by_shape,
-                drawn=_drawn(window),
-            )
-            for window in source.windows
-        ],
-        columns,
-    )
-
-
-def _drawn(source: Profile) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """Return the timeline of a profile; None if no event has a time."""
     drawn = source.take("timeline")
-    return None if drawn is None else (source.shaped.columns, drawn)
+    known = None if drawn is None else (source.shaped.columns, drawn)
+    return timeline_of([Part(source.core, row_of=source.row_of, drawn=known)], columns)
 
 
 def _idle_labels(on_device: bool) -> list[str]:

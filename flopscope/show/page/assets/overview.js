@@ -235,12 +235,7 @@ flopscope.section("overview", {
         const first = el("div", {}),
             beside = el("div", {});
         append(el("div", { class: "split" }, first, beside));
-        first.append(
-            draw.heading(
-                "What to change first",
-                `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`,
-            ),
-        );
+        first.append(draw.heading("What to change first", "by estimated gain; no time is claimed twice"));
         if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0, of));
         else {
             first.append(

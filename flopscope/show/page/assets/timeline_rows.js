@@ -108,12 +108,8 @@ flopscope.timelineRows = (() => {
         const idle = group.lanes.filter((lane) => lane.role === "idle");
         const rows = idle.length ? [{ role: "idle", lanes: idle, label: labelOf(idle[0]), height: HEIGHTS.idle }] : [];
         for (const lane of group.lanes) {
-            const last = rows[rows.length - 1];
             if (lane.role === "idle") continue;
-            const same =
-                last && last.role === lane.role && last.lanes[0].id === lane.id && last.lanes[0].depth === lane.depth;
-            if (same) last.lanes.push(lane); // of another window of the process
-            else rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
+            rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
         }
         return rows;
     }
