@@ -14,18 +14,21 @@ from flopscope.read.nsys import REPORT
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
+_UNPACK = "unpack it, and read the traces in it"
 _SQLITE = b"SQLite format 3\0"
 _STATEMENT = re.compile(rb"^(?:import|from|def|class|async def|if|for|while|with|print) ?[\w.(]", re.M)
-_NAMES = re.compile(rb"^[^\r\n{}\[\]]*,[^\r\n{}\[\]]*,[^\r\n{}\[\]]*\r?\n")
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A kind of file: what recognises its first bytes, what it is, and what to do instead."""
+    """A kind of file that is no trace."""
 
     matches: Callable[[bytes], bool]
+    """Whether a file that begins so is of this kind."""
     what: str
+    """What it is, with its article, for a message."""
     instead: str
+    """What to do; {name} stands for the file."""
 
 
 def _starts(*magic: bytes) -> Callable[[bytes], bool]:
@@ -45,11 +48,6 @@ def _is_pickle(start: bytes) -> bool:
     return len(start) > 2 and start[0] == 0x80 and 2 <= start[1] <= 5
 
 
-def _is_profile(start: bytes) -> bool:
-    """The marshalled dict of cProfile: its first key is a tuple of a file, a line and a function."""
-    return len(start) > 2 and start[0] & 0x7F == ord("{") and start[1] & 0x7F in b"()" and start[2] == 3
-
-
 def _is_python(start: bytes) -> bool:
     """Whether the text has a statement of Python's and can be parsed, as far as its statements are complete."""
     if b"\0" in start or _STATEMENT.search(start) is None:
@@ -61,10 +59,6 @@ def _is_python(start: bytes) -> bool:
         ast.parse(start)
         return True
     return False
-
-
-def _is_csv(start: bytes) -> bool:
-    return _NAMES.match(start[:4096]) is not None and b"\0" not in start[:4096]
 
 
 _PYTHON = Foreign(
@@ -103,36 +97,18 @@ FOREIGN = (
         "a snapshot of torch's memory (torch.cuda.memory._dump_snapshot)",
         f"pytorch.org/memory_viz shows it. For times, {_RECORD}",
     ),
-    Foreign(
-        lambda start: _is_pickle(start) and b"segments" in start,
-        "a pickle, probably a snapshot of torch's memory (torch.cuda.memory._dump_snapshot)",
-        f"pytorch.org/memory_viz shows such a snapshot. For times, {_RECORD}",
-    ),
     Foreign(_is_pickle, "a Python pickle", f"flopscope reads no pickles; {_RECORD}"),
-    Foreign(
-        _is_profile,
-        "a profile of Python's cProfile (.prof)",
-        f"it holds no ops; python -m pstats shows it. For ops, {_RECORD}",
-    ),
     Foreign(
         _holds(b"PK\3\4", b"data.pkl"), "a file of torch.save() (.pt, .pth)", f"it holds tensors, not events; {_RECORD}"
     ),
-    Foreign(_starts(b"PK\3\4", b"PK\5\6"), "a ZIP archive", "unpack it, and read the traces in it"),
-    Foreign(lambda start: start[257:262] == b"ustar", "a tar archive", "unpack it, and read the traces in it"),
-    Foreign(_starts(b"BZh"), "a file compressed by bzip2", "decompress it first: bunzip2 FILE"),
-    Foreign(_starts(b"\xfd7zXZ\0"), "a file compressed by xz", "decompress it first: unxz FILE"),
-    Foreign(_starts(b"\x04\x22\x4d\x18"), "a file compressed by lz4", "decompress it first: unlz4 FILE"),
+    Foreign(_starts(b"PK\3\4", b"PK\5\6"), "a ZIP archive", _UNPACK),
+    Foreign(lambda start: start[257:262] == b"ustar", "a tar archive", _UNPACK),
+    Foreign(_starts(b"BZh", b"\xfd7zXZ\0", b"\x04\x22\x4d\x18"), "compressed by bzip2, xz or lz4", _UNPACK),
     Foreign(
         _starts(b"version https://git-lfs"), "a pointer of Git LFS, not the file itself", "run git lfs pull to get it"
     ),
-    Foreign(_starts(b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), "a picture", _RECORD),
-    Foreign(_starts(b"%PDF"), "a PDF document", _RECORD),
-    Foreign(_starts(b"\x7fELF"), "a program or a library", f"run it, and {_RECORD}"),
-    Foreign(_starts(b"PAR1", b"ARROW1"), "a table (Parquet or Arrow)", f"it holds no events of a trace; {_RECORD}"),
-    Foreign(_starts(b"\x93NUMPY", b"\x89HDF"), "a file of arrays (NumPy or HDF5)", _RECORD),
     Foreign(_is_html, "a page of HTML or XML", _RECORD),
     _PYTHON,
-    Foreign(_is_csv, "a table of comma-separated values", f"a table cannot be read back as a trace; {_RECORD}"),
 )
 
 

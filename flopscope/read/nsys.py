@@ -81,6 +81,7 @@ _MEMORY = columns(
 _NODE = _HOST | columns(graph_node="graphNodeId", original="originalGraphNodeId")
 _DOMAIN = columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS))
 
+# Names of domains are in the table of ranges, which refers to them.
 _DOMAINS = Query("domain", "NVTX_EVENTS", _DOMAIN, ("domain",), ("eventType", "= 75"))
 _EVENTS = (
     Query("call", "CUPTI_ACTIVITY_KIND_RUNTIME", _CALL, (*_TIMES, "name")),

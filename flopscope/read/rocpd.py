@@ -23,6 +23,7 @@ MOST_PIDS = 1 << 22
 
 _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _COPIES = {"CPUGPU": 1, "GPUCPU": 2, "GPUGPU": 8, "CPUCPU": 9}
+"""CUPTI's kinds of copies, by the kinds of agent at both ends."""
 _HOST, _DEVICE = 8, 2  # kinds of memory
 
 
@@ -45,12 +46,15 @@ class _Process:
         self.categories = {place: text for place, text in texts.items() if _CATEGORY.fullmatch(text)}
 
     def table(self, name: str) -> str:
+        """Return the name that a table of rocpd has for this process."""
         return f"{PREFIX}{name}{self.suffix}"
 
     def strings(self) -> Value:
+        """The space of the ids of strings, which other processes of the file use as well."""
         return Value((), str(SPACES * self.place))
 
     def kernels(self) -> Value:
+        """The space of the ids of kernels."""
         return Value((), str(SPACES * self.place + 1))
 
     def pid(self, column: str = "pid") -> Value:
@@ -63,6 +67,7 @@ class _Process:
         return f"IN ({', '.join(map(str, ids)) or 'NULL'})"
 
     def facts(self) -> list[Query]:
+        """Return queries of what events refer to by id: names, and the GPUs."""
         strings = columns("id", name="string", space=self.strings())
         kernels = columns("id", name=("display_name", "kernel_name"), space=self.kernels())
         agents = columns(device="id", process=self.pid(), id=("type_index", "logical_index"))
@@ -98,6 +103,7 @@ class _Process:
         return queries, counters
 
     def events(self) -> list[Query]:
+        """Return queries of all that happened."""
         return [*self._regions(), self._dispatches(), self._copies(), *self._allocations()]
 
     def _event(self) -> tuple[Join, ...]:

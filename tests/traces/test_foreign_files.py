@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import cProfile
 import gzip
 import io
 import lzma
@@ -40,12 +39,6 @@ def holding(content: bytes) -> Callable[[Path], object]:
     return lambda path: path.write_bytes(content)
 
 
-def profile(path: Path) -> None:
-    recorded = cProfile.Profile()
-    recorded.runcall(sorted, [3, 1])
-    recorded.dump_stats(str(path))
-
-
 def zipped(name: str) -> bytes:
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
@@ -70,24 +63,18 @@ KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "memory": (holding(pickle.dumps(MEMORY)), "a snapshot of torch's memory", "memory_viz"),
     "pickle": (holding(pickle.dumps([1, 2])), "a Python pickle", RECORD),
     "events": (holding(event_file()), "a TensorBoard events file", r"\*\.pt\.trace\.json"),
-    "prof": (profile, "a profile of Python's cProfile", "pstats"),
     "checkpoint": (holding(zipped("model/data.pkl")), r"a file of torch\.save", RECORD),
     "zip": (holding(zipped("trace.json")), "a ZIP archive", "unpack it"),
     "tar": (tar, "a tar archive", "unpack it"),
-    "bz2": (holding(bz2.compress(b"[]")), "compressed by bzip2", "bunzip2"),
-    "xz": (holding(lzma.compress(b"[]")), "compressed by xz", "unxz"),
+    "bz2": (holding(bz2.compress(b"[]")), "compressed by bzip2", "unpack it"),
+    "xz": (holding(lzma.compress(b"[]")), "compressed by .*xz", "unpack it"),
+    "rocprofv3": (holding(b'{"rocprofiler-sdk-tool": []}'), "JSON of rocprofv3", "--output-format rocpd"),
     "lfs": (
         holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:1"),
         "a pointer of Git LFS",
         "git lfs pull",
     ),
-    "png": (holding(b"\x89PNG\r\n\x1a\n\0\0"), "a picture", RECORD),
     "html": (holding(b"\n<!DOCTYPE html><html></html>"), "a page of HTML", RECORD),
-    "csv": (holding(b"key,count,bytes\nadd,1,2\n"), "a table of comma-separated values", RECORD),
-    "parquet": (holding(b"PAR1\0\0\0"), "a table", RECORD),
-    "npy": (holding(b"\x93NUMPY\1\0"), "a file of arrays", RECORD),
-    "pdf": (holding(b"%PDF-1.7"), "a PDF document", RECORD),
-    "elf": (holding(b"\x7fELF\2"), "a program or a library", RECORD),
 }
 
 
