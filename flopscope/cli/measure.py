@@ -25,9 +25,9 @@ from flopscope.support.suggest import did_you_mean
 PACKAGE = Path(FOLDER)
 DEVICES = Document("devices", "the devices of this machine", (rows("devices", DEVICE_FIELDS),))
 WHERE_MODULES_ARE = (
-    "MODULE is searched for in --path DIR, then among the installed packages, and last in the current folder, so that "
-    "a file there hides no installed package (`python -m flopscope` searches the current folder first). FILE.py is "
-    "run with its folder first in the search path, as by `python FILE.py`."
+    "MODULE is searched for in PYTHONPATH, then among the installed packages, and last in the current folder, so that "
+    "a file there hides no installed package (`python -m flopscope` searches the current folder first). FILE.py is run "
+    "with its folder first in the search path, as by `python FILE.py`."
 )
 
 
@@ -76,7 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "an op, or a function without arguments"
     parser.add_argument("what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help=text)
     parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="shape of each operand, or one for all")
-    parser.add_argument("--path", metavar="DIR", action="append", default=[], help="search DIR for MODULE first")
     add_operands(parser, "operands")
     text = "cold empties the caches before each sample (default: cold on CUDA)"
     parser.add_argument("--cache", choices=("cold", "hot"), help=text)
@@ -98,7 +97,7 @@ def _measure(options: argparse.Namespace) -> None:
     if ":" in options.what:
         if options.shapes:
             raise ValueError(f"{options.what} takes no shapes: the function is called without arguments")
-        call, args = _function(options.what, options.path), ()
+        call, args = _function(options.what), ()
     else:
         call, args = _op(options)
     keywords = {
@@ -117,14 +116,13 @@ def _measure(options: argparse.Namespace) -> None:
         write_json(options.json, measurement.to_dict(samples=True))
 
 
-def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
+def _function(text: str) -> Callable[[], Any]:
     named, _, path = text.rpartition(":")
-    module = _module(named, folders)
-    found = module
+    found = _module(named)
     for name in path.split("."):
         if not hasattr(found, name):
             hint = did_you_mean(name, vars(found)) if hasattr(found, "__dict__") else ""
-            raise ValueError(f"{named} has no {path}{_instead(module, named)}{hint}")
+            raise ValueError(f"{named} has no {path}{hint}")
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{text} is not a function, but {found!r}")
@@ -138,12 +136,8 @@ def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
     return called
 
 
-def _module(named: str, folders: Sequence[str]) -> Any:
+def _module(named: str) -> Any:
     """Import a module, searched for as WHERE_MODULES_ARE describes."""
-    for folder in reversed(folders):
-        if not os.path.isdir(folder):
-            raise ValueError(f"--path {folder}: no such folder")
-        sys.path.insert(0, os.path.abspath(folder))
     if not named.endswith(".py"):
         here = os.getcwd()
         if here not in sys.path:
@@ -153,7 +147,10 @@ def _module(named: str, folders: Sequence[str]) -> Any:
         except ModuleNotFoundError as problem:
             if not named or problem.name not in (named, named.split(".")[0]):
                 raise
-            raise ImportError(_absent(named)) from None
+            raise ImportError(
+                f"there is no module {named!r} in PYTHONPATH, the installed packages and the current folder; the name "
+                "of a file must end in .py"
+            ) from None
     file = os.path.abspath(named)
     if not os.path.isfile(file):
         raise ValueError(f"no such file: {named}")
@@ -164,21 +161,6 @@ def _module(named: str, folders: Sequence[str]) -> Any:
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _absent(named: str) -> str:
-    if os.path.isfile(named):
-        return f"{named} is not a Python file: its name must end in .py"
-    where = "--path, the installed packages and the current folder"
-    return f"there is no module {named!r} in {where}; --path DIR searches another folder first"
-
-
-def _instead(module: Any, named: str) -> str:
-    """Return a hint: the module's file, and how to name a file of the current folder that the module hides."""
-    came, here = getattr(module, "__file__", None), f"{named}.py"
-    if os.path.isfile(here) and not (came and os.path.samefile(came, here)):
-        return f": it is {came or 'built in'}; for the file in this folder, write ./{here}:…"
-    return f" ({came})" if came and not named.endswith(".py") else ""
 
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,8 +20,6 @@ Name = str | bytes | PathLike[str] | PathLike[bytes]
 MAX_BYTES = 64 << 20  # of a stored file
 COMPRESSION = 3  # of traces by gzip; higher levels take more time for little less space
 MOST_COMPARED = 10_000  # names of a folder that are compared with a wrong one
-# Errors of a folder that accepts no new file, or of a rename that is not allowed (a sticky folder, a mount point).
-_IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd|/dev/fd")
 _IS_FOLDER = "it is a folder; name a file in it"
 
@@ -36,8 +33,7 @@ def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: An
 
     As with open(), symbolic links are followed, the mode of a new file follows the umask, and an existing file keeps
     its mode (and, where permitted, its owner; other hard links keep the old content). Anything but a regular file (a
-    FIFO, /dev/stdout) is written directly. So is a file that cannot be replaced, because its folder is not writable or
-    because it is a mount point; an error then leaves that file incomplete. Nothing is synchronised to the disk.
+    FIFO, /dev/stdout) is written directly. Nothing is synchronised to the disk.
 
     follow: False: the name itself is replaced by a new file, whatever but a folder it named; no other file is written.
 
@@ -51,15 +47,18 @@ def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: An
     name = os.fsdecode(path)
     with _naming(name):
         target = _target_of(name) if follow else Path(os.path.realpath(os.path.dirname(name)), os.path.basename(name))
-        scratch, descriptor = (None, None) if target is None else _create_scratch(target, follow)
-        if target is None or scratch is None or descriptor is None:
+        if target is None:
             with open(name, mode, **options) as stream:
                 yield stream
             return
+        scratch, descriptor = _create_scratch(target, follow)
         try:
             with open(descriptor, mode, **options) as stream:
                 yield stream
-            _put(scratch, target, follow)
+            try:
+                os.replace(scratch, target)
+            except OSError as problem:
+                raise OSError(problem.errno, problem.strerror, str(target)) from None
         finally:
             scratch.unlink(missing_ok=True)
 
@@ -69,10 +68,10 @@ def require_writable(path: Name) -> None:
     name = os.fsdecode(path)
     with _naming(name):
         target = _target_of(name)
-        scratch, descriptor = (None, None) if target is None else _create_scratch(target, True)
-        if scratch is not None and descriptor is not None:
+        if target is not None:
+            scratch, descriptor = _create_scratch(target, True)
             os.close(descriptor)
-            scratch.unlink(missing_ok=True)
+            scratch.unlink()
 
 
 def write_json(path: Name, content: Any, *, follow: bool = True) -> None:
@@ -184,17 +183,14 @@ def _target_of(name: str) -> Path | None:
     return Path(os.path.realpath(name))
 
 
-def _create_scratch(target: Path, follow: bool) -> tuple[Path, int] | tuple[None, None]:
-    """Create a temporary file, with the target's mode if that is followed. None if the folder accepts no file but the
-    target exists."""
+def _create_scratch(target: Path, follow: bool) -> tuple[Path, int]:
+    """Create a temporary file, with the target's mode if that is followed."""
     old = target.stat() if follow and target.exists() else None
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
     scratch = target.parent / f".flopscope-{os.urandom(8).hex()}.tmp"
     try:
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode & 0o777)
     except OSError as problem:
-        if old is not None and problem.errno in _IN_PLACE:
-            return None, None
         why = f"cannot create a file in {target.parent}: {problem.strerror}"
         raise OSError(problem.errno, why, str(target)) from None
     if old is not None:
@@ -202,13 +198,3 @@ def _create_scratch(target: Path, follow: bool) -> tuple[Path, int] | tuple[None
             os.fchown(descriptor, old.st_uid, old.st_gid)
         os.fchmod(descriptor, mode)
     return scratch, descriptor
-
-
-def _put(scratch: Path, target: Path, follow: bool) -> None:
-    """Rename the temporary file to the target, or copy its content where the rename is not allowed, but ``follow``."""
-    try:
-        os.replace(scratch, target)
-    except OSError as problem:
-        if not follow or problem.errno not in _IN_PLACE or not target.exists():
-            raise OSError(problem.errno, problem.strerror, str(target)) from None
-        shutil.copyfile(scratch, target)

@@ -51,7 +51,6 @@ def test_bench_says_if_the_device_was_busy(monkeypatch: pytest.MonkeyPatch, used
     result = run("cpu", size=64, ops=["ones", "add"], repeat=2)
     first = str(result.text(width=200)).splitlines()[0]
     assert first.startswith("The machine was busy: other processes used") == (used > 0)
-    assert bool(result.answers()) == (used == 0), "no cause is named that other processes may be"
     assert (result.to_dict()["busy"] is not None) == (used > 0)
 
 

@@ -309,7 +309,6 @@ NAMED: dict[str, Callable[[fs.Trace], Any]] = {
     "peak": lambda trace: trace.what_if(peaks={ESCAPE: 1}),
     "rate": lambda trace: trace.what_if(peaks={"memory": ESCAPE}),
     "model": lambda trace: trace.what_if(device=ESCAPE),
-    "keyword": lambda trace: trace.what_if(**{ESCAPE: 1}),
     "keyword of an op": lambda trace: fs.sin(**{ESCAPE: 1}),
     "step": lambda trace: trace.gpu_summary(ESCAPE),
     "grouping": lambda trace: trace.key_averages(group_by=ESCAPE),

@@ -243,39 +243,6 @@ def test_standard_output_is_written_directly_even_if_it_is_a_file(tmp_path: Path
     assert leftovers(tmp_path) == []
 
 
-def test_a_file_is_written_in_place_if_its_folder_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result"
-    path.write_text("old")
-    inode = path.stat().st_ino
-    original = os.open
-
-    def refuse(name: Any, flags: int, *args: Any, **options: Any) -> int:
-        if flags & os.O_CREAT:
-            raise PermissionError(errno.EACCES, "Permission denied", str(name))
-        return original(name, flags, *args, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refuse)
-        write_json(path, {})
-        with pytest.raises(PermissionError) as caught:
-            write_json(tmp_path / "new", {})
-        assert caught.value.filename == str(tmp_path / "new") and "cannot create a file in" in str(caught.value)
-    assert path.read_text() == "{}\n" and path.stat().st_ino == inode
-
-
-def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result"  # like a file that a container mounts
-    path.write_text("a longer text that was there before")
-    inode = path.stat().st_ino
-
-    def busy(*_: Any) -> None:
-        raise OSError(errno.EBUSY, "Device or resource busy")
-
-    monkeypatch.setattr(os, "replace", busy)
-    write_json(path, {})
-    assert path.read_text() == "{}\n" and path.stat().st_ino == inode and leftovers(tmp_path) == []
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
 def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "result"

@@ -95,14 +95,6 @@ def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) ->
     assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
 
 
-def test_the_path_option_is_searched_first(here: Path, tmp_path: Path) -> None:
-    sys.path.append(str(tmp_path / "installed"))
-    write(tmp_path / "installed" / "some_package.py", "installed")
-    write(tmp_path / "other" / "some_package.py", "other")
-    write(tmp_path / "third" / "some_package.py", "third")
-    assert message_of("some_package:f", "--path", "../other", "--path", str(tmp_path / "third")) == "other"
-
-
 @pytest.mark.parametrize("file", ["./script.py", "script.py", "../here/script.py"])
 def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
     write(here / "neighbour_of_script.py", "unused")
@@ -123,11 +115,8 @@ def test_a_file_is_preferred_to_a_module_of_its_name_and_may_hold_a_class(here: 
     [
         (("missing.py:f",), "no such file: missing.py"),
         (("./folder.py:f",), "no such file: ./folder.py"),
-        (("mine:f", "--path", "nowhere"), "--path nowhere: no such folder"),
-        (("mine:g",), r"mine has no g \(.*/here/mine.py\)"),
+        (("mine:g",), "mine has no g$"),
         (("./mine.py:g",), "./mine.py has no g$"),
-        (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder, write ./json.py:…"),
-        (("sys:f",), "sys has no f: it is built in; for the file in this folder, write ./sys.py:…"),
         (("nothing", "3"), "neither an op nor a module:function"),
         (("add",), "add needs a shape"),
         (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"),
