@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding, evidence, finding_about
-from flopscope.answers.jax_rules import remarks
 from flopscope.answers.sentences import collectives
 from flopscope.answers.sentences.collectives import SMALL_MESSAGE
 from flopscope.support.statistics import median
@@ -123,16 +122,6 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def _schedule(analysis: Analysis) -> str:
-    """Return what XLA's schedule has beside the collectives: see ExposedTransfers."""
-    times: dict[str, float] = {}
-    for one in remarks(analysis, "transfer"):
-        times[one.text] = times.get(one.text, 0.0) + one.op.time
-    if not times:
-        return "unknown" if analysis.uses_jax else ""
-    return max(times, key=lambda text: times[text]) if "beside" in times else "never"
-
-
 def communication(analysis: Analysis) -> Iterator[Finding]:
     """Transfers of collectives during which the device computes nothing.
 
@@ -163,6 +152,6 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         median(call.size for call, _ in moved if call.kind == kind),
         any(key.startswith("autograd::engine") for key in keys),
         any("DistributedDataParallel" in key for key in keys),
-        _schedule(analysis),
+        analysis.uses_jax,
     )
     yield finding_about(analysis, says, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)

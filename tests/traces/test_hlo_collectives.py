@@ -11,7 +11,6 @@ import pytest
 from helpers.hand_traces import call, kernel, text_of
 
 import flopscope as fs
-from flopscope import _core
 
 HEAD = """HloModule jit_step, is_scheduled=true, num_partitions=8
 
@@ -166,46 +165,6 @@ def test_a_written_trace_keeps_the_collectives(tmp_path: Any) -> None:
     again = fs.load_trace(tmp_path / "trace.json")
     columns = ["collective", "message_bytes", "group_size", "group", "bus_gbytes_per_s"]
     assert again.collectives()[columns].equals(trace.collectives()[columns])
-
-
-WORK = "beside = f32[1024] fusion(x), kind=kLoop, calls=twice"
-
-
-@pytest.mark.parametrize(
-    ("body", "kernels", "said"),
-    [
-        (  # right after the start comes the end
-            f"s = f32[1024] all-reduce-start(x), {SUM}\ny = f32[1024] all-reduce-done(s)\n{WORK}",
-            (REDUCE, "beside"),
-            "transfer=alone",
-        ),
-        (
-            f"s = f32[1024] all-reduce-start(x), {SUM}\n{WORK}\ny = f32[1024] all-reduce-done(s)",
-            (REDUCE, "beside"),
-            "transfer=beside",
-        ),
-        (  # another transfer is no work
-            f"s = f32[1024] all-reduce-start(x), {SUM}\n"
-            f"t = f32[1024] all-to-all(x), {ALL}, dimensions={{0}}\n"
-            f"y = f32[1024] all-reduce-done(s)\n{WORK}",
-            (REDUCE, EXCHANGE, "beside"),
-            "transfer=alone",
-        ),
-        (f"s = f32[1024] all-reduce(x), {ALL}, to_apply=add\n{WORK}", (REDUCE, "beside"), "transfer=alone"),
-    ],
-)
-def test_the_schedule_shows_what_runs_beside_a_transfer(body: str, kernels: tuple[str, ...], said: str) -> None:
-    read = _core._read_hlo(entry(body))
-    (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "s"]
-    assert remark == said
-
-
-def test_work_beside_an_asynchronous_computation_counts() -> None:
-    for beside in (WORK, ""):
-        body = f"s = ((f32[1024]), f32[128]) async-start(x), calls=wrapped\n{beside}\ny = f32[128] async-done(s)"
-        read = _core._read_hlo(entry(body, WRAPPED))
-        (remark,) = [one["remark"] for _, rows in read["computations"] for one in rows if one["name"] == "r"]
-        assert remark == ("transfer=beside" if beside else "transfer=alone")
 
 
 def test_what_nvtx_told_of_a_message_stays() -> None:

@@ -67,14 +67,3 @@ def test_gradients_are_reduced_one_by_one_and_biases_at_once() -> None:
     assert len(reduced) == 5  # four of matrices, one of the vectors
     assert {row.bytes_read / row.count for row in reduced.values()} == {MATRIX, 4 * 2 * 4096}
     assert {row.bytes_written / row.count for row in reduced.values()} == {MATRIX, 4 * 2 * 4096}
-
-
-@pytest.mark.parametrize(
-    ("name", "beside"),
-    [("mapped", "not beside these"), ("mapped.xplane.pb", "not beside these"), ("dp", "beside them, but less")],
-)
-def test_the_advice_says_what_xla_runs_beside_the_transfers(name: str, beside: str) -> None:
-    """Of the second program, the reduce-scatter and an all-to-all have other work beside them; most others have none.
-    Of the first one, each reduction of a gradient has the product of the next."""
-    (row,) = [row for row in load(name).advice() if row.rule == "communication"]
-    assert beside in row.reason and "latency_hiding" not in row.reason and "async_op" not in row.reason

@@ -8,10 +8,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text.h"
 #include "device/units.h"
 #include "work/category.h"
-#include "work/hlo/collective.h"
 #include "work/hlo/cost_parts.h"
 
 enum { MOST_FUSED = 64 };
@@ -184,27 +182,13 @@ static bool of_product(const fs_hlo_module *module, uint32_t id, char *text, siz
     return widened || precision != NULL;
 }
 
-/* Collectives ------------------------------------------------------------------------------------------------------ */
-
-/* The end of an asynchronous instruction has it as its operand, and the computation of one belongs to its start. */
-static bool of_transfer(const fs_hlo_remarks *of, uint32_t id, char *text, size_t room)
-{
-    if (!fs_hlo_communicates(of->module, id)) return false;
-    uint32_t start = of->starts[of->module->instructions[id].computation];
-    if (start > 0) id = start - 1;
-    uint32_t end = of->ends[id] > 0 ? of->ends[id] - 1 : id;
-    snprintf(text, room, "transfer=%s", of->works[end] > of->works[id] ? "beside" : "alone");
-    return true;
-}
-
 /* Modules ---------------------------------------------------------------------------------------------------------- */
 
 static void note_instruction(fs_hlo_remarks *of, uint32_t id, uint32_t *last_reader)
 {
     const fs_hlo_module *module = of->module;
     const fs_hlo_instruction *one = &module->instructions[id];
-    const char *opcode = one->opcode != FS_NONE ? fs_hlo_text(module, one->opcode) : "";
-    uint32_t called = fs_hlo_called(module, id, 0), first = fs_hlo_operand(module, id, 0);
+    uint32_t called = fs_hlo_called(module, id, 0);
     for (uint32_t place = 0; place < one->operands.count && !renames(module, id); place++) {
         uint32_t operand = fs_hlo_operand(module, id, place);
         uint32_t value = operand != FS_NONE ? source_of(module, operand, false) : FS_NONE;
@@ -212,9 +196,7 @@ static void note_instruction(fs_hlo_remarks *of, uint32_t id, uint32_t *last_rea
         last_reader[value] = id + 1;
         of->readers[value]++;
     }
-    if (strcmp(opcode, "while") == 0 && called != FS_NONE) of->bodies[called] = true;
-    if (fs_text_ends(fs_text_of(opcode), "-start") && called != FS_NONE) of->starts[called] = id + 1;
-    if (fs_text_ends(fs_text_of(opcode), "-done") && first != FS_NONE) of->ends[first] = id + 1;
+    if (fs_hlo_is(module, id, "while") && called != FS_NONE) of->bodies[called] = true;
 }
 
 /* Note the results of the entry and its donated parameters. */
@@ -234,35 +216,18 @@ static void note_entry(fs_hlo_remarks *of)
     }
 }
 
-/* Return whether an instruction runs on the device, and is no transfer between devices. */
-static bool works(const fs_hlo_module *module, uint32_t id)
-{
-    fs_hlo_run run = fs_hlo_run_of(module, id);
-    uint32_t called = fs_hlo_called(module, id, 0);
-    if (run != FS_HLO_CALLS) return (run == FS_HLO_RUNS || run == FS_HLO_COPIES) && !fs_hlo_communicates(module, id);
-    bool starts = fs_text_ends(fs_text_of(fs_hlo_text(module, module->instructions[id].opcode)), "-start");
-    uint32_t root = called != FS_NONE ? module->computations[called].root : FS_NONE;
-    return !starts || root == FS_NONE || !fs_hlo_communicates(module, root);
-}
-
 fs_status fs_hlo_remarks_make(fs_hlo_remarks *of, const fs_hlo_module *module, fs_error *err)
 {
     size_t count = (size_t)module->instruction_count + 1, computations = (size_t)module->computation_count + 1;
     uint32_t *last_reader = fs_calloc(count, sizeof *last_reader);
     *of = (fs_hlo_remarks){.module = module,
                            .readers = fs_calloc(count, sizeof *of->readers),
-                           .works = fs_calloc(count, sizeof *of->works),
-                           .ends = fs_calloc(count, sizeof *of->ends),
                            .donated = fs_calloc(count, sizeof *of->donated),
                            .results = fs_calloc(count, sizeof *of->results),
-                           .starts = fs_calloc(computations, sizeof *of->starts),
                            .bodies = fs_calloc(computations, sizeof *of->bodies)};
-    bool made = last_reader != NULL && of->readers != NULL && of->works != NULL && of->ends != NULL &&
-                of->donated != NULL && of->results != NULL && of->starts != NULL && of->bodies != NULL;
-    for (uint32_t i = 0; made && i < module->instruction_count; i++) {
-        note_instruction(of, i, last_reader);
-        of->works[i + 1] = of->works[i] + works(module, i);
-    }
+    bool made =
+        last_reader != NULL && of->readers != NULL && of->donated != NULL && of->results != NULL && of->bodies != NULL;
+    for (uint32_t i = 0; made && i < module->instruction_count; i++) note_instruction(of, i, last_reader);
     if (made) note_entry(of);
     else fs_hlo_remarks_clear(of);
     fs_free(last_reader);
@@ -271,7 +236,7 @@ fs_status fs_hlo_remarks_make(fs_hlo_remarks *of, const fs_hlo_module *module, f
 
 void fs_hlo_remarks_clear(fs_hlo_remarks *of)
 {
-    void *blocks[] = {of->readers, of->works, of->ends, of->donated, of->results, of->starts, of->bodies};
+    void *blocks[] = {of->readers, of->donated, of->results, of->bodies};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     *of = (fs_hlo_remarks){.module = NULL};
 }
@@ -285,7 +250,6 @@ bool fs_hlo_remark(const fs_hlo_remarks *about, uint32_t id, char *text, size_t 
         snprintf(text, room, "callback=%s", target);
         return true;
     }
-    if (of_transfer(about, id, text, room)) return true;
     if (!fs_hlo_is(module, id, "copy")) return of_product(module, id, text, room);
     uint32_t source = source_of(module, id, true);
     bool entry = of->computation == module->entry && fs_hlo_is(module, source, "parameter");

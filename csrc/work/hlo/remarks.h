@@ -12,11 +12,8 @@
 typedef struct {
     const fs_hlo_module *module;
     uint32_t *readers; /* by instruction: how many read its result, renamed or not */
-    uint32_t *works;   /* by instruction: how many before it run on the device, but for collectives */
-    uint32_t *ends;    /* by instruction: the …-done of a start, plus 1; 0: none */
     uint32_t *donated; /* parameters of the entry */
     bool *results;     /* by instruction: whether it is a result of the entry */
-    uint32_t *starts;  /* by computation: the …-start that calls it, plus 1; 0: none */
     bool *bodies;      /* by computation: whether it is the body of a loop */
     uint32_t donated_count;
 } fs_hlo_remarks;
@@ -32,8 +29,7 @@ void fs_hlo_remarks_clear(fs_hlo_remarks *of);
  *   carry=SHAPE      in a loop's body, it copies an array of the carry
  *   callback=TARGET  it calls Python on the host
  *   precision=NAME   a product of float32 that was asked to be more precise than the default: "high", "highest"
- *   widened=TYPE     a product of float32 factors that are converted from this type of 16 bits: "bf16", "f16"
- *   transfer=WHERE   a collective: "beside" if the schedule has other work between its start and its end, or "alone" */
+ *   widened=TYPE     a product of float32 factors that are converted from this type of 16 bits: "bf16", "f16" */
 bool fs_hlo_remark(const fs_hlo_remarks *of, uint32_t instruction, char *text, size_t room);
 
 /* What a table needs to know of an instruction: its name, its call, and what encloses it. Private to csrc/work/hlo. */

@@ -11,21 +11,6 @@ OF_GRADIENTS = ("allreduce", "reducescatter")
 """Kinds of collectives that sum gradients over ranks."""
 
 
-SCHEDULER = (
-    "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true lets XLA start them earlier and wait later where other "
-    "work does not depend on them"
-)
-PARTS = "split the batch into parts, so that the transfers of one part run while another one is computed"
-BY_SCHEDULE = {
-    "never": f"{SCHEDULER}. Where all of it does, {PARTS}",
-    "alone": f"XLA has other work beside some collectives, but not beside these: {PARTS}",
-    "beside": "XLA has other work beside them, but less than they take: compute more for each transfer (a larger batch "
-    "on each device), or send less (types of 16 bits)",
-    "unknown": SCHEDULER,
-}
-"""What to do, by what XLA's schedule has beside the collectives."""
-
-
 def waits_for_ranks(waited: float, per: str, calls: int, collectives: int, steps: int, devices: int) -> Said:
     """Time of collectives beyond what their bytes need.
 
@@ -48,18 +33,20 @@ def waits_for_ranks(waited: float, per: str, calls: int, collectives: int, steps
 
 
 def exposed_transfers(
-    exposed: float, per: str, kind: str, message: float, backward: bool, buckets: bool, schedule: str
+    exposed: float, per: str, kind: str, message: float, backward: bool, buckets: bool, jax: bool
 ) -> Said:
     """Time that the bytes of collectives need while nothing computes.
 
     kind: the kind of collective with the most of that time. message: median size of those. backward: whether the
-    profile has a backward pass. buckets: whether DistributedDataParallel is in use. schedule: what XLA's schedule has
-    between the start and the end of those with most of that time: "beside" is other work, "alone" is none, "never" is
-    none of any collective, "unknown"; "" for programs that are not of JAX.
+    profile has a backward pass. buckets: whether DistributedDataParallel is in use. jax: whether
+    the program is one of JAX.
     """
     sums = kind.replace("_", "").lower() in OF_GRADIENTS
-    if schedule:
-        tip = BY_SCHEDULE[schedule]
+    if jax:
+        tip = (
+            "split the batch into parts, so that the transfers of one part run while another one is computed (where "
+            "XLA starts them late, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts them earlier)"
+        )
     elif message < SMALL_MESSAGE:
         tip = f"gather small messages ({bytes_text(message)} at the median) into larger ones"
     elif sums and buckets:
