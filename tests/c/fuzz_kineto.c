@@ -1,6 +1,6 @@
 /* Fuzz target of the trace reader on arbitrary bytes. Every text is read as a whole, in parts, and by several threads.
- * All must give the same events or the same error; replays of graphs get the ops of their captures. The tests also
- * read texts that mislead the reader: events larger than a piece, text that looks like events, numbers out of range.
+ * All must give the same events or the same error; replays of graphs get the ops of their captures. The corpora
+ * mislead the reader: events larger than a piece, text that looks like events. The tests add numbers out of range.
  * Python's tests check usual traces. */
 #include <stdarg.h>
 
@@ -128,81 +128,6 @@ static void put(const char *format, ...)
     CHECK(text_size < sizeof text);
 }
 
-/* Read the text, by several threads in small pieces or by one. The caller destroys the store. */
-static fs_status load(bool pieces, fs_store **store, fs_kineto_report *report, fs_error *err)
-{
-    fuzz_text whole = {(const uint8_t *)text, text_size};
-    fs_kineto_set_piece_bytes(pieces ? FUZZ_PIECE_BYTES : 0);
-    CHECK_OK(fs_parallel_set_threads(pieces ? 4 : 1, NULL));
-    return fuzz_load(&whole, FUZZ_WHOLE, store, report, err);
-}
-
-/* Return the number of events read from the text if its bytes from BEGUN to `until` are fed at once, the others a few
- * at a time. */
-enum { BEGUN = 40, A_FEW = 100 };
-
-static uint32_t events_fed(size_t until)
-{
-    fs_kineto *kineto = NULL;
-    fs_store *store = NULL;
-    fs_kineto_report report;
-    CHECK(fs_kineto_create(&kineto, NULL) == FS_OK && fs_store_create(&store, NULL) == FS_OK);
-    CHECK_OK(fs_kineto_feed(kineto, text, BEGUN, NULL));
-    CHECK_OK(fs_kineto_feed(kineto, text + BEGUN, until - BEGUN, NULL));
-    for (size_t at = until; at < text_size; at += A_FEW)
-        CHECK_OK(fs_kineto_feed(kineto, text + at, text_size - at < A_FEW ? text_size - at : A_FEW, NULL));
-    CHECK(fs_kineto_finish(kineto, store, &report, NULL) == FS_OK && !report.truncated);
-    uint32_t count = fs_store_count(store);
-    fs_store_destroy(store);
-    fs_kineto_destroy(kineto);
-    return count;
-}
-
-TEST(an_event_larger_than_a_piece_is_read)
-{
-    enum { EVENTS = 5, LARGE_BYTES = 2000 };
-    text_size = 0;
-    for (int i = 0; i < EVENTS; i++)
-        put("%c{\"ph\": \"X\", \"cat\": \"cpu_op\", \"pid\": 1, \"tid\": 1, \"dur\": 1, \"ts\": %d, \"name\": \"%*s\"}",
-            "[,"[i > 0], 10 * i, i == 1 ? LARGE_BYTES : 1, "n");
-    put("]");
-    fs_kineto_set_piece_bytes(128);
-    CHECK_OK(fs_parallel_set_threads(3, NULL));
-    for (size_t until = BEGUN; until <= text_size; until += 7)
-        CHECK(events_fed(until) == EVENTS, "%zu bytes at once", until);
-}
-
-/* Write ten events whose "args" contain objects that look like events. */
-static void put_events_with_lists(void)
-{
-    const char *list = "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"no\",\"ts\":5,\"dur\":1}";
-    text_size = 0;
-    for (int i = 0; i < 10; i++)
-        put("%c{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1,\"args\":"
-            "{\"x\":[%s, %s,\n %s,%s]}}",
-            "[,"[i > 0], i, list, list, list, list);
-}
-
-TEST(wrongly_guessed_pieces_lose_no_event_and_find_what_follows)
-{
-    for (int pieces = 0; pieces < 2; pieces++) {
-        fs_store *store = NULL;
-        fs_kineto_report report = {0};
-        fs_error err;
-        char expected[64];
-        put_events_with_lists();
-        snprintf(expected, sizeof expected, "byte %zu: expected the end of the file, found ','", text_size + 1);
-        put("]\n");
-        CHECK(load(pieces, &store, &report, &err) == FS_OK, "%s", err.message);
-        CHECK(report.events == 10 && fs_store_count(store) == 10 && !report.truncated);
-        fs_store_destroy(store);
-        text_size--;
-        put(",\"x\":{},\"y\":[1, 2, 3]}");
-        CHECK(load(pieces, &store, &report, &err) == FS_VALUE_ERROR && strcmp(err.message, expected) == 0, "%s",
-              err.message);
-    }
-}
-
 /* Whichever number has each of these values, nothing overflows (UndefinedBehaviorSanitizer checks), and every event is
  * either kept or counted as left out. */
 TEST(numbers_out_of_range_overflow_nothing)
@@ -243,7 +168,8 @@ TEST(numbers_out_of_range_overflow_nothing)
         fs_store *store = NULL;
         fs_kineto_report report = {0};
         fs_error err;
-        CHECK(load(false, &store, &report, &err) == FS_OK, "%s: %s", err.message, text);
+        fuzz_text whole = {(const uint8_t *)text, text_size};
+        CHECK(fuzz_load(&whole, FUZZ_WHOLE, &store, &report, &err) == FS_OK, "%s: %s", err.message, text);
         CHECK(report.events == 13);
         fs_device_facts facts = fs_store_device(store, 0);
         CHECK(facts.sm_count >= -1 && facts.sm_count <= INT32_MAX && facts.total_memory >= -1);

@@ -1,6 +1,5 @@
 /* Fuzz target of the reader of databases. The input is a file of SQLite, whose tables are those of Nsight Systems or
- * rocprofv3; where its application id is not 0, that is the size of the database, and a write-ahead log follows. The
- * frames of the log get the checksums that SQLite accepts.
+ * rocprofv3.
  *
  * Any other input is rows, without SQLite: cells as take_rows() decodes them.
  *
@@ -18,70 +17,15 @@ CORPORA("fuzz/corpus/sqlite")
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most) __attribute__((weak));
 
-enum { HEADER = 100, LOG_HEADER = 32, FRAME_HEADER = 24, AT_APPLICATION = 68 };
-
-/* Numbers of the file are big-endian. */
-static uint32_t number_at(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static void put_number(uint8_t *at, uint32_t number)
-{
-    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(number >> (24 - 8 * i));
-}
-
-/* The size of the database; that of the input if no log follows. */
-static size_t database_size(const uint8_t *data, size_t size)
-{
-    uint32_t stated = size >= HEADER ? number_at(data + AT_APPLICATION) : 0;
-    return stated > 0 && stated < size ? stated : size;
-}
-
-/* The log ---------------------------------------------------------------------------------------------------------- */
-
-/* Continue a checksum over words, in the order of bytes that the log's magic number states. */
-static void add_words(const uint8_t *at, size_t size, bool big, uint32_t sum[2])
-{
-    for (size_t i = 0; i + 8 <= size; i += 8) {
-        uint32_t words[2] = {number_at(at + i), number_at(at + i + 4)};
-        if (!big) words[0] = __builtin_bswap32(words[0]), words[1] = __builtin_bswap32(words[1]);
-        sum[0] += words[0] + sum[1];
-        sum[1] += words[1] + sum[0];
-    }
-}
-
-/* Make the frames of a log valid: their salts and checksums, not their pages. */
-static void seal(uint8_t *log, size_t size)
-{
-    uint32_t sum[2] = {0, 0};
-    if (size < LOG_HEADER) return;
-    put_number(log, 0x377f0682 | (log[3] & 1));
-    put_number(log + 4, 3007000);
-    bool big = log[3] & 1;
-    size_t page = number_at(log + 8);
-    if (page < 512 || page > 65536) return;
-    add_words(log, FRAME_HEADER, big, sum);
-    put_number(log + 24, sum[0]);
-    put_number(log + 28, sum[1]);
-    for (size_t at = LOG_HEADER; at + FRAME_HEADER + page <= size; at += FRAME_HEADER + page) {
-        memcpy(log + at + 8, log + 16, 8);
-        add_words(log + at, 8, big, sum);
-        add_words(log + at + FRAME_HEADER, page, big, sum);
-        put_number(log + at + 16, sum[0]);
-        put_number(log + at + 20, sum[1]);
-    }
-}
+enum { HEADER = 100 };
 
 /* Files ----------------------------------------------------------------------------------------------------------- */
 
-static char folder[64], path[96], log_path[112], index_path[112], uri[128];
+static char folder[64], path[96], uri[128];
 
 static void remove_files(void)
 {
     unlink(path);
-    unlink(log_path);
-    unlink(index_path);
     rmdir(folder);
 }
 
@@ -97,33 +41,17 @@ static bool set_up(void)
     snprintf(folder, sizeof folder, "%s/flopscope-fuzz-XXXXXX", root);
     FUZZ_CHECK(mkdtemp(folder) != NULL, "%s", folder);
     snprintf(path, sizeof path, "%s/x", folder);
-    snprintf(log_path, sizeof log_path, "%s-wal", path);
-    snprintf(index_path, sizeof index_path, "%s-shm", path);
+    snprintf(uri, sizeof uri, "file:%s?mode=ro&immutable=1", path);
     atexit(remove_files);
     FS_IGNORE(fs_parallel_set_threads(1, NULL));
     return found;
 }
 
-static void write_file(const char *name, const uint8_t *bytes, size_t size)
+static void write_database(const uint8_t *bytes, size_t size)
 {
-    int file = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    FUZZ_CHECK(file >= 0 && write(file, bytes, size) == (ssize_t)size, "%s", name);
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    FUZZ_CHECK(file >= 0 && write(file, bytes, size) == (ssize_t)size, "%s", path);
     close(file);
-}
-
-static void write_files(const uint8_t *data, size_t size)
-{
-    size_t database = database_size(data, size), left = size - database;
-    write_file(path, data, database);
-    unlink(index_path);
-    unlink(log_path);
-    snprintf(uri, sizeof uri, "file:%s?mode=ro%s", path, left == 0 ? "&immutable=1" : "");
-    if (left == 0) return;
-    uint8_t *log = malloc(left);
-    memcpy(log, data + database, left);
-    seal(log, left);
-    write_file(log_path, log, left);
-    free(log);
 }
 
 /* Queries, as Python writes them; those of tables that a file lacks fail. ------------------------------------------ */
@@ -284,7 +212,7 @@ static bool take(const void *bytes, size_t size)
     input = (fuzz_text){bytes, size};
     if (!is_database(bytes, size)) return true;
     if (!set_up()) return false;
-    write_files(bytes, size);
+    write_database(bytes, size);
     return true;
 }
 
