@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from helpers import TESTS
 from helpers.run_programs import environment, own, run, script
 
 import flopscope as fs
@@ -195,6 +196,19 @@ def test_a_trace_has_the_same_lines(tmp_path: Path) -> None:
     assert len(merged) == len(frame) and (merged.time_x - merged.time_y).abs().max() < 1
     assert (merged.host_x - merged.host_y).abs().max() < 1  # idle between the ops, in spin()
     assert float(frame[frame.line.str.contains("spin")].host.sum()) > 1e5
+
+
+def test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in() -> None:
+    """The device idles from 100 to 310 µs, until the second launch has returned: 50 in load, 100 in mean, 60 after."""
+    frame = fs.load_trace(TESTS / "fuzz" / "corpus" / "tables" / "sampled_stacks.json").lines()
+    found = {(row.group, row.line): (row.time, row.cpu_time, row.host) for row in frame.itertuples()}
+    assert found == {
+        ("main", "train.py:9 <module>"): (210, 70, 60),
+        ("main", "train.py:3 load"): (90, 0, 50),
+        ("main", "np.py:7 mean"): (100, 80, 100),
+        ("threads", "a"): (400, 1, 0),
+        ("processes", "train.py:3 load"): (100, 90, 0),
+    }
 
 
 def test_impossible_stacks_of_a_trace_are_left_out() -> None:

@@ -1,6 +1,6 @@
-/* The ops below what Python reaches: outputs beyond the cache, random numbers word by word, a registered BLAS, memory,
- * the recorder, and each allocation failing in turn. What ops compute, on tensors of any layout, is tested in
- * tests/ops. */
+/* The ops below what Python reaches: outputs beyond the cache, random numbers word by word, a registered BLAS, the
+ * recorder, and each allocation failing in turn. What ops compute, on tensors of any layout, is tested
+ * in tests/ops. */
 #include "base/parallel.h"
 #include "device/peaks.h"
 #include "ops/backend.h"
@@ -14,13 +14,6 @@
 
 static const fs_device cpu = {.kind = FS_CPU};
 static const fs_backend *const backend = &fs_cpu_backend;
-
-static float *random_floats(int64_t count)
-{
-    float *data = malloc((size_t)count * sizeof *data);
-    for (int64_t i = 0; i < count; i++) data[i] = (float)random_between(-1, 1);
-    return data;
-}
 
 /* Outputs larger than the cache are written with streaming stores ------------------------------------------------- */
 
@@ -186,55 +179,6 @@ TEST(the_largest_draw_stays_below_high)
     CHECK(fs_uniform_below(1, 1, FS_FLOAT64) == 1, "an empty range");
     float below = (float)fs_uniform_below(1, 3, FS_FLOAT32);
     CHECK(fs_uniform_f32(UINT32_MAX, 1, 2, below) < 3, "top word");
-}
-
-/* Memory and the device -------------------------------------------------------------------------------------------- */
-
-TEST(large_blocks_are_cached_and_counted)
-{
-    const size_t large = (size_t)5 << 20;
-    void *first, *second, *small, *none;
-    fs_error err;
-    int64_t allocated = backend->allocated(cpu);
-    backend->empty_cache(cpu);
-    int64_t reserved = backend->reserved(cpu);
-    CHECK(backend->allocate(cpu, large + 1, &first, &err) == FS_OK, "%s", err.message);
-    CHECK(backend->allocate(cpu, 100, &small, &err) == FS_OK, "%s", err.message);
-    CHECK(backend->allocate(cpu, 0, &none, &err) == FS_OK && none != NULL, "no pointer for 0 bytes");
-    CHECK(((uintptr_t)first | (uintptr_t)small) % 64 == 0, "not aligned");
-    memset(first, 1, large + 1);
-    CHECK(backend->allocated(cpu) - allocated == (int64_t)large + 101, "%lld", (long long)backend->allocated(cpu));
-    CHECK(backend->reserved(cpu) - reserved >= (int64_t)large + 101, "%lld", (long long)backend->reserved(cpu));
-    backend->release(cpu, small, 100);
-    backend->release(cpu, none, 0);
-    backend->release(cpu, first, large + 1);
-    CHECK(backend->allocated(cpu) == allocated, "%lld", (long long)backend->allocated(cpu));
-    CHECK(backend->reserved(cpu) > reserved, "not cached");
-    CHECK(backend->allocate(cpu, large + 999, &second, &err) == FS_OK, "%s", err.message);
-    CHECK(second == first, "not used again");
-    backend->release(cpu, second, large + 999);
-    backend->empty_cache(cpu);
-    CHECK(backend->reserved(cpu) == reserved, "%lld", (long long)(backend->reserved(cpu) - reserved));
-}
-
-TEST(copies_and_probes)
-{
-    const int64_t count = 750001;
-    float *from = random_floats(count), *to = calloc((size_t)count, sizeof *to);
-    const size_t size = (size_t)count * sizeof *to;
-    CHECK(backend->from_host(cpu, to, from, size, NULL) == FS_OK && memcmp(to, from, size) == 0, "copy");
-    memset(to, 0, size);
-    CHECK(backend->peer_copy(cpu, to, cpu, from, size, NULL) == FS_OK && memcmp(to, from, size) == 0, "peer copy");
-    CHECK_OK(fs_cpu_probe_read(from, size, NULL));
-    free(from);
-    free(to);
-    double flops = 0;
-    fs_error err = {0};
-    CHECK(fs_cpu_probe_fma(FS_FLOAT32, 1000, &flops, &err) == FS_OK, "%s", err.message);
-    CHECK(flops >= 1000.0 * 2 * fs_parallel_threads(), "%g", flops);
-    CHECK(fs_cpu_probe_fma(FS_FLOAT64, 1000, &flops, &err) == FS_OK && flops > 0, "%g", flops);
-    CHECK(fs_cpu_probe_fma(FS_FLOAT16, 1000, &flops, &err) == FS_TYPE_ERROR, "%s", err.message);
-    CHECK(strlen(fs_cpu_name()) > 2 && fs_cpu_cache_bytes() >= 0, "%s", fs_cpu_name());
 }
 
 /* Distinct elements of a tensor; those of random strides are counted in tests/ops/test_overlap.py ------------------ */

@@ -1,12 +1,10 @@
-/* Sampled stacks: lines of the program, idle time by line, and logs of child processes. Allocations fail in
- * fuzz_tables.c. */
+/* Sampled stacks: which frames are the program's, and logs of child processes. Allocations fail in fuzz_tables.c. */
 #include <unistd.h>
 
-#include "accounting/lines.h"
 #include "store/stacks.h"
 #include "tests/c/events.h"
 
-enum { PROCESS = 10, MAIN_THREAD = 10, OTHER_THREAD = 11, CHILD = 20 };
+enum { PROCESS = 10, MAIN_THREAD = 10 };
 
 /* Push a frame of a text; the outermost has the parent FS_NONE. */
 static uint32_t push(fs_stacks *stacks, uint32_t parent, const char *text, bool program)
@@ -56,75 +54,6 @@ TEST(frames_are_of_the_program_or_of_libraries)
     CHECK(strcmp(text_of(&to, outer), "train.py(9): <module>") == 0 && fs_stacks_get(&to, outer).parent == FS_NONE);
     fs_stacks_clear(&from);
     fs_stacks_clear(&to);
-}
-
-/* A main thread that launches at 0 to 10 and at 300 to 310, another thread, and a child. */
-static void fill(void)
-{
-    fs_stacks *stacks = fs_store_stacks(store);
-    uint32_t first = FS_NONE, second = FS_NONE;
-    uint32_t main_lane;
-    CHECK_OK(fs_store_thread_lane_of(store, MAIN_THREAD, &main_lane, NULL));
-    for (int i = 0; i < 2; i++) {
-        fs_event event = event_of(FS_EVENT_RUNTIME, "cudaLaunchKernel", 300 * i, 10);
-        event.lane = main_lane;
-        event.correlation = (uint32_t)i + 1;
-        *(i == 0 ? &first : &second) = put(event);
-    }
-    work(FS_EVENT_KERNEL, "k", 0, 7, 1, first, 10, 100);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 2, second, 310, 400);
-    uint32_t script = push(stacks, FS_NONE, "train.py(9): <module>", true);
-    uint32_t load = push(stacks, script, "train.py(3): load", true);
-    uint32_t library = push(stacks, load, "np.py(7): mean", false);
-    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 0, 60, 50, script));
-    CHECK_OK(run(stacks, PROCESS, OTHER_THREAD, 0, 400, 1, script));
-    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 60, 150, FS_MISSING, load));
-    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 150, 250, 80, library));
-    CHECK_OK(run(stacks, CHILD, CHILD, 100, 200, 90, load));
-    CHECK_OK(run(stacks, PROCESS, MAIN_THREAD, 250, 400, 20, script));
-}
-
-static const fs_line *line_of(const fs_lines *lines, const fs_stacks *stacks, fs_line_group group, const char *inside)
-{
-    static const fs_line none = {.time = -1};
-    for (uint32_t i = 0; i < lines->count; i++)
-        if (lines->lines[i].group == group && strcmp(fs_stacks_text(stacks, lines->lines[i].inside), inside) == 0)
-            return &lines->lines[i];
-    return &none;
-}
-
-static fs_status sum_up(const fs_store *of, fs_lines *lines, fs_error *err)
-{
-    const fs_table_options options = {.works = true};
-    fs_table *table = NULL;
-    fs_accounting accounting = {0};
-    fs_status status = fs_table_build(of, &options, &table, err);
-    if (status == FS_OK) status = fs_accounting_list(&accounting, of, table, err);
-    if (status == FS_OK) status = fs_lines_build(lines, of, &accounting, 0, err);
-    fs_accounting_clear(&accounting);
-    fs_table_destroy(table);
-    return status;
-}
-
-/* The device idles from 100 to 310, until the second launch has returned: 50 in load, 100 in the library, 60 more. */
-TEST(idle_time_belongs_to_the_line_that_the_launching_thread_was_in)
-{
-    fill();
-    const fs_stacks *stacks = fs_store_stacks(store);
-    fs_lines lines = {0};
-    CHECK_OK(sum_up(store, &lines, NULL));
-    const fs_line *script = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(9): <module>"),
-                  *load = line_of(&lines, stacks, FS_LINES_MAIN, "train.py(3): load"),
-                  *library = line_of(&lines, stacks, FS_LINES_MAIN, "np.py(7): mean"),
-                  *child = line_of(&lines, stacks, FS_LINES_PROCESSES, "train.py(3): load");
-    CHECK(lines.count == 5 && script->time == 210 && script->cpu == 70 && load->time == 90 && load->cpu == 0);
-    CHECK(library->time == 100 && strcmp(fs_stacks_text(stacks, library->line), "train.py(3): load") == 0);
-    CHECK(child->time == 100 && child->cpu == 90 && child->idle[FS_IDLE_HOST] == 0);
-    CHECK(load->idle[FS_IDLE_HOST] == 50 && library->idle[FS_IDLE_HOST] == 100 && script->idle[FS_IDLE_HOST] == 60);
-    CHECK(line_of(&lines, stacks, FS_LINES_THREADS, "train.py(9): <module>")->idle[FS_IDLE_HOST] == 0);
-    CHECK(lines.groups[FS_LINES_MAIN].threads == 1 && lines.groups[FS_LINES_MAIN].time == 400);
-    CHECK(lines.groups[FS_LINES_PROCESSES].processes == 1 && lines.groups[FS_LINES_PROCESSES].begin == 100);
-    fs_lines_clear(&lines);
 }
 
 /* Logs ------------------------------------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-"""The CPU's ops on tensors of any layout, against the same ops on dense copies, beside memory that traps.
+"""The CPU's ops on tensors of any layout, against NumPy and the same ops on dense copies, beside memory that traps.
 
 The memory of a tensor ends, or begins, at a page that must not be accessed; an op that does ends this program. Elements
 between those of an output must not change. Run as a program, so that FLOPSCOPE_ISA chooses the instruction set; prints
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import flopscope as fs
+from helpers import ops_reference as reference
 from helpers.ops_reference import BINARY, FLOATS, REDUCTIONS, UNARY
 
 with suppress(ImportError):  # NumPy has no bfloat16 of its own
@@ -29,6 +30,7 @@ MOVES = ("copy", "cast", "transpose_copy", "copy_", "fill_")
 ROWS = (*REDUCTIONS, "argmax", "cumsum", "softmax", "log_softmax", "layer_norm", "rms_norm")
 NAMES = (*UNARY, *BINARY, *(f"{name}_" for name in (*UNARY, *BINARY)), *ROWS, *MOVES, "matmul", "addmm")
 WHOLE = ("int64", "int32", "int8", "uint8", "bool")
+OTHERS = {"argmax": np.argmax, "matmul": np.matmul, "cumsum": lambda x: np.cumsum(x, -1)}
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -101,6 +103,16 @@ def choose(name: str) -> tuple[list[tuple[int, ...]], dict[str, Any]]:
     return shapes, more
 
 
+def check(name: str, got: Array, arrays: list[Array], more: dict[str, Any]) -> None:
+    """Compare the result of an op on dense tensors with NumPy's in float64."""
+    plain = name.rstrip("_")
+    function: Any = {**UNARY, **BINARY, **REDUCTIONS, **OTHERS}.get(plain, getattr(reference, plain, None))
+    wide = [array.astype(np.float64) for array in arrays]
+    if function is not None and plain != "gelu" and all(array.size for array in arrays):
+        near = reference.TOLERANCE.get(got.dtype.name, 0) * (8 if plain in {**UNARY, **BINARY} else 20)
+        np.testing.assert_allclose(got.astype(float), function(*wide, **more), near, near, err_msg=name)
+
+
 def same(got: Array, want: Array, name: str) -> None:
     """Check a result; the order of a sum depends on the layout, and its error on how much is summed."""
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
@@ -118,7 +130,9 @@ def run(name: str) -> None:
     given = [view(shape, dtype, repeats=i > 0 or not in_place) for i, shape in enumerate(shapes)]
     arrays, base = [array for array, _ in given], given[0][1]
     copies = [fs.from_numpy(array.copy()) for array in arrays]
+    dense = [array.copy() for array in arrays]
     want = to_numpy(op(*copies, **more))
+    check(name, want, dense, more)
     if in_place:
         into, memory = arrays[0], base
     else:

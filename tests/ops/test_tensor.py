@@ -111,11 +111,12 @@ def test_allocated_and_freed_memory_is_counted() -> None:
     small, large = fs.empty((10, 10)), fs.empty((4 << 20,))
     assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20)
     assert fs.memory_reserved("cpu") >= reserved + 400 + (16 << 20)
-    view = large.T
+    view, pointer = large.T, large.data_ptr
     del large
     assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20), "a view keeps the memory alive"
     del view, small
     assert fs.memory_allocated("cpu") == allocated
+    assert fs.memory_reserved("cpu") > reserved and fs.empty((4 << 20,)).data_ptr == pointer, "it is used again"
     fs.empty_cache("cpu")
     assert fs.memory_reserved("cpu") == reserved
 
