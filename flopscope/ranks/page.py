@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.sentences.ranks import NO_MATCH
 from flopscope.ranks.medians import median_of_others
+from flopscope.ranks.text import page_tables
 from flopscope.show.page.ranks import RankFacts, RankFinding, means
 
 if TYPE_CHECKING:
@@ -26,10 +27,8 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         rank_rows=ranks.ranks,
         verdict=ranks.verdict,
         others={part: median_of_others(means(time)[:, None], work.role)[:, 0] for part, time in parts.items()},
-        collectives=calls,
-        hosts=ranks.hosts(),
-        groups=ranks.groups(),
-        sizes=ranks.collectives(by_group=False),
+        has_waits=bool(len(calls)),
+        tables=page_tables(ranks),
         why="" if len(calls) or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for"),
         notes=ranks.notes,
         findings=[RankFinding(one.what, one.action, one.ranks) for one in ranks.findings],

@@ -26,6 +26,7 @@ HOSTS = 4
 COLLECTIVES = 5
 SKEWS = 5
 RANKS_OF_STRAGGLERS = 32
+PAGE_ROWS = 100
 LEGEND = "±: standard error of the clocks"
 
 
@@ -117,6 +118,34 @@ def _hosts(ranks: Ranks) -> list[str | Rows]:
     return ["Hosts that others waited for longest", _table(frame.head(HOSTS), _HOSTS)]
 
 
+def page_tables(ranks: Ranks) -> dict[str, list[str | Rows]]:
+    """Return the tables of the page by their titles: of each the rows with the most time.
+
+    They have the columns that the summary prints, with more rows; the methods of Ranks return all rows and columns. A
+    note says how many rows there are where some are left out, and what the words of the header mean.
+    """
+    per = " in a step" if ranks.comparison.work.has_steps else ""
+    tables = {
+        "Hosts": (ranks.hosts(), "awaited", _HOSTS, ""),
+        "Process groups": (ranks.groups(), "waited", _GROUPS, "awaited: for the rank most often last"),
+        "Collectives by size": (
+            ranks.collectives(by_group=False),
+            "exposed",
+            _SIZES,
+            f"waited, exposed: of a member{per}",
+        ),
+        "Largest waits in single collectives": (ranks.stragglers().collectives, "skew", _CALLS, LEGEND),
+    }
+    return {
+        title: [
+            _table(frame.sort_values(most, ascending=False, kind="stable").head(PAGE_ROWS), columns),
+            f"{PAGE_ROWS} of {len(frame):,}; {note}" if len(frame) > PAGE_ROWS else note,
+        ]
+        for title, (frame, most, columns, note) in tables.items()
+        if len(frame)
+    }
+
+
 # Who waits for whom ---------------------------------------------------------------------------------------------------
 
 
@@ -199,4 +228,15 @@ _HOSTS: Mapping[str, Callable[[Any], str]] = {
     "waited": _time("waited"),
     "awaited": _time("awaited"),
     "own work": _time("own"),
+}
+# Of each group the rank that came last most often, and the time that the others waited for it.
+_GROUPS: Mapping[str, Callable[[Any], str]] = {
+    "group": lambda row: printable(row["group"]),
+    "ranks": _count("ranks"),
+    "calls": _count("calls"),
+    "waited": _time("waited"),
+    "of its time": lambda row: percent_text(row["waited_pct"]),
+    "most often last": lambda row: f"rank {row['most_last']}",
+    "times": _count("times_last"),
+    "awaited": _time("awaited"),
 }

@@ -21,6 +21,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.ranks.report import report_of_ranks
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFacts, RankFinding, ranks_page
+from flopscope.support.columns import Rows
 
 __all__ = [
     *("NASTY", "PROFILES"),
@@ -237,14 +238,7 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         frame = frame.drop(columns="host").astype(float).assign(host=None)
         frame.loc[:, frame.columns != "rank"] = math.nan
         slow = 0
-    hosts = pandas.DataFrame({"host": [f"node{host:03}" for host in range(-(-count // 8))]})
-    hosts[["ranks", "first_rank"]] = [[8, 8 * host] for host in range(len(hosts))]
-    hosts["awaited"] = frame["awaited"].groupby(frame.index // 8).sum()
-    hosts[["own", "communication", "slowness", "times_last", "waited"]] = 1.0, 2.0, math.nan, 3, 4.0
-    groups = pandas.DataFrame({"group": [f"tp_{2 * number}" for number in range(count // 2)]})
-    groups["members"] = [f"[{2 * number}, {2 * number + 1}]" for number in range(count // 2)]
-    groups[["ranks", "calls", "waited_pct", "most_last", "times_last", "awaited"]] = 2, steps, 1.0, 1, 2, 3.0
-    groups["waited"] = draw.permutation(count // 2).astype(float)
+    groups = [("group", "waited"), *((f"tp_{2 * number}", "2.05ms") for number in range(100))]
     facts = RankFacts(
         ranks=[*range(count)],
         labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
@@ -257,8 +251,7 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         others={
             part: np.full(count, np.nanmedian(times) if not unknown else math.nan) for part, times in parts.items()
         },
-        hosts=hosts.astype({"ranks": float}) if not unknown else hosts.assign(awaited=math.nan, ranks=math.nan),
-        groups=groups,
+        tables={"Process groups": [Rows(groups), f"100 of {count // 2:,}"]},
     )
     write(path, ranks_page(facts))
 

@@ -24,8 +24,8 @@ def time_of(text: str) -> float:
     """Return a time on the page in µs; NaN if it is unknown."""
     match = re.fullmatch(r"([+−]?)([\d.]+)\s*(ns|µs|ms|s)", text.strip())
     if match is None:
-        assert text.strip() == "–", text
-        return float("nan")
+        assert text.strip() in ("–", "0"), text
+        return 0.0 if text.strip() == "0" else float("nan")
     return (-1 if match[1] == "−" else 1) * float(match[2]) * UNITS[match[3]]
 
 
@@ -219,11 +219,7 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     page.until("document.querySelector('#ranks .grid .line')")
     assert cells(page, "ranks")[0][0] == "1234"
     assert len(page.all("#ranks .grid .line")) < 300
-    assert cells(page, "ranks", 1)[0][0] == "node154"  # of rank 1234
-    groups = cells(page, "ranks", 2)
-    assert [time_of(row[2]) for row in groups[:2]] == [2050.0] * 2  # of 2047 and 2046 µs
-    assert len(groups) < 40
-    assert "1,000 of 2,048 groups" in page.text("#ranks")
+    assert "100 of 2,048" in page.text("#ranks")
     page.resize(1000, 800)
     assert page.text("h1 ~ .headline").startswith("Rank 1234 ")
 
@@ -234,21 +230,17 @@ def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: 
     ranks.write_report(tmp_path / "ranks.html")
     page = open_report(tmp_path / "ranks.html")
     whole(page)
-    hosts, groups, sizes = ranks.hosts(), ranks.groups(), ranks.collectives(by_group=False)
-    shown = {label: cells(page, "ranks", 1 + at) for at, label in enumerate(("Hosts", "Process groups", "Sizes"))}
-    assert [row[0] for row in shown["Hosts"]] == list(hosts["host"])
-    assert [time_of(row[2]) for row in shown["Hosts"]] == pytest.approx(list(hosts["awaited"]), rel=0.006)
-    assert [int(row[4].replace(",", "")) for row in shown["Hosts"]] == list(hosts["times_last"])
-    assert [row[0] for row in shown["Process groups"]] == list(groups["group"])
-    assert [time_of(row[2]) for row in shown["Process groups"]] == pytest.approx(list(groups["waited"]), rel=0.006)
-    assert [row[5] for row in shown["Process groups"]] == [str(rank) for rank in groups["most_last"]]
-    assert [row[0] for row in shown["Sizes"]] == list(sizes["collective"])
-    for place, name in ((6, "skew_median"), (9, "transfer_median"), (11, "exposed"), (12, "waited"), (13, "time")):
-        found = [time_of(row[place]) for row in shown["Sizes"]]
-        assert found == pytest.approx(list(sizes[name]), rel=0.006), name
-    header(page, "ranks", "Host")
-    page.until("document.querySelectorAll('#ranks .grid')[1].querySelector('.line').textContent.startsWith('#0')")
-    assert [row[0] for row in cells(page, "ranks", 1)] == ["#0", "#1", "#2", "#3"]
+    found = page.run(
+        """return Object.fromEntries([...document.querySelectorAll('#ranks [role=region] table.small')].map((table) =>
+            [table.caption.textContent, [...table.rows].map((row) => [...row.cells].map((one) => one.textContent))]))"""
+    )
+    frames = {"Hosts": ranks.hosts(), "Process groups": ranks.groups()}
+    frames["Collectives by size"] = ranks.collectives(by_group=False)
+    for title, most in (("Hosts", "awaited"), ("Process groups", "waited"), ("Collectives by size", "exposed")):
+        (head, *rows), frame = found[title], frames[title].sort_values(most, ascending=False, kind="stable")
+        assert [row[0] for row in rows] == list(frame[head[0]])
+        times = [time_of(row[head.index(most)]) for row in rows]
+        assert times == pytest.approx(list(frame[most]), rel=0.006)
 
 
 def test_a_page_of_nothing_known_opens(open_report: Open, tmp_path: Path) -> None:

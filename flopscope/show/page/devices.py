@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.counted import Counted
 from flopscope.read.graphs import GRAPH_COUNTS, unmatched_graphs
-from flopscope.show.page.encode import Columns, sentence
+from flopscope.show.page.encode import Columns, text_table
 from flopscope.show.summarize import Section, device_sections, energy_section
 from flopscope.support.columns import Rows
-from flopscope.support.units import MISSING, percent_text, short_time_text
+from flopscope.support.units import percent_text, short_time_text
 
 if TYPE_CHECKING:
     from flopscope.show.page.profile import Profile
@@ -29,24 +29,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     }
     return {
         "notes": [],
-        "tables": [
-            {
-                "title": title,
-                "rows": [
-                    [_shown(cell) for cell in row] for part in parts if isinstance(part, Rows) for row in part.rows
-                ],
-                "left": 1,
-                "notes": sentence(" ".join(part.strip() for part in parts if isinstance(part, str))),
-            }
-            for title, parts in sections.items()
-            if parts
-        ],
+        "tables": [text_table(title, parts) for title, parts in sections.items() if parts],
     }
-
-
-def _shown(cell: str) -> str:
-    """Return a cell as the page writes numbers; unknown is "–"."""
-    return "–" if cell == MISSING else sentence(cell)
 
 
 def _streams(source: Profile) -> Section:

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
+from flopscope.support.units import MISSING
 
 MOST_TEXT = 10_000  # characters of a text
 SHARED = 1 << 18  # bytes: smaller columns share a blob
@@ -160,6 +162,21 @@ def sentence(text: str) -> str:
     """Return a sentence with its times and shares as the page writes them: "4.46 ms" for 4.46ms, "73%" for 73 %."""
     timed = _TIME.sub(lambda found: f"{found[1]}{_SPACE}{found[2].replace('us', 'µs')}", text)
     return _SHARE.sub(r"\1%", timed)
+
+
+def text_table(title: str, parts: Iterable[str | Rows], left: int = 1) -> dict[str, Any]:
+    """Return a table of texts and the notes below it, as summaries have them; unknown cells are "–".
+
+    left: how many columns are names, aligned at the left.
+    """
+    found = [*parts]
+    rows = [row for part in found if isinstance(part, Rows) for row in part.rows]
+    return {
+        "title": title,
+        "rows": [["–" if cell == MISSING else sentence(cut(cell)) for cell in row] for row in rows],
+        "left": left,
+        "notes": sentence(" ".join(part.strip() for part in found if isinstance(part, str))),
+    }
 
 
 def json_text(content: Any) -> str:

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.lines import GROUPS, WAITING, Line, place_text, places_of, titles
-from flopscope.show.page.encode import Columns, cut, sentence
+from flopscope.show.page.encode import Columns, sentence, text_table
+from flopscope.support.columns import Rows
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -35,7 +36,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
             note = f"{plural(more, 'other line')} with less time; lines() has all." if more else ""
             rows = [head, *(_cells(one, time(one), total, waits) for one in shown)]
             heading = sentence(title(found.groups[name]))
-            tables.append({"title": heading[:1].upper() + heading[1:], "rows": rows, "left": 2, "notes": note})
+            tables.append(text_table(heading[:1].upper() + heading[1:], [Rows(rows), note], left=2))
     if not tables:
         return None
     notes = [
@@ -48,10 +49,10 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
 
 
 def _cells(one: Line, time: float, total: float, waits: bool) -> list[str]:
-    places = [cut(place_text(one.line)), "" if one.inside == one.line else cut(place_text(one.inside))]
-    times = [sentence(short_time_text(us)) for us in (time, one.cpu)]
-    waited = [sentence(short_time_text(sum(one.idle[part] for part in WAITING)))] if waits else []
-    return [*places, times[0], percent_text(100 * time / total if total > 0 else math.nan), times[1], *waited]
+    share = percent_text(100 * time / total if total > 0 else math.nan)
+    waited = [short_time_text(sum(one.idle[part] for part in WAITING))] if waits else []
+    inside = "" if one.inside == one.line else place_text(one.inside)
+    return [place_text(one.line), inside, short_time_text(time), share, short_time_text(one.cpu), *waited]
 
 
 def headline_of(source: Profile) -> str:

@@ -43,7 +43,6 @@ SCRIPTS = (
     "ops_columns.js",
     "controls.js",
     "tables.js",
-    "rank_tables.js",
     "ranks.js",
     "compare.js",
     "colors.js",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.show.page.encode import Columns, sentence
+from flopscope.show.page.encode import Columns, sentence, text_table
 from flopscope.show.page.page import Page
 from flopscope.support.units import plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
 
-MOST_ROWS = 1000
-"""Rows of a table of hosts, groups or collectives: those with the most."""
+    from flopscope.show.summarize import Section
+
 MOST_FINDINGS = 50
 
 
@@ -53,14 +53,10 @@ class RankFacts:
     """The first finding, or why there is none."""
     others: Mapping[str, npt.NDArray[np.float64]]
     """By part: the median over the other ranks of the same program of their mean over the steps, by rank."""
-    collectives: pandas.DataFrame | None = None
-    """As Stragglers.collectives."""
-    hosts: pandas.DataFrame | None = None
-    """As Ranks.hosts()."""
-    groups: pandas.DataFrame | None = None
-    """As Ranks.groups()."""
-    sizes: pandas.DataFrame | None = None
-    """As Ranks.collectives(by_group=False)."""
+    has_waits: bool = True
+    """Whether a collective is matched across ranks."""
+    tables: Mapping[str, Section] = field(default_factory=dict)
+    """Tables of texts by their titles: hosts, groups, collectives."""
     why: str = ""
     """Why nothing is known of who waits for whom."""
     findings: Sequence[RankFinding] = ()
@@ -101,10 +97,10 @@ def opened(facts: RankFacts) -> tuple[int, str]:
     for rank in facts.findings[0].ranks if facts.findings else ():
         if rank in facts.ranks:
             return rank, "that of the first finding"
-    rows = _by_rank(facts)
-    if rows is None or not float(rows["awaited"].sum()) > 0:
+    awaited = facts.rank_rows["awaited"].to_numpy(dtype=np.float64)
+    if not facts.has_waits or not np.nansum(awaited) > 0:
         return facts.ranks[0], "the first one"
-    longest = int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))
+    longest = int(np.nanargmax(awaited))
     return facts.ranks[longest], "the one that others waited for longest"
 
 
@@ -113,7 +109,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
     place = {rank: number for number, rank in enumerate(facts.ranks)}
     known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
     rank, why = opened(facts)
-    waits = None if (rows := _by_rank(facts)) is None else _numbers(rows, _WAITS, columns)
+    waits = _numbers(facts.rank_rows, _WAITS, columns) if facts.has_waits else None
     return {
         "count": len(facts.ranks),
         "rank": columns.add(np.asarray(facts.ranks, dtype=np.int64)),
@@ -130,7 +126,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
         "waits": waits,
         "columns": _rank_columns(facts, known),
         "sort": "excess" if facts.rank_rows["excess"].notna().any() else "awaited" if waits else "time",
-        "tables": [table for name in _TABLES if (table := _table(facts, name, columns)) is not None],
+        "tables": [text_table(title, parts) for title, parts in facts.tables.items() if parts],
         "why": sentence(facts.why),
         "findings": [
             {
@@ -175,17 +171,8 @@ def _numbers(rows: pandas.DataFrame, names: Sequence[str], columns: Columns) -> 
     return {name: columns.add(rows[name].to_numpy(dtype=np.float64, na_value=math.nan)) for name in names}
 
 
-def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
-    """Return the rows of the ranks; None if no collective is matched."""
-    unmatched = facts.collectives is not None and not len(facts.collectives)
-    return None if unmatched else facts.rank_rows
-
-
-# Columns of the lists: name, title, unit ("" of a text), what it means, and the class of its bar (None: it has none).
-_Columns = Sequence[tuple[str, str, str, str, str | None]]
-_MEMBER = "Unknown for these calls."
-
-_RANK_COLUMNS: _Columns = (
+# Columns of the list of ranks: name, title, unit ("" of a text), what it means, and the class of its bar, None without.
+_RANK_COLUMNS: Sequence[tuple[str, str, str, str, str | None]] = (
     ("rank", "Rank", "rank", "", None),
     ("time", "A step", "µs", "", ""),
     ("own", "Own work", "µs", "Median of the steps, without the time in which it only communicated.", ""),
@@ -218,108 +205,21 @@ _MISSING = {
 
 def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]]:
     """Return the columns of the list of ranks: those of waits only where they are known, and the parts that occur."""
-    left_out = {*PARTS} - {*parts} | ({*_WAITS} if _by_rank(facts) is None else set())
-    listed = _described([row for row in _RANK_COLUMNS if row[0] not in left_out])
-    for column in listed:
-        other = facts.why or "The rank's collectives match those of no other rank."
-        column["missing"] = _MISSING.get(column["name"], sentence(other))
-        if column["name"] == "time" and not facts.steps:
-            column["title"] = "The recording"
-    return listed
-
-
-def _described(columns: _Columns) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "title": title, "unit": unit or None, "doc": sentence(doc), "missing": _MEMBER, "bar": bar}
-        for name, title, unit, doc, bar in columns
+    left_out = {*PARTS} - {*parts} | (set() if facts.has_waits else {*_WAITS})
+    why = sentence(facts.why or "The rank's collectives match those of no other rank.")
+    listed = [
+        {
+            "name": name,
+            "title": "The recording" if name == "time" and not facts.steps else title,
+            "unit": unit or None,
+            "doc": sentence(doc),
+            "bar": bar,
+            "missing": _MISSING.get(name, why),
+        }
+        for name, title, unit, doc, bar in _RANK_COLUMNS
+        if name not in left_out
     ]
-
-
-_SKEW = ("skew_uncertainty", "± Skew", "µs", "Standard error, that of the clocks.", None)
-# Of each table: its title, what its rows are and several of them, a note, the number by which rows are chosen, columns.
-_TABLES: dict[str, tuple[str, str, str | None, str, str, _Columns]] = {
-    "hosts": ("Hosts", "host", None, "sums over the ranks of a host", "awaited", (
-        ("host", "Host", "", "", None),
-        ("ranks", "Ranks", "calls", "", None),
-        ("awaited", "Others waited", "µs", "Time that other ranks waited for ranks of this host.", "warm"),
-        ("waited", "Waited", "µs", "Time that its ranks waited for the last rank of their collectives.", ""),
-        ("times_last", "Came last", "calls", "", None),
-        ("own", "Own work", "µs",
-         "Median of its ranks: a step without the time in which the rank only communicated.", None),
-        ("communication", "Communication", "µs", "Median of its ranks: nothing else ran.", None),
-        ("slowness", "Slowness", "×",
-         "Median of its ranks: time of their kernels over that of the same kernels elsewhere.", None),
-        ("first_rank", "First rank", "rank", "", None),
-    )),
-    "groups": ("Process groups", "group", None, "sums over the members", "waited", (
-        ("group", "Group", "", "", None),
-        ("ranks", "Ranks", "calls", "Members with a trace.", None),
-        ("waited", "Waited", "µs", "Time that members waited for the last one.", ""),
-        ("waited_pct", "Of its time", "%", "Waited, in percent of the time of its calls.", None),
-        ("calls", "Calls", "calls", "Matched calls.", None),
-        ("most_last", "Rank most often last", "rank", "", None),
-        ("times_last", "Times last", "calls", "How often that rank came last.", None),
-        ("awaited", "Waited for it", "µs", "Time that the others waited for that rank.", "warm"),
-        ("members", "Members", "", "", None),
-    )),
-    "sizes": ("Collectives by size", "kind and size", "kinds and sizes", "", "exposed", (
-        ("collective", "Collective", "", "", None),
-        ("bytes_from", "From", "bytes", "Least size of a message; the largest is below twice that.", None),
-        ("groups", "Groups", "calls", "", None),
-        ("ranks", "Ranks", "calls", "Of each group.", None),
-        ("hosts", "Hosts", "calls", "Of each group.", None),
-        ("calls", "Calls", "calls", "", None),
-        ("skew_median", "Skew", "µs", "From the first start to the last: median of the calls.", None),
-        ("skew_p95", "95%", "µs", "Skew that 95% of the calls do not exceed.", None),
-        _SKEW,
-        ("transfer_median", "Transfer", "µs", "From the last start to the end: median of the calls.", None),
-        ("bus_gbytes_per_s", "Bus", "GB/s", "Median over the transfer, so without the wait.", None),
-        ("exposed", "Exposed", "µs", "Nothing computed.", "exposed"),
-        ("waited", "Waited", "µs", "For the last member.", ""),
-        ("time", "Time", "µs", "With the wait.", ""),
-    )),
-    "collectives": ("Largest waits in single collectives", "matched collective", None, "", "skew", (
-        ("collective", "Collective", "", "", None),
-        ("skew", "Skew", "µs", "From the first rank's start to the last rank's.", ""),
-        _SKEW,
-        ("straggler", "Last rank", "rank", "", None),
-        ("transfer", "Transfer", "µs", "From the last start to the end.", None),
-        ("bus_gbytes_per_s", "Bus", "GB/s", "Over the transfer, so without the wait.", None),
-        ("message_bytes", "Message", "bytes", "", None),
-        ("count", "Ranks", "calls", "", None),
-        ("start", "Start", "µs", "Since the first collective began.", None),
-        ("number", "Number", "calls", "Sequence number, or its occurrence.", None),
-        ("group", "Group", "", "", None),
-    )),
-}  # fmt: skip
-
-
-def _table(facts: RankFacts, name: str, columns: Columns) -> dict[str, Any] | None:
-    """Return the columns of a table, and how many rows it has of which the first are listed; None without any."""
-    label, noun, several, note, most, listed = _TABLES[name]
-    frame: pandas.DataFrame | None = getattr(facts, name)
-    if frame is None or not len(frame):
-        return None
-    if name == "sizes":
-        per = " in a step" if facts.steps else ""
-        note = f"times of a member{per}; groups of equally many ranks and hosts are one row"
-    shown = frame.sort_values(most, ascending=False, kind="stable").head(MOST_ROWS)
-    return {
-        "name": name,
-        "label": label,
-        "noun": noun,
-        "several": several,
-        "note": note,
-        "sort": most,
-        "rows": len(frame),
-        "columns": _described(listed),
-        "texts": {one: columns.texts(map(str, shown[one])) for one, _, unit, _, _ in listed if not unit},
-        "numbers": {
-            one: columns.add(shown[one].to_numpy(dtype=np.float64, na_value=math.nan))
-            for one, _, unit, _, _ in listed
-            if unit
-        },
-    }
+    return listed
 
 
 def _time_sentence(facts: RankFacts) -> str:

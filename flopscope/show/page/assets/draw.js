@@ -97,6 +97,14 @@ flopscope.draw = (() => {
         );
     }
 
+    /* A table of texts with its heading and notes, as Python made it; name: the class of its names. */
+    function texts({ title, rows: [head, ...records], left, notes }, name) {
+        const columns = head.map((text, i) =>
+            i < left ? [`<${text}`, (record) => cut(record[i], name)] : [text, (record) => record[i]],
+        );
+        return [heading(title), table(records, columns, title), el("p", { class: "note", text: notes })];
+    }
+
     const heading = (text, note) =>
         el("div", { class: "heading" }, el("h3", { text }), note && el("span", { class: "note", text: note }));
 
@@ -183,5 +191,5 @@ flopscope.draw = (() => {
         return el("div", { class: "beside" }, table(rows, columns, caption));
     }
 
-    return { bar, track, bound, button, cut, link, table, heading, tile, part, words, steps, beside };
+    return { bar, track, bound, button, cut, link, table, heading, tile, part, texts, words, steps, beside };
 })();

@@ -4,6 +4,7 @@
 
 {
     const el = (...parts) => flopscope.element(...parts);
+    const { format } = flopscope;
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
     async function loadFacts(data, page) {
@@ -27,7 +28,6 @@
 
     /* The parts of one rank's time beside those of the others, first what it has most more of than they. */
     function beside(facts, place) {
-        const { format } = flopscope;
         const total = facts.time[place];
         const rows = Object.keys(facts.parts)
             .map((name) => ({
@@ -52,7 +52,7 @@
 
     /* The findings from the second on: the headline of the page is the first. */
     function furtherFindings(data, choose, rankOf) {
-        const { format, draw } = flopscope;
+        const { draw } = flopscope;
         const left = data.findings_left_out ? `; ${format.count(data.findings_left_out)} more are not listed` : "";
         const further = data.findings.slice(1);
         return !further.length
@@ -82,6 +82,47 @@
                       ),
                   ),
               ];
+    }
+
+    const UNITS = {
+        rank: (value) => (format.known(value) ? String(value) : format.MISSING),
+        "×": (value) => (format.known(value) ? `${value.toFixed(2)}×` : format.MISSING),
+    };
+
+    /* Add the list of all ranks. A column without a unit has texts, one without a bar's class no bars. */
+    async function rankList(parent, data, page, select) {
+        const values = {};
+        const { where, device, label, rank, time } = data;
+        const columnsOf = { where, device, label, rank, time, ...data.own, ...data.waits, ...data.parts };
+        for (const [name, one] of Object.entries(columnsOf)) values[name] = await page.column(one);
+        const read = (name, i) => page.strings[values[name][i]] || "";
+        const columns = data.columns.map(({ name, title, unit, doc, missing, bar }) => {
+            if (unit === null) return { title, width: 160, left: true, text: (i) => read(name, i) || format.MISSING };
+            const most = bar === null ? 0 : values[name].reduce((a, b) => (b > a ? b : a), 0);
+            return {
+                title,
+                doc,
+                missing,
+                width: Math.max(92, 8 * title.length + 32),
+                value: (i) => values[name][i],
+                text: (i) => (UNITS[unit] || ((value) => format.unit(value, unit)))(values[name][i]),
+                ...(most > 0 ? { share: (i) => Math.max(values[name][i], 0) / most, bar } : {}),
+            };
+        });
+        return flopscope.list(parent, {
+            label: "Ranks",
+            noun: "rank",
+            count: Object.values(values)[0].length,
+            columns,
+            sort: [data.columns.findIndex(({ name }) => name === data.sort), true],
+            height: 480,
+            filter: (i) =>
+                columns
+                    .filter(({ left }) => left)
+                    .map((column) => column.text(i))
+                    .join(" "),
+            select,
+        });
     }
 
     flopscope.section("ranks", {
@@ -138,17 +179,10 @@
                 );
             }
             element.append(draw.heading("Each rank", "parts are means of a step; waits are sums over the profile"));
-            list = await flopscope.rankTables.list(
-                element,
-                { label: "Ranks", noun: "rank", columns: data.columns, sort: data.sort, height: 480 },
-                { where: data.where, device: data.device, label: data.label },
-                { rank: data.rank, time: data.time, ...data.own, ...data.waits, ...data.parts },
-                page,
-                choose,
-            );
+            list = await rankList(element, data, page, choose);
             show(facts.opened);
             list.show(facts.opened);
-            await flopscope.rankTables.all(element, data, page);
+            for (const table of data.tables) element.append(...draw.texts(table));
         },
     });
 }
