@@ -60,52 +60,33 @@ def test_what_needs_a_gpu_is_refused_on_a_cpu_and_the_reverse() -> None:
 
 
 # Settings: how each is read, what it is before, and what the switch makes of it.
-SETTINGS: dict[str, list[tuple[Any, Any, Any, Any]]] = {
-    "tf32_products": [
-        (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest", "high"),
-    ],
-    "tf32_convolutions": [
-        (
-            lambda: torch.backends.cudnn.allow_tf32,
-            lambda to: setattr(torch.backends.cudnn, "allow_tf32", to),
-            False,
-            True,
-        ),
-    ],
-    "cudnn_benchmark": [
-        (
-            lambda: torch.backends.cudnn.benchmark,
-            lambda to: setattr(torch.backends.cudnn, "benchmark", to),
-            False,
-            True,
-        ),
-    ],
-    "nondeterministic": [
-        (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms, True, False),
-    ],
-    "threads": [(torch.get_num_threads, torch.set_num_threads, 1, 2)],
+SETTINGS: dict[str, tuple[Any, Any, Any]] = {
+    "tf32_products": (torch.get_float32_matmul_precision, "highest", "high"),
+    "tf32_convolutions": (lambda: torch.backends.cudnn.allow_tf32, False, True),
+    "cudnn_benchmark": (lambda: torch.backends.cudnn.benchmark, False, True),
+    "nondeterministic": (torch.are_deterministic_algorithms_enabled, True, False),
+    "threads": (torch.get_num_threads, 1, 2),
 }
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_setting_is_set_held_against_the_program_and_put_back(name: str) -> None:
-    originals = [read() for read, *_ in SETTINGS[name]]
+    read, before, wanted = SETTINGS[name]
+    settings: Any = SWITCHES[name].settings
+    write, original = settings(torch, Seen(cpus=2))[0].write, read()
     try:
-        for _, write, before, _ in SETTINGS[name]:
-            write(before)
+        write(before)
+        assert read() == before
         with switched(name, cpus=2) as reach:
-            assert [read() for read, *_ in SETTINGS[name]] == [wanted for *_, wanted in SETTINGS[name]]
+            assert read() == wanted
             hits = reach.hits
             assert hits > 0
-            for _, write, before, _ in SETTINGS[name]:
-                write(before)  # as the program does after its import of torch
+            write(before)  # as the program does after its import of torch
             network()(torch.ones(1, 8))
-            assert [read() for read, *_ in SETTINGS[name]] == [wanted for *_, wanted in SETTINGS[name]]
-            assert reach.hits > hits
-        assert [read() for read, *_ in SETTINGS[name]] == [before for _, _, before, _ in SETTINGS[name]]
+            assert read() == wanted and reach.hits > hits
+        assert read() == before
     finally:
-        for (_, write, *_), value in zip(SETTINGS[name], originals, strict=True):
-            write(value)
+        write(original)
 
 
 def test_a_setting_that_the_program_has_already_is_no_hit() -> None:

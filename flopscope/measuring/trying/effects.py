@@ -217,10 +217,6 @@ PARALLEL = Need(lambda seen: seen.parallel, "the program does not use Distribute
 # Settings -------------------------------------------------------------------------------------------------------------
 
 
-def tf32_products(torch: Any, seen: Seen) -> Sequence[Setting]:
-    return [Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high")]
-
-
 def cudnn(name: str, value: bool) -> Callable[[Any, Seen], Sequence[Setting]]:
     return lambda torch, seen: [attribute(torch.backends.cudnn, name, value)]
 
@@ -231,10 +227,6 @@ def nondeterministic(torch: Any, seen: Seen) -> Sequence[Setting]:
 
     everywhere = Setting(torch.are_deterministic_algorithms_enabled, write, False)
     return [everywhere, attribute(torch.backends.cudnn, "deterministic", False)]
-
-
-def all_threads(torch: Any, seen: Seen) -> Sequence[Setting]:
-    return [Setting(torch.get_num_threads, torch.set_num_threads, seen.cpus)]
 
 
 # Calls of modules -----------------------------------------------------------------------------------------------------
@@ -281,15 +273,7 @@ def compiled(mode: str) -> Callable[[Reach, Any, Call], Call]:
     return wrap
 
 
-def in_inference_mode(reach: Reach, module: Any, call: Call) -> Call:
-    return within(reach.torch.inference_mode, call)
-
-
 # Optimizers -----------------------------------------------------------------------------------------------------------
-
-
-def optimizers(*names: str) -> tuple[str, ...]:
-    return tuple(f"optim.{name}.__init__" for name in names)
 
 
 def fuse(seen: Seen, given: dict[str, Any]) -> bool:
@@ -349,11 +333,3 @@ def in_background(reach: Reach) -> Call:
         return original(tensor, *args, **named)
 
     return copy
-
-
-# Processes ----------------------------------------------------------------------------------------
-
-
-def larger_buckets(seen: Seen, given: dict[str, Any]) -> bool:
-    given.update(bucket_cap_mb=100, gradient_as_bucket_view=True)
-    return True

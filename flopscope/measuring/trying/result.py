@@ -92,12 +92,6 @@ class Change:
             return "changes results"
         return self.ratio.word(self.margin)
 
-    def content(self) -> dict[str, Any]:
-        """Return all fields and the verdict, as the document has them."""
-        own = asdict(self)
-        own["ratio"], own["parity"] = self.ratio._asdict(), self.parity._asdict()
-        return {**own, "verdict": self.verdict}
-
 
 def change_of(switch: Switch, seen: Seen, margin: float, predicted: float = math.nan) -> Change:
     """Return a change before it is measured."""
@@ -144,10 +138,11 @@ class Tried:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as a document for JSON: see docs/json.md."""
-        names = ("title", "per", "before", "device", "kept", "lines", "notes", "runs", "seconds")
-        own = {name: getattr(self, name) for name in names}
-        changes, edits = [one.content() for one in self.changes], [asdict(one) for one in self.edits]
-        return TRIED.of({**own, "changes": changes, "edits": edits})
+        changes = [
+            {**asdict(one), "ratio": one.ratio._asdict(), "parity": one.parity._asdict(), "verdict": one.verdict}
+            for one in self.changes
+        ]
+        return TRIED.of({**asdict(self), "changes": changes})
 
     def keep_faster(self) -> None:
         """Keep the changes that are faster, the best of each group."""
