@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from inspect import signature
 from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.rules import RULES
-from flopscope.answers.sentences.words import shown_as_sentence
+from flopscope.answers.sentences.words import facts_of, shown_as_sentence
 
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
@@ -104,9 +103,7 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
             pools.take(saving, claims)
             share = 100 * saving / analysis.unobserved
             action, reason = finding.says()
-            facts = signature(finding.says.func).bind(*finding.says.args, **finding.says.keywords)
-            facts.apply_defaults()
-            known = {name: _plain(value) for name, value in facts.arguments.items()}
+            known = {name: _plain(value) for name, value in facts_of(finding.says).items()}
             evidence = _tied(analysis, finding)
             what = f"{action}: {reason}"
             yield Advice(name, float(saving), float(share), action, what, evidence, finding.where, known)

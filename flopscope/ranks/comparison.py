@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
-from flopscope.answers.sentences.ranks import RECORDING, STEP, Cost, Facts, Place, action
+from flopscope.answers.sentences.ranks import RECORDING, STEP, Cost, Place, action
+from flopscope.answers.sentences.words import facts_of
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
 from flopscope.ranks.stragglers import Stragglers
@@ -23,8 +24,8 @@ class Finding:
 
     kind: str
     """"straggler", "gpu", "link", "imbalance", "step", "memory", "missing" or "mismatch"."""
-    facts: Facts
-    """What the rule found: the sentence is made of it."""
+    says: partial[str]
+    """The sentence, with the facts that it is made from as arguments."""
     ranks: tuple[int, ...]
     cost_us: float
     """What it costs in each step, in µs; NaN if unknown."""
@@ -37,7 +38,7 @@ class Finding:
     @property
     def what(self) -> str:
         """A sentence: who, why, how often, what it costs."""
-        text = self.facts.what
+        text = self.says()
         return text[0].upper() + text[1:]
 
     @property
@@ -48,7 +49,7 @@ class Finding:
     @property
     def evidence(self) -> dict[str, object]:
         """The facts by name."""
-        return self.facts._asdict()
+        return facts_of(self.says)
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,8 @@ class Comparison:
         return Cost(time, self.work.percent(time), STEP if self.work.has_steps else RECORDING)
 
     def found(
-        self, kind: str, facts: Facts, ranks: Iterable[int], cost: Cost | None = None, cause: str = ""
+        self, kind: str, says: partial[str], ranks: Iterable[int], cost: Cost | None = None, cause: str = ""
     ) -> Finding:
         """Return a finding about these ranks."""
         time, percent, _ = cost or (float("nan"), float("nan"), "")
-        return Finding(kind, facts, self.numbers(ranks), time, percent, cause)
+        return Finding(kind, says, self.numbers(ranks), time, percent, cause)

@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.sentences.ranks import (
-    BusyExpert,
-    Hang,
-    LargeMemory,
-    Mismatched,
-    SlowGpu,
-    SlowLink,
-    SlowSteps,
-    Straggler,
-    UnevenWork,
-    nothing_found,
-)
+from flopscope.answers.sentences import ranks as sentences
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.digest import Digest, LastCall
@@ -43,8 +33,8 @@ def mismatches(comparison: Comparison) -> Iterator[Finding]:
     matched = comparison.stragglers.matched
     for first in matched.mismatches[:1]:
         calls = [(*call, comparison.numbers(ranks)) for call, ranks in first.calls.items()]
-        facts = Mismatched(matched.mismatched, first.number, first.group, calls)
-        yield comparison.found("mismatch", facts, [rank for ranks in first.calls.values() for rank in ranks])
+        says = partial(sentences.mismatched_calls, matched.mismatched, first.number, first.group, calls)
+        yield comparison.found("mismatch", says, [rank for ranks in first.calls.values() for rank in ranks])
 
 
 def last_calls_by_group(digests: Sequence[Digest]) -> dict[tuple[str, str], dict[int, LastCall]]:
@@ -76,11 +66,11 @@ def missing(comparison: Comparison) -> Iterator[Finding]:
         culprits = [rank for rank in absent if rank in roots or not roots]
         if not named >= set(culprits):
             named |= set(culprits)
-            facts = hang._replace(absent=comparison.numbers(culprits), last=absent[culprits[0]])
-            yield comparison.found("missing", facts, culprits)
+            says = partial(hang, absent=comparison.numbers(culprits), last=absent[culprits[0]])
+            yield comparison.found("missing", says, culprits)
 
 
-def _hangs(comparison: Comparison) -> Iterator[tuple[float, Hang, dict[int, int], tuple[int, ...]]]:
+def _hangs(comparison: Comparison) -> Iterator[tuple[float, partial[str], dict[int, int], tuple[int, ...]]]:
     """Yield the first call of each group that some of its members did not make, if the others wait for it: when the
     first of these called it, the call, the last calls of the absent ranks, and the ranks that wait."""
     for (name, _), members in last_calls_by_group(comparison.digests).items():
@@ -92,7 +82,8 @@ def _hangs(comparison: Comparison) -> Iterator[tuple[float, Hang, dict[int, int]
         if absent:
             starts = [comparison.stragglers.on_first_clock(rank, one.waiting_start) for rank, one in waiting.items()]
             kind = next(iter(waiting.values())).waiting_collective
-            hang = Hang((), kind, number, name, len(waiting), len(members), -1)
+            waits, of = len(waiting), len(members)
+            hang = partial(sentences.hang, collective=kind, number=number, group=name, waiting=waits, members=of)
             yield min(starts), hang, absent, tuple(waiting)
 
 
@@ -128,8 +119,8 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
     for rank in _slow_gpus(work):
         if not late[rank].any():
             slowness = float(work.ops.slowness[rank])
-            facts = SlowGpu(comparison.place(rank), slowness, int(last[rank]), int(calls[rank]))
-            yield comparison.found("gpu", facts, [rank], cause="gpu")
+            says = partial(sentences.slow_gpu, comparison.place(rank), slowness, int(last[rank]), int(calls[rank]))
+            yield comparison.found("gpu", says, [rank], cause="gpu")
 
 
 def _late_steps(work: Work, rank: int, always_last: bool) -> Flags:
@@ -214,13 +205,14 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         if theirs > 0 and mine >= 0:
             more.append((mine / theirs, name))
     parts = work.part(*CAUSES.get(cause, KERNELS[:-1]))[:, steps]
-    alone = float(excess.max(axis=0).mean())
-    facts = Straggler(
+    alone, cost = float(excess.max(axis=0).mean()), comparison.cost(float(work.saved(all_excess).mean()))
+    says = partial(
+        sentences.straggler,
         places=[comparison.place(rank) for rank in ranks],
         cause=cause,
         excess_us=alone,
         alone=comparison.cost(alone),
-        cost=comparison.cost(float(work.saved(all_excess).mean())),
+        cost=cost,
         steps=int(steps.sum()),
         all_steps=len(steps),
         times_last=int(waits["times_last"].to_numpy()[ranks].sum()),
@@ -230,7 +222,7 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         time=mean(parts[ranks]),
         usual=mean(parts[others]),
     )
-    return comparison.found("straggler", facts, ranks, facts.cost, cause)
+    return comparison.found("straggler", says, ranks, cost, cause)
 
 
 # Slow links: hosts whose groups transfer more slowly than equal groups of other hosts ---------------------------------
@@ -262,8 +254,16 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         most = float(((found["time"] - found["best"]) * found["calls"] * found["exposed"]).max())
         factor, cost = float((found["time"] / found["best"]).median()), comparison.cost(most / steps)
         one = found.iloc[0]
-        facts = SlowLink(suspects, KINDS[one["kind"]], float(one["message_bytes"]), factor, len(one["members"]), cost)
-        yield comparison.found("link", facts, sorted(members), cost)
+        says = partial(
+            sentences.slow_link,
+            suspects,
+            KINDS[one["kind"]],
+            float(one["message_bytes"]),
+            factor,
+            len(one["members"]),
+            cost,
+        )
+        yield comparison.found("link", says, sorted(members), cost)
 
 
 def link_rows(comparison: Comparison) -> pandas.DataFrame:
@@ -311,8 +311,10 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
         cost = comparison.cost(float(own[heaviest] - mean))
         if cost.time > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
             ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
-            facts = UnevenWork(comparison.numbers(ranks), float(own[heaviest] / mean), len(numbers), cost)
-            yield comparison.found("imbalance", facts, ranks, cost)
+            says = partial(
+                sentences.uneven_work, comparison.numbers(ranks), float(own[heaviest] / mean), len(numbers), cost
+            )
+            yield comparison.found("imbalance", says, ranks, cost)
 
 
 def steps(comparison: Comparison) -> Iterator[Finding]:
@@ -333,8 +335,8 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
     cause = max(causes, key=lambda one: causes[one])
     cost = comparison.cost(float((time[slow] - middle).sum()) / len(time))
     names = [str(work.steps[one]) for one in slow]
-    facts = SlowSteps(names, len(time), cause, float(time[slow].max() / middle), cost)
-    yield comparison.found("step", facts, (), cost, cause)
+    says = partial(sentences.slow_steps, names, len(time), cause, float(time[slow].max() / middle), cost)
+    yield comparison.found("step", says, (), cost, cause)
 
 
 def _by_step(values: Floats) -> Floats:
@@ -347,8 +349,8 @@ def memory(comparison: Comparison) -> Iterator[Finding]:
     others = median_of_others(peak[:, None], comparison.work.role)[:, 0]
     ratio = np.divide(peak, others, out=np.full(len(peak), np.nan), where=others > 0)
     for rank in np.flatnonzero(ratio > MEMORY).tolist():
-        facts = LargeMemory(comparison.place(rank), float(peak[rank]), float(ratio[rank]))
-        yield comparison.found("memory", facts, [rank])
+        says = partial(sentences.large_memory, comparison.place(rank), float(peak[rank]), float(ratio[rank]))
+        yield comparison.found("memory", says, [rank])
 
 
 def experts(comparison: Comparison) -> Iterator[Finding]:
@@ -364,8 +366,8 @@ def experts(comparison: Comparison) -> Iterator[Finding]:
         rank = max(sizes, key=lambda one: sizes[one])
         mean = sum(sizes.values()) / len(sizes)
         if mean > 0 and sizes[rank] / mean > UNEVEN_EXPERTS:
-            facts = BusyExpert(comparison.place(rank), name, sizes[rank] / mean)
-            yield comparison.found("imbalance", facts, [rank], cause="work")
+            says = partial(sentences.busy_expert, comparison.place(rank), name, sizes[rank] / mean)
+            yield comparison.found("imbalance", says, [rank], cause="work")
 
 
 # All ------------------------------------------------------------------------------------------------------------------
@@ -388,7 +390,7 @@ def verdict_of(comparison: Comparison, findings: Sequence[Finding]) -> str:
     if findings:
         return findings[0].what
     work = comparison.work
-    return nothing_found(
+    return sentences.nothing_found(
         len(comparison.digests),
         bool(np.isfinite(work.total).any()),
         bool(np.isfinite(work.excess).any()),

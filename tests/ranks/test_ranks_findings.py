@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,14 @@ from flopscope.answers.sentences.ranks import (
     RECORDING,
     STEP,
     Cost,
-    Hang,
-    Mismatched,
     Place,
-    SlowLink,
-    SlowSteps,
-    Straggler,
-    UnevenWork,
     action,
+    hang,
+    mismatched_calls,
+    slow_link,
+    slow_steps,
+    straggler,
+    uneven_work,
 )
 from flopscope.ranks.comparison import Finding
 from flopscope.ranks.findings import CAUSES
@@ -156,7 +157,8 @@ def test_every_finding_says_what_to_do() -> None:
     assert all(f'"{kind}"' in documented for kind in kinds)
 
 
-STRAGGLER = Straggler(
+ONE = partial(
+    straggler,
     places=[Place(3, None, 1)],
     cause="gpu",
     excess_us=20.0,
@@ -171,7 +173,7 @@ STRAGGLER = Straggler(
     time=30.0,
     usual=10.0,
 )
-SEVERAL = STRAGGLER._replace(places=[Place(3, "b", 1), Place(4, "b", 2)])
+SEVERAL = partial(ONE, places=[Place(3, "b", 1), Place(4, "b", 2)])
 
 
 @pytest.mark.parametrize(
@@ -189,10 +191,10 @@ SEVERAL = STRAGGLER._replace(places=[Place(3, "b", 1), Place(4, "b", 2)])
     ],
 )
 def test_a_sentence_is_singular_or_plural_throughout(changes: dict[str, Any], one: str, more: str) -> None:
-    text = STRAGGLER._replace(**changes).what
+    text = ONE(**changes)
     assert text.startswith("rank 3 (GPU 1) comes last in 90.0% of its collectives and costs 20.0us or 2.0% of a step: ")
     assert text.partition(": ")[2].startswith(one)
-    text = SEVERAL._replace(**changes).what
+    text = SEVERAL(**changes)
     assert text.startswith(
         "host b (ranks 3 to 4) come last in 90.0% of their collectives and cost 20.0us or 2.0% of a "
     )
@@ -200,33 +202,33 @@ def test_a_sentence_is_singular_or_plural_throughout(changes: dict[str, Any], on
 
 
 def test_a_sentence_says_no_more_than_its_facts() -> None:
-    hidden = STRAGGLER._replace(cost=Cost(1.0, 0.1, STEP), collectives=0, steps=1).what
+    hidden = ONE(cost=Cost(1.0, 0.1, STEP), collectives=0, steps=1)
     start = (
         "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1 of 4 "
     )
     assert hidden.startswith(start)
-    close = STRAGGLER._replace(cost=Cost(8.0, 1.5, RECORDING)).what
+    close = ONE(cost=Cost(8.0, 1.5, RECORDING))
     assert "8.00us or 1.5% of the recorded time, as another rank is almost as late, and 20.0us without" in close
-    assert SEVERAL._replace(places=[Place(one, "b", 0) for one in (1, 4, 5)]).what.startswith("host b (ranks 1, 4, 5) ")
+    assert SEVERAL(places=[Place(one, "b", 0) for one in (1, 4, 5)]).startswith("host b (ranks 1, 4, 5) ")
     cost = Cost(5.0, 1.0, STEP)
-    assert SlowSteps(["7"], 9, "host", 2.0, cost).what.startswith("1 of 9 steps takes up to 2.00 times")
-    assert SlowSteps(["7", "8"], 9, "host", 2.0, cost).what.startswith("2 of 9 steps take up to 2.00 times")
-    assert "rank 4 has 1.50 times" in UnevenWork((4,), 1.5, 2, cost).what
-    assert "ranks 1, 2, 3, 4, … have 1.50 times" in UnevenWork((1, 2, 3, 4, 5), 1.5, 2, cost).what
-    link = SlowLink(["a"], "allreduce", 2048.0, 2.0, 8, cost)
-    assert link.what.startswith(
+    assert slow_steps(["7"], 9, "host", 2.0, cost).startswith("1 of 9 steps takes up to 2.00 times")
+    assert slow_steps(["7", "8"], 9, "host", 2.0, cost).startswith("2 of 9 steps take up to 2.00 times")
+    assert "rank 4 has 1.50 times" in uneven_work((4,), 1.5, 2, cost)
+    assert "ranks 1, 2, 3, 4, … have 1.50 times" in uneven_work((1, 2, 3, 4, 5), 1.5, 2, cost)
+    link = partial(slow_link, collective="allreduce", nbytes=2048.0, factor=2.0, members=8, cost=cost)
+    assert link(["a"]).startswith(
         "host a: allreduce of 2.0 KiB takes 2.00 times as long as in the other groups of 8 ranks"
     )
-    assert link._replace(hosts=["a", "b"]).what.startswith("hosts a and b: ")
-    assert link._replace(hosts=["a", "b", "c", "d"]).what.startswith("a link of the 4 hosts a to d: ")
+    assert link(["a", "b"]).startswith("hosts a and b: ")
+    assert link(["a", "b", "c", "d"]).startswith("a link of the 4 hosts a to d: ")
     calls = [("allreduce", 8.0, (0, 1)), ("broadcast", 1e6, (2,))]
-    assert Mismatched(1, 5, "dp", calls).what == (
+    assert mismatched_calls(1, 5, "dp", calls) == (
         "1 call does not match across ranks; the first is number 5 of group dp (ranks 0, 1: allreduce of 8 bytes; "
         "rank 2: broadcast of 1,000,000 bytes)."
     )
-    hang = Hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
-    assert hang.what.startswith("ranks 2, 3 did not join allreduce number 7 of group dp: 1 of its 3 ranks called it")
-    assert hang.what.endswith("the last call of rank 2 there is not recorded.")
+    text = hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
+    assert text.startswith("ranks 2, 3 did not join allreduce number 7 of group dp: 1 of its 3 ranks called it")
+    assert text.endswith("the last call of rank 2 there is not recorded.")
 
 
 def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
-"""Ranks of a distributed program: the facts of findings across them. Times are in µs, sizes in bytes.
+"""Sentences about the ranks of a distributed program; one that starts with a word starts in lower case.
 
-Each record has ``what``, a sentence that starts in lower case if it starts with a word. What to do depends on the kind
-of finding and its cause alone.
+What to do depends on the kind of finding and its cause alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from flopscope.answers.sentences.words import form
 from flopscope.support.units import bytes_text, percent_text, short_time_text
@@ -18,14 +17,6 @@ SLOW = 1.03
 SMALL = 1.0  # percent of a step
 STEP, RECORDING = "a step", "the recorded time"
 """What costs are a share of."""
-
-
-class Facts(Protocol):
-    """Facts of a finding across ranks; its sentence is made from them alone."""
-
-    @property
-    def what(self) -> str: ...
-    def _asdict(self) -> dict[str, object]: ...
 
 
 class Place(NamedTuple):
@@ -111,159 +102,114 @@ _DOES = {
 """What late ranks do, by cause: one, or several."""
 
 
-class Straggler(NamedTuple):
-    """Own work of a rank, or of the ranks of a host, beyond that of the others."""
+def straggler(
+    places: Sequence[Place],
+    cause: str,
+    excess_us: float,
+    alone: Cost,
+    cost: Cost,
+    steps: int,
+    all_steps: int,
+    times_last: int,
+    collectives: int,
+    slowness: float,
+    more: tuple[float, str] | None,
+    time: float,
+    usual: float,
+) -> str:
+    """Own work of a rank, or of the ranks of a host, beyond that of the others.
 
-    places: Sequence[Place]
-    cause: str
-    excess_us: float
-    """More time of its own in each step."""
-    alone: Cost
-    """What that costs if no other rank is late."""
-    cost: Cost
-    """What a step would gain now."""
-    steps: int
-    """Steps in which it is late."""
-    all_steps: int
-    times_last: int
-    collectives: int
-    slowness: float
-    """Time of its kernels over that of the same kernels, or of all kernels, of the others; NaN: unknown."""
-    more: tuple[float, str] | None
-    """How many times the work of the others, and the work: "FLOPs" or "bytes"; None: unknown."""
-    time: float
-    """Time of the cause in the steps in which it is late."""
-    usual: float
-    """The same of the others."""
-
-    @property
-    def what(self) -> str:
-        count = len(self.places)
-        last = ""
-        if self.collectives:
-            share = percent_text(100 * self.times_last / self.collectives)
-            last = f"{form(count, 'comes', 'come')} last in {share} of {self._its} collectives and "
-        price = str(self.cost)
-        if self.cost.percent < SMALL:
-            price = f"nothing while another rank is later, {self.alone} without that one"
-        elif self.cost.time < 0.5 * self.alone.time:
-            price += f", as another rank is almost as late, and {short_time_text(self.alone.time)} without that one"
-        when = f" in {self.steps} of {self.all_steps} steps" if 2 * self.steps < self.all_steps else ""
-        return f"{self._who} {last}{form(count, 'costs', 'cost')} {price}{when}: {self._why}."
-
-    @property
-    def _its(self) -> str:
-        return form(len(self.places), "its", "their")
-
-    @property
-    def _who(self) -> str:
-        if len(self.places) == 1:
-            return str(self.places[0])
-        ranks = [place.rank for place in self.places]
-        in_a_row = ranks == list(range(ranks[0], ranks[-1] + 1))
-        listed = f"{ranks[0]} to {ranks[-1]}" if in_a_row else ", ".join(map(str, ranks))
-        return f"host {self.places[0].host} (ranks {listed})"
-
-    @property
-    def _why(self) -> str:
-        count = len(self.places)
-        if self.cause == "work":
-            more = f"{self.more[0]:.2f} times the {self.more[1]} of" if self.more else "beyond that of"
-            return f"{form(count, 'it has', 'they have')} more work, {more} the other ranks"
-        if self.cause not in ("gpu", "kernels"):
-            each = " a step" if self.cost.whole == STEP else ""
-            times = f"{short_time_text(self.time)}{each} where others take {short_time_text(self.usual)}"
-            return f"{form(count, *_DOES[self.cause])}, {times}"
-        if not self.slowness > SLOW:
-            return f"{self._its} kernels take longer than those of the other ranks"
-        longer = f"{self._its} kernels take {self.slowness:.2f} times as long as"
-        if self.cause == "gpu":
-            return f"{longer} the same kernels on the other ranks"
-        return f"{longer} those of the other ranks: more work or a slower GPU, which only recorded shapes distinguish"
-
-
-class SlowGpu(NamedTuple):
-    """A rank whose kernels take longer, but whose cost does not stand out."""
-
-    place: Place
-    slowness: float
-    times_last: int
-    collectives: int
-
-    @property
-    def what(self) -> str:
-        effect = "without collectives it is unknown who waits for it"
-        if self.collectives:
-            share = percent_text(100 * self.times_last / self.collectives)
-            effect = f"it comes last in {share} of its collectives, but its cost does not stand out from how steps "
-            effect += "differ"
-        return (
-            f"the kernels of {self.place} take {self.slowness:.2f} times as long as the same kernels on the other "
-            f"ranks; {effect}."
+    excess_us: more time of its own in each step. alone: what that costs if no other rank is late. cost: what a step
+    would gain now. steps: those in which it is late. slowness: time of its kernels over that of the same kernels, or of
+    all kernels, of the others; NaN: unknown. more: how many times the work of the others, and the work: "FLOPs" or
+    "bytes"; None: unknown. time: of the cause in the steps in which it is late. usual: the same of the others.
+    """
+    count, its = len(places), form(len(places), "its", "their")
+    last = ""
+    if collectives:
+        share = percent_text(100 * times_last / collectives)
+        last = f"{form(count, 'comes', 'come')} last in {share} of {its} collectives and "
+    price = str(cost)
+    if cost.percent < SMALL:
+        price = f"nothing while another rank is later, {alone} without that one"
+    elif cost.time < 0.5 * alone.time:
+        price += f", as another rank is almost as late, and {short_time_text(alone.time)} without that one"
+    when = f" in {steps} of {all_steps} steps" if 2 * steps < all_steps else ""
+    if cause == "work":
+        beyond = f"{more[0]:.2f} times the {more[1]} of" if more else "beyond that of"
+        why = f"{form(count, 'it has', 'they have')} more work, {beyond} the other ranks"
+    elif cause not in ("gpu", "kernels"):
+        each = " a step" if cost.whole == STEP else ""
+        why = f"{form(count, *_DOES[cause])}, {short_time_text(time)}{each} where others take {short_time_text(usual)}"
+    elif not slowness > SLOW:
+        why = f"{its} kernels take longer than those of the other ranks"
+    elif cause == "gpu":
+        why = f"{its} kernels take {slowness:.2f} times as long as the same kernels on the other ranks"
+    else:
+        why = (
+            f"{its} kernels take {slowness:.2f} times as long as those of the other ranks: more work or a slower GPU, "
+            "which only recorded shapes distinguish"
         )
+    return f"{_who(places)} {last}{form(count, 'costs', 'cost')} {price}{when}: {why}."
+
+
+def _who(places: Sequence[Place]) -> str:
+    if len(places) == 1:
+        return str(places[0])
+    ranks = [place.rank for place in places]
+    in_a_row = ranks == list(range(ranks[0], ranks[-1] + 1))
+    listed = f"{ranks[0]} to {ranks[-1]}" if in_a_row else ", ".join(map(str, ranks))
+    return f"host {places[0].host} (ranks {listed})"
+
+
+def slow_gpu(place: Place, slowness: float, times_last: int, collectives: int) -> str:
+    """A rank whose kernels take longer, but whose cost does not stand out."""
+    effect = "without collectives it is unknown who waits for it"
+    if collectives:
+        share = percent_text(100 * times_last / collectives)
+        effect = f"it comes last in {share} of its collectives, but its cost does not stand out from how steps "
+        effect += "differ"
+    return f"the kernels of {place} take {slowness:.2f} times as long as the same kernels on the other ranks; {effect}."
 
 
 # Slow links, uneven work ----------------------------------------------------------------------------------------------
 
 
-class SlowLink(NamedTuple):
-    """Hosts whose groups transfer more slowly than equal groups of other hosts."""
+def slow_link(hosts: Sequence[str], collective: str, nbytes: float, factor: float, members: int, cost: Cost) -> str:
+    """Hosts whose groups transfer more slowly than equal groups of other hosts.
 
-    hosts: Sequence[str]
-    collective: str
-    nbytes: float
-    factor: float
-    """How many times longer a transfer takes."""
-    members: int
-    """Ranks of each group."""
-    cost: Cost
-
-    @property
-    def what(self) -> str:
-        who = f"{form(len(self.hosts), 'host', 'hosts')} {' and '.join(self.hosts)}"
-        if len(self.hosts) > 3:
-            who = f"a link of the {len(self.hosts)} hosts {self.hosts[0]} to {self.hosts[-1]}"
-        return (
-            f"{who}: {self.collective} of {bytes_text(self.nbytes)} takes {self.factor:.2f} times as long as in the "
-            f"other groups of {self.members} ranks, a slow link; it costs {self.cost}."
-        )
+    factor: how many times longer a transfer takes. members: ranks of each group.
+    """
+    who = f"{form(len(hosts), 'host', 'hosts')} {' and '.join(hosts)}"
+    if len(hosts) > 3:
+        who = f"a link of the {len(hosts)} hosts {hosts[0]} to {hosts[-1]}"
+    return (
+        f"{who}: {collective} of {bytes_text(nbytes)} takes {factor:.2f} times as long as in the "
+        f"other groups of {members} ranks, a slow link; it costs {cost}."
+    )
 
 
-class UnevenWork(NamedTuple):
-    """Ranks that run a part of one program with more work than the mean of the parts."""
+def uneven_work(ranks: Sequence[int], ratio: float, kinds: int, cost: Cost) -> str:
+    """Ranks that run a part of one program with more work than the mean of the parts.
 
-    ranks: Sequence[int]
-    ratio: float
-    kinds: int
-    """Number of parts."""
-    cost: Cost
-
-    @property
-    def what(self) -> str:
-        return (
-            f"work is uneven: {ranks_text(self.ranks)} {form(len(self.ranks), 'has', 'have')} {self.ratio:.2f} times "
-            f"the mean work of the {self.kinds} kinds of ranks, which costs about {self.cost}."
-        )
+    kinds: number of parts.
+    """
+    return (
+        f"work is uneven: {ranks_text(ranks)} {form(len(ranks), 'has', 'have')} {ratio:.2f} times "
+        f"the mean work of the {kinds} kinds of ranks, which costs about {cost}."
+    )
 
 
-class SlowSteps(NamedTuple):
-    """Steps that take longer on most ranks."""
+def slow_steps(steps: Sequence[str], all_steps: int, cause: str, ratio: float, cost: Cost) -> str:
+    """Steps that take longer on most ranks.
 
-    steps: Sequence[str]
-    all_steps: int
-    cause: str
-    ratio: float
-    """Of the longest to the median."""
-    cost: Cost
-    """On average."""
-
-    @property
-    def what(self) -> str:
-        return (
-            f"{len(self.steps)} of {self.all_steps} steps {form(len(self.steps), 'takes', 'take')} up to "
-            f"{self.ratio:.2f} times the median on most ranks ({first_of(self.steps)}), mostly "
-            f"{_STEP_CAUSES[self.cause]}: {self.cost} on average."
-        )
+    ratio: of the longest to the median. cost: on average.
+    """
+    return (
+        f"{len(steps)} of {all_steps} steps {form(len(steps), 'takes', 'take')} up to "
+        f"{ratio:.2f} times the median on most ranks ({first_of(steps)}), mostly "
+        f"{_STEP_CAUSES[cause]}: {cost} on average."
+    )
 
 
 _STEP_CAUSES = {
@@ -276,78 +222,48 @@ _STEP_CAUSES = {
 }
 
 
-class LargeMemory(NamedTuple):
+def large_memory(place: Place, peak: float, ratio: float) -> str:
     """A rank that allocates more than the others of its program."""
-
-    place: Place
-    peak: float
-    ratio: float
-
-    @property
-    def what(self) -> str:
-        return (
-            f"{self.place} allocates {bytes_text(self.peak)} at its peak, {self.ratio:.2f} times as much as the others."
-        )
+    return f"{place} allocates {bytes_text(peak)} at its peak, {ratio:.2f} times as much as the others."
 
 
-class BusyExpert(NamedTuple):
+def busy_expert(place: Place, group: str, ratio: float) -> str:
     """A rank that moves more in all-to-alls than the other members of its group."""
-
-    place: Place
-    group: str
-    ratio: float
-
-    @property
-    def what(self) -> str:
-        return (
-            f"{self.place} moves {self.ratio:.2f} times the mean bytes of its group {self.group} in all-to-alls: its "
-            "experts get more tokens."
-        )
+    return (
+        f"{place} moves {ratio:.2f} times the mean bytes of its group {group} in all-to-alls: its "
+        "experts get more tokens."
+    )
 
 
 # Calls that do not match ----------------------------------------------------------------------------------------------
 
 
-class Mismatched(NamedTuple):
-    """Sequence numbers under which ranks called different collectives."""
+def mismatched_calls(
+    mismatched: int, number: int, group: str, calls: Sequence[tuple[str, float, Sequence[int]]]
+) -> str:
+    """Sequence numbers under which ranks called different collectives.
 
-    mismatched: int
-    number: int
-    """The first of them."""
-    group: str
-    calls: Sequence[tuple[str, float, Sequence[int]]]
-    """Collective and size of each call of that number, and the ranks that made it."""
-
-    @property
-    def what(self) -> str:
-        verb = form(self.mismatched, "call does", "calls do")
-        calls = [f"{ranks_text(ranks)}: {what} of {size:,.0f} bytes" for what, size, ranks in self.calls]
-        return (
-            f"{self.mismatched:,} {verb} not match across ranks; the first is number {self.number} of group "
-            f"{self.group} ({'; '.join(calls)})."
-        )
+    number: the first of them. calls: collective and size of each call of that number, and the ranks that made it.
+    """
+    verb = form(mismatched, "call does", "calls do")
+    each = [f"{ranks_text(ranks)}: {what} of {size:,.0f} bytes" for what, size, ranks in calls]
+    return (
+        f"{mismatched:,} {verb} not match across ranks; the first is number {number} of group "
+        f"{group} ({'; '.join(each)})."
+    )
 
 
-class Hang(NamedTuple):
-    """A call that ranks of a group did not make, and that the others wait for."""
+def hang(absent: Sequence[int], collective: str, number: int, group: str, waiting: int, members: int, last: int) -> str:
+    """A call that ranks of a group did not make, and that the others wait for.
 
-    absent: Sequence[int]
-    collective: str
-    number: int
-    group: str
-    waiting: int
-    members: int
-    last: int
-    """Number of the last call of the first absent rank in the group; -1 if none is recorded."""
-
-    @property
-    def what(self) -> str:
-        last = f"number {self.last}" if self.last >= 0 else "not recorded"
-        return (
-            f"{ranks_text(self.absent)} did not join {self.collective} number {self.number} of group {self.group}: "
-            f"{self.waiting} of its {self.members} ranks called it and its kernel never ended; the last call of rank "
-            f"{self.absent[0]} there is {last}."
-        )
+    last: number of the last call of the first absent rank in the group; -1 if none is recorded.
+    """
+    known = f"number {last}" if last >= 0 else "not recorded"
+    return (
+        f"{ranks_text(absent)} did not join {collective} number {number} of group {group}: "
+        f"{waiting} of its {members} ranks called it and its kernel never ended; the last call of rank "
+        f"{absent[0]} there is {known}."
+    )
 
 
 # Nothing found --------------------------------------------------------------------------------------------------------

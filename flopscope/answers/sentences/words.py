@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from inspect import signature
+from typing import Any, NamedTuple
 
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -21,6 +23,13 @@ class Said(NamedTuple):
     """What to do, in a few words."""
     reason: str
     """Why, and how; what follows the action and a colon."""
+
+
+def facts_of(says: partial[Any]) -> dict[str, Any]:
+    """Return the facts of a sentence by name: its arguments."""
+    facts = signature(says.func).bind(*says.args, **says.keywords)
+    facts.apply_defaults()
+    return facts.arguments
 
 
 def shown_as_sentence(text: str) -> str:
