@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopscope.cli.reporter import NO_OPS, why_no_lines
+from flopscope.read.formats import NotATrace
 from flopscope.read.load import Loaded, read
 from flopscope.read.trace import Trace
 from flopscope.record.energy import Energy
@@ -56,11 +57,14 @@ class Recorded(Trace):
 
 
 def read_recorded(path: str, about: Mapping[str, Any]) -> tuple[Recorded | None, str]:
-    """Return the recording at a path, or None and why there is none. One without events has sampled lines."""
+    """Return the recording at a path, or None and why there is none. One without events has sampled lines.
+
+    Raise ValueError if it cannot be read.
+    """
     why = about["why_nothing"] or NO_OPS
     try:
         prof = Recorded(read(path, name="the recording"), about)
-    except ValueError:  # a trace without events
+    except NotATrace:  # without events
         return None, why
     restate(about["rules"])
     if not len(prof):

@@ -17,7 +17,7 @@ from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.paths import find_traces, recording_in
 from flopscope.read.xplane import Modules
-from flopscope.results.head import LEFT_OUT
+from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.support.files import close_names
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
@@ -110,14 +110,6 @@ def _absent(name: str) -> str:
     return f"there is no such file; did you mean {' or '.join(similar)}?" if similar else "there is no such file"
 
 
-_CONTRADICTIONS = {
-    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each is "
-    "attributed to the op around its call",
-    "overlapping": "host events overlap another one on their thread without being nested in it; the shared time is "
-    "subtracted only once from the event that encloses both",
-}
-
-
 def _explained(problem: ValueError, given: Input, explains: bool) -> ValueError:
     """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
     if not explains and not isinstance(problem, NotACapture):
@@ -143,7 +135,7 @@ def _warn(name: str, content: Content) -> None:
     notes = content.notes
     if counts := [f"{count:,} {kind}" for kind, count in omitted.items() if count]:
         notes.append(f"events were omitted: {', '.join(counts)}")
-    notes += [f"{report[kind]:,} {meaning}" for kind, meaning in _CONTRADICTIONS.items() if report[kind]]
+    notes += [f"{report[kind]:,} {meaning}" for kind, meaning in ODD.items() if report[kind]]
     for note in notes:
         warn_user(printable(f"{name}: {note}"))
 

@@ -53,6 +53,7 @@ class Trace(Results):
         self.report = {name: report[name] for name in _REPORTED}
         """Counts from reading: "bytes" of text, "events" in it, events "kept" in the tables, and omitted events:
         "without_time", of an "unknown" category, of "too_many" devices. "truncated" is whether the file was cut off.
+        Values "mended", in which quotes are not escaped, and events "without_duration", whose duration is impossible.
         Inconsistent events: "contradicting" device work, whose External id names another op than the one around its
         launch, and "overlapping" host events, which began within another event on their thread but ended after it."""
         self.graphs: dict[str, int] = graphs or {}
@@ -154,7 +155,7 @@ class Trace(Results):
 
 _REPORTED = (
     *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
-    *("contradicting", "overlapping", "truncated"),
+    *("mended", "without_duration", "contradicting", "overlapping", "truncated"),
 )
 _REGENERATED = frozenset(
     {

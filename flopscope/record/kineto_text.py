@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import mmap
 import os
 import re
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
 from flopscope._core import Store, trim_memory
@@ -98,6 +99,7 @@ class KinetoText:
             close = weakref.finalize(self, os.close, memory)
             try:
                 self._write(memory)
+                self._restore_names(memory)
                 self._add_ranges(memory)
             except BaseException:
                 close()
@@ -115,6 +117,31 @@ class KinetoText:
         if os.fstat(memory).st_size == 0:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
 
+    def _restore_names(self, memory: int) -> None:
+        """Write the names of torch's own events for those that Kineto changes.
+
+        It writes "unknown" for a name that is not ASCII, and a slash for a backslash.
+        """
+        with mmap.mmap(memory, 0, prot=mmap.PROT_READ) as text:
+            base = _BASE.search(text, 0, _HEAD)
+            if base is None or len(text) > _MOST_RENAMED or not _has_changed(text):
+                return
+            names = _names_of(self._results.events(), int(base[1]))
+            renamed = os.memfd_create("torch.profiler", os.MFD_CLOEXEC)
+            try:
+                with os.fdopen(os.dup(renamed), "wb") as file:
+                    end = 0
+                    for event in _EVENT.finditer(text):
+                        name = names.get((_ns(event["start"]), _ns(event["duration"])))
+                        if name is not None:
+                            file.write(text[end : event.start("name")])
+                            file.write(json.dumps(name, ensure_ascii=False).encode("utf-8", "replace"))
+                            end = event.end("name")
+                    file.write(text[end:])
+                os.dup2(renamed, memory, inheritable=False)
+            finally:
+                os.close(renamed)
+
     def _add_ranges(self, memory: int) -> None:
         """Insert the ranges of NVTX, which Kineto does not record, at the end of the text."""
         base = _BASE.search(os.pread(memory, _HEAD, 0))
@@ -130,6 +157,33 @@ class KinetoText:
         while tail:
             written = os.pwrite(memory, tail, begin)
             begin, tail = begin + written, tail[written:]
+
+
+def _has_changed(text: mmap.mmap) -> bool:
+    """Return whether a name may have been changed: of ranges also those with a slash."""
+    if text.find(b'"name": "unknown"') >= 0:
+        return True
+    at = 0
+    while (at := text.find(b'"user_annotation"', at + 1)) >= 0:
+        if b"/" in text[at : text.find(b'"pid"', at)]:
+            return True
+    return False
+
+
+def _names_of(events: Iterable[Any], base: int) -> dict[tuple[int, int], str]:
+    """Return the names that Kineto changes, by the start and the duration of their events in ns."""
+    names = {}
+    for event in events:
+        with suppress(UnicodeDecodeError):  # the name of a code object that is gone
+            name = event.name()
+            if not name.isascii() or not name.isprintable() or "\\" in name or '"' in name:
+                names[event.start_ns() - base, event.duration_ns()] = name
+    return names
+
+
+def _ns(microseconds: bytes) -> int:
+    whole, _, part = microseconds.partition(b".")
+    return int(whole + part.ljust(3, b"0"))
 
 
 def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
@@ -172,6 +226,11 @@ def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
 _CHUNK = 1 << 20  # bytes
 _HEAD = 1 << 20  # bytes at the start of a trace that contain its base time
 _BASE = re.compile(rb'"baseTimeNanoseconds":\s*(\d+)')
+_EVENT = re.compile(
+    rb'"name": (?P<name>"[^\n]*"),\n\s*"pid": [^\n]*\n\s*"tid": [^\n]*\n'
+    rb'\s*"ts": (?P<start>-?[\d.]+),\n\s*"dur": (?P<duration>[\d.]+)'
+)
+_MOST_RENAMED = 1 << 29  # bytes: torch's own events take three times the memory
 _TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
 _NOT_SAVED = (
     "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "

@@ -25,6 +25,16 @@ LEFT_OUT = {
     "too_many": f"of devices after the {_core.device_limit}th",
 }
 """What events are that a trace has and no table, by the member of its report that counts them."""
+ODD = {
+    "mended": "events or other members have quotes in strings that are not escaped, as torch before 2.14 writes them; "
+    "each string is read up to the quote that is followed by what must follow it",
+    "without_duration": "events have a duration that is negative, too long or no number, and are counted as 0",
+    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each is "
+    "attributed to the op around its call",
+    "overlapping": "host events overlap another one on their thread without being nested in it; the shared time is "
+    "subtracted only once from the event that encloses both",
+}
+"""What events are that are in the tables all the same, likewise."""
 SHOWN = 60  # characters of a wrong value
 
 

@@ -434,6 +434,8 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
     report->events += piece->report.events;
     report->without_time += piece->report.without_time;
     report->too_many += piece->report.too_many;
+    report->mended += piece->report.mended;
+    report->without_duration += piece->report.without_duration;
     if (report->unknown == 0) memcpy(report->first_unknown, piece->report.first_unknown, sizeof report->first_unknown);
     report->unknown += piece->report.unknown;
     report->metadata += piece->report.metadata;
@@ -504,6 +506,9 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
 {
     memset(report, 0, sizeof *report);
     FS_TRY(settle(kineto, err));
+    fs_piece *last = &kineto->pieces[kineto->count - 1];
+    last->whole = true;
+    FS_TRY(fs_piece_read(last, 0, err));
     FS_TRY(check_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));

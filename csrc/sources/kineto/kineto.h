@@ -22,14 +22,16 @@ typedef int64_t (*fs_kineto_read)(void *context, int64_t offset, char *to, size_
 
 /* Statistics of a read trace. */
 typedef struct {
-    int64_t bytes;          /* of the text */
-    int64_t events;         /* in "traceEvents" */
-    int64_t kept;           /* events in the store, including derived ones */
-    int64_t without_time;   /* skipped: "ts" is missing or impossible */
-    int64_t unknown;        /* skipped: category absent from Kineto */
-    int64_t metadata;       /* names of processes and threads: phase M */
-    int64_t understood;     /* of a category of Kineto's or flopscope's, kept or not, and points of counters */
-    int64_t too_many;       /* skipped: device index of FS_DEVICE_LIMIT or more */
+    int64_t bytes;            /* of the text */
+    int64_t events;           /* in "traceEvents" */
+    int64_t kept;             /* events in the store, including derived ones */
+    int64_t without_time;     /* skipped: "ts" is missing or impossible */
+    int64_t unknown;          /* skipped: category absent from Kineto */
+    int64_t metadata;         /* names of processes and threads: phase M */
+    int64_t understood;       /* of a category of Kineto's or flopscope's, kept or not, and points of counters */
+    int64_t too_many;         /* skipped: device index of FS_DEVICE_LIMIT or more */
+    int64_t mended;           /* events and other members with quotes in strings that are not escaped: read past */
+    int64_t without_duration; /* kept, with none: "dur" is negative, too long or no number */
     int64_t contradicting;  /* device work whose "External id" names another op than the one around its call; the latter
                                is used */
     int64_t overlapping;    /* host events that began within another one on their thread and ended after it */

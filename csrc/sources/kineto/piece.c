@@ -1,4 +1,7 @@
 /* The window of a piece, and the structure around the events. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* memmem */
+#endif
 #include "sources/kineto/piece.h"
 
 #include <stdio.h>
@@ -113,11 +116,13 @@ typedef struct {
 
 typedef struct {
     char phase; /* "ph"; 0: missing */
+    const char *phase_end;
     const category *category;
     fs_scan_span category_name, name;
     identity process, thread;
     int64_t start, duration, cpu, frame; /* the last two: of a sampled stack */
     bool has_start, has_duration, has_cpu, has_frame;
+    bool wrong_duration; /* it is no number, or cannot be */
     fs_event_arguments arguments;
     fs_counter_series series; /* valid if the phase is 'C' and series_read */
     bool series_read;
@@ -157,6 +162,7 @@ static fs_scan_status read_event_member(fs_scan *scan, const fs_scan_span *key, 
         if (key->text[0] == 'p' && key->text[1] == 'h') {
             status = read_text(scan, &text);
             if (text.size == 1) event->phase = text.text[0];
+            event->phase_end = scan->at;
             return status;
         }
         if (key->text[0] == 't' && key->text[1] == 's')
@@ -171,7 +177,11 @@ static fs_scan_status read_event_member(fs_scan *scan, const fs_scan_span *key, 
         }
         if (fs_scan_is(key, "pid")) return read_identity(scan, &event->process);
         if (fs_scan_is(key, "tid")) return read_identity(scan, &event->thread);
-        if (fs_scan_is(key, "dur")) return fs_scan_microseconds(scan, &event->duration, &event->has_duration);
+        if (fs_scan_is(key, "dur")) {
+            status = fs_scan_microseconds(scan, &event->duration, &event->has_duration);
+            event->wrong_duration = !event->has_duration;
+            return status;
+        }
         break;
     case 4:
         if (fs_scan_is(key, "name")) return read_text(scan, &event->name);
@@ -334,7 +344,8 @@ static void check_times(event_text *event)
 {
     const int64_t limit = INT64_MAX / 4;
     if (event->start <= -limit || event->start >= limit) event->has_start = false;
-    if (event->duration < 0 || event->duration >= limit) event->has_duration = false;
+    if (event->duration < 0 || event->duration >= limit) event->wrong_duration = true;
+    if (event->wrong_duration) event->has_duration = false;
 }
 
 static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
@@ -352,10 +363,13 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
     if (instant != (found->form == MEMORY) || (instant && !fs_scan_is(&event->name, "[memory]"))) return FS_OK;
     if (found->form == HOST && is_hidden(&event->name)) return FS_OK;
-    if (!event->has_start) {
+    /* CUPTI and ROCm record 0 for times that were lost. */
+    bool lost = found->form == DEVICE && event->start <= 0 && event->duration == 0 && !event->wrong_duration;
+    if (!event->has_start || lost) {
         piece->report.without_time++;
         return FS_OK;
     }
+    piece->report.without_duration += event->wrong_duration;
     fs_record *record = NULL;
     FS_TRY(fs_piece_add_record(piece, &record, err));
     int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* a counter: its low bits are unique enough */
@@ -398,7 +412,81 @@ static void begin_event(event_text *event)
     event->process.is_number = event->thread.is_number = false;
     event->start = event->duration = 0;
     event->has_start = event->has_duration = event->series_read = event->has_cpu = event->has_frame = false;
+    event->wrong_duration = false;
     fs_arguments_begin(&event->arguments);
+}
+
+/* Errors ----------------------------------------------------------------------------------------------------------- */
+
+static fs_status fail_at(const fs_piece *piece, const fs_scan *scan, fs_error *err)
+{
+    char found[24];
+    int64_t byte = piece->offset + (int64_t)(scan->at - piece->text);
+    unsigned char c = (unsigned char)*scan->at;
+    snprintf(found, sizeof found, c > ' ' && c < 0x7f ? "'%c'" : "the byte 0x%02x", c);
+    return fs_fail(err, FS_VALUE_ERROR, "byte %lld: expected %s, found %s", (long long)byte, scan->expected, found);
+}
+
+/* Mending ---------------------------------------------------------------------------------------------------------- */
+
+/* Return FS_SCAN_GOOD if what follows a value can follow it: the end of the list, or a comma and one of `next`. */
+static fs_scan_status followed(const fs_piece *piece, fs_scan *scan, char end, const char *next, const char *expected)
+{
+    fs_scan_space(scan);
+    scan->expected = expected;
+    fs_scan behind = *scan;
+    if (*behind.at == end) return FS_SCAN_GOOD;
+    if (*behind.at == ',') behind.at++;
+    else if (*next == '"' && behind.at < behind.end) return FS_SCAN_BAD;
+    fs_scan_space(&behind);
+    if (behind.at >= behind.end) return piece->whole ? FS_SCAN_GOOD : FS_SCAN_MORE;
+    return strchr(next, *behind.at) != NULL ? FS_SCAN_GOOD : FS_SCAN_BAD;
+}
+
+/* Return whether an event that is ignored, and was skipped from its phase to a bracket, ends with a later event. */
+static bool is_swallowing(const event_text *event, const fs_scan *scan)
+{
+    const char *from = event->phase_end;
+    return is_ignored(event->phase) && memmem(from, (size_t)(scan->at - from), "\"ph\"", 4) != NULL;
+}
+
+/* Return whether a value that began there may have its end in text that follows. */
+static bool may_grow(const fs_piece *piece, const char *began, const fs_scan *scan)
+{
+    return !piece->whole && scan->end - began < FS_MEND_LONGEST;
+}
+
+/* Mend a value, an event's or a member's, of which `scan` is where it goes wrong. On FS_SCAN_GOOD piece->mended is the
+ * copy, from the key on, and the scan is behind the value. */
+static fs_scan_status mend(fs_piece *piece, const char *key, const char *value, fs_scan *scan)
+{
+    fs_scan whole = {.at = value, .end = scan->end};
+    fs_scan_status status = fs_mend(&whole, key, piece->whole, &piece->mended);
+    if (status == FS_SCAN_MORE && piece->whole) return FS_SCAN_BAD;
+    if (status == FS_SCAN_GOOD) scan->at = whole.at;
+    return status;
+}
+
+/* Read an event, or else a copy of it that is mended. */
+static fs_scan_status read_or_mend(fs_piece *piece, fs_scan *scan, event_text *event)
+{
+    const char *began = scan->at;
+    begin_event(event);
+    fs_scan_status status = read_event(scan, event);
+    if (status == FS_SCAN_MORE && may_grow(piece, began, scan)) return status;
+    if (status == FS_SCAN_GOOD && !is_swallowing(event, scan)) {
+        status = followed(piece, scan, ']', ",{]", "an event, which begins with '{'");
+        if (status != FS_SCAN_BAD) return status;
+    }
+    const char *wrong = scan->at;
+    fs_scan_status mended = mend(piece, began, began, scan);
+    if (mended != FS_SCAN_GOOD) return mended == FS_SCAN_MORE ? mended : status;
+    fs_scan copy = {.at = piece->mended.text, .end = piece->mended.text + piece->mended.size};
+    begin_event(event);
+    mended = read_event(&copy, event);
+    piece->report.mended += mended == FS_SCAN_GOOD;
+    if (mended != FS_SCAN_GOOD) scan->at = wrong;
+    return mended;
 }
 
 /* Read the event at scan->at, after its '{'. FS_SCAN_MORE leaves the piece unchanged except for ids. A *status other
@@ -406,8 +494,7 @@ static void begin_event(event_text *event)
 static fs_scan_status piece_event(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
 {
     event_text event;
-    begin_event(&event);
-    fs_scan_status scanned = read_event(scan, &event);
+    fs_scan_status scanned = read_or_mend(piece, scan, &event);
     *status = FS_OK;
     if (scanned == FS_SCAN_GOOD && event.phase == 'M') piece->report.metadata++;
     if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;
@@ -445,6 +532,7 @@ void fs_piece_clear(fs_piece *piece)
     fs_piece_drop_records(piece);
     fs_free(piece->text);
     fs_free(piece->scratch);
+    fs_free(piece->mended.text);
     fs_free(piece->call_signatures);
     fs_free(piece->states);
     fs_torch_builder_clear(&piece->builder);
@@ -452,7 +540,7 @@ void fs_piece_clear(fs_piece *piece)
     fs_stack_points_clear(&piece->stacks);
     fs_intern *tables[] = {&piece->names, &piece->calls, &piece->signatures, &piece->lanes, &piece->head};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fs_intern_clear(tables[i]);
-    piece->text = piece->scratch = NULL;
+    piece->text = piece->scratch = piece->mended.text = NULL;
     piece->call_signatures = NULL;
     piece->states = NULL;
 }
@@ -490,17 +578,6 @@ fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
     piece->text = text;
     piece->capacity = capacity;
     return FS_OK;
-}
-
-/* Errors ----------------------------------------------------------------------------------------------------------- */
-
-static fs_status fail_at(const fs_piece *piece, const fs_scan *scan, fs_error *err)
-{
-    char found[24];
-    int64_t byte = piece->offset + (int64_t)(scan->at - piece->text);
-    unsigned char c = (unsigned char)*scan->at;
-    snprintf(found, sizeof found, c > ' ' && c < 0x7f ? "'%c'" : "the byte 0x%02x", c);
-    return fs_fail(err, FS_VALUE_ERROR, "byte %lld: expected %s, found %s", (long long)byte, scan->expected, found);
 }
 
 /* Structure -------------------------------------------------------------------------------------------------------- */
@@ -561,9 +638,18 @@ static fs_scan_status read_member(fs_piece *piece, fs_scan *scan, fs_status *sta
         piece->state = FS_PIECE_EVENTS;
         return FS_SCAN_GOOD;
     }
+    const char *value = scan->at;
     scanned = fs_scan_skip(scan);
-    if (scanned == FS_SCAN_GOOD) *status = keep_member(piece, began, scan->at, err);
-    return scanned;
+    const char *end = scan->at;
+    if (scanned == FS_SCAN_GOOD) scanned = followed(piece, scan, '}', "\"", "a member's key or '}'");
+    if (scanned == FS_SCAN_GOOD) *status = keep_member(piece, began, end, err);
+    if (scanned == FS_SCAN_GOOD || (scanned == FS_SCAN_MORE && may_grow(piece, value, scan))) return scanned;
+    fs_scan_status mended = mend(piece, began, value, scan);
+    if (mended == FS_SCAN_BAD) return scanned;
+    const fs_mended *copy = &piece->mended;
+    piece->report.mended += mended == FS_SCAN_GOOD;
+    if (mended == FS_SCAN_GOOD) *status = keep_member(piece, copy->text, copy->text + copy->size, err);
+    return mended;
 }
 
 static fs_scan_status read_element(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)

@@ -6,6 +6,7 @@
 #include "base/lock.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/kineto/kineto.h"
+#include "sources/kineto/mend.h"
 #include "sources/kineto/stacks.h"
 #include "store/signature.h"
 #include "store/store.h"
@@ -136,6 +137,7 @@ typedef struct {
     fs_piece_state state;
     bool top_array;        /* the trace is an array of events */
     bool stopped;          /* reached `until` */
+    bool whole;            /* the window holds the rest of the text */
     bool seen_events;      /* "traceEvents" has begun */
     bool marked;           /* has marked work of devices */
     bool guessed;          /* not yet confirmed that the piece began at the start of an event */
@@ -153,6 +155,7 @@ typedef struct {
     uint32_t last_lane;
     fs_record_lane last_lane_key;
     fs_torch_builder builder;
+    fs_mended mended;
     char *scratch; /* buffer for one text */
     size_t scratch_capacity;
 

@@ -12,7 +12,7 @@ from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.counted import Counted
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
-from flopscope.results.head import LEFT_OUT
+from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
 from flopscope.show.entries import usual_order
@@ -370,13 +370,6 @@ def notes(source: Profile) -> Iterator[str]:
     for name, text in LEFT_OUT.items():
         if report.get(name):
             yield f"{report[name]:,} events {text} are in no table."
-    for name, text in _ODD.items():
+    for name, text in ODD.items():
         if report.get(name):
-            yield f"{report[name]:,} {text}"
-
-
-_ODD = {
-    "contradicting": "kernels or copies carry an id that contradicts the call that launched them; each belongs to the "
-    "op around its call.",
-    "overlapping": "host events overlap another one on their thread without being nested in it.",
-}
+            yield f"{report[name]:,} {text}."

@@ -1,0 +1,102 @@
+"""Names that torch does not write as JSON: quotes that are not escaped, and what Kineto replaces."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+import flopscope as fs
+
+NAMES = [
+    'a "quoted" name',
+    '"',
+    '""',
+    '{"device": "cpu"}(12): run',
+    '"} b',
+    'a "{" b',
+    'a "}" b',
+    '[", "]',
+    "ends in \\",
+    'f("a", "b": 3)',
+    "前向\t",
+]
+
+
+def _event(name: str, i: int, phase: str = "X") -> str:
+    """Return an event as Kineto writes it, whose name is not escaped."""
+    return (
+        f'{{"ph": "{phase}", "cat": "user_annotation", "name": "{name}", "pid": 1, "tid": 1,\n'
+        f'"ts": {10 * i}, "dur": 5\n, "args": {{"External id": {i}, "Module": "{name}", "Ev Idx": {i}}}}}'
+    )
+
+
+def _read(text: str) -> fs.Trace:
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        return fs.load_trace(text.encode())
+
+
+@pytest.mark.parametrize("times", [1, 5000])
+def test_a_string_ends_where_what_must_follow_it_follows(times: int) -> None:
+    names = NAMES * times
+    text = f'{{"traceEvents": [{",".join(_event(name, i) for i, name in enumerate(names))}]}}'
+    trace = _read(text)
+    assert [event.name for event in trace.events()] == names
+    assert not trace.report["truncated"] and trace.report["mended"] == (len(NAMES) - 1) * times
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_of_events_that_are_left_out_lose_no_other(name: str) -> None:
+    trace = _read(f'{{"traceEvents": [{_event(name, 1, "f")}, {_event("next", 2)}]}}')
+    assert [event.name for event in trace.events()] == ["next"]
+
+
+@pytest.mark.parametrize("note", ['say /"hi/" x', '"', 'a", b'])
+@pytest.mark.parametrize("last", [False, True])
+def test_members_of_the_trace_are_read_past_likewise(note: str, last: bool) -> None:
+    note, events = f'"note": "{note}"', f'"traceEvents": [{_event("a", 1)}]'
+    trace = _read("{" + (f"{events}, {note}" if last else f'{note}, "with_stack": 1, {events}') + "}")
+    assert trace.metadata["note"] in note and trace.report["mended"] == 1
+    assert len(trace) == 1 and trace.with_stack is not last
+
+
+def test_it_is_said_how_many_values_were_mended() -> None:
+    with pytest.warns(UserWarning, match=r"2 events or other members have quotes in strings that are not escaped"):
+        fs.load_trace(f'{{"traceEvents": [{_event(chr(34), 1)}, {_event(chr(34), 2)}]}}'.encode())
+
+
+@pytest.mark.parametrize("wrong", ['"ph" "X"', '"ph": "X" "cat": "cpu_op"'])
+def test_what_has_no_end_is_an_error_at_its_byte(wrong: str) -> None:
+    for more in ("", "," + _event("b", 1) * 10_000):
+        with pytest.raises(ValueError, match=r"byte \d+: expected"):
+            fs.load_trace(f'{{"traceEvents": [{{{wrong}}}{more}]}}'.encode())
+
+
+def test_impossible_durations_are_counted_and_lost_times_left_out() -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7}
+    durations = [5, -1, float("nan"), float("inf"), 1e300, "x", None]
+    events = [{**kernel, "ts": 1e9 + 10 * i, "dur": duration} for i, duration in enumerate(durations)]
+    text = json.dumps({"traceEvents": [*events, {**kernel, "ts": 0, "dur": 0}]})
+    with pytest.warns(UserWarning) as said:
+        trace = fs.load_trace(text.encode())
+    assert trace.report["without_duration"] == 6 and trace.report["without_time"] == 1
+    assert "6 events have a duration" in str(said[0].message) + str(said[-1].message)
+    assert [event.device_time_total for event in trace.events()] == pytest.approx([5] + 6 * [float("nan")], nan_ok=True)
+
+
+def test_live_names_are_those_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    from flopscope.torch import profile
+
+    names = ["前向", "C:\\runs\\a", 'a "quoted" name', "tab\there", "new\nline"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+            prof.add_metadata("note", 'say "hi"')
+            for name in names:
+                with torch.profiler.record_function(name):
+                    torch.ones(3)
+        rows = {row.key: row.count for row in prof.key_averages()}
+    assert {name: rows.get(name) for name in names} == dict.fromkeys(names, 1), rows
