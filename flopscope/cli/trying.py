@@ -103,9 +103,13 @@ def _try(options: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     begin = time.monotonic()
+
+    def tell(text: object) -> None:
+        print(f"flopscope try: {time.monotonic() - begin:4.0f} s  {text}", file=sys.stderr, flush=True)
+
     with time_bar(f"trying changes on {program.title}", options.max_time) as advance:
         wanted = options.changes, options.all, options.max_time, options.margin / 100
-        tried = Trial(program, *wanted, _teller(begin), advance).run()
+        tried = Trial(program, *wanted, tell, advance).run()
     print(text_of(tried, terminal_width()), end="")
     if options.json:
         write_json(options.json, tried.to_dict())
@@ -115,13 +119,6 @@ def _try(options: argparse.Namespace) -> int:
 def _end(number: int, frame: object) -> None:
     """End the program before this process ends by a signal."""
     raise SystemExit(128 + number)
-
-
-def _teller(begin: float) -> Any:
-    def tell(text: object) -> None:
-        print(f"flopscope try: {time.monotonic() - begin:4.0f} s  {text}", file=sys.stderr, flush=True)
-
-    return tell
 
 
 def _time(seconds: float) -> str:

@@ -111,23 +111,20 @@ def _sample(
         return series, {"batch": clock.batches[0]}
     extras: dict[str, Any] = {"kernels": stage.looks[0].kernels}
     with stage.recording():
-        clock = stage.clock([_with_copies(stage, fn, args) if stage.cold else call], stage.cold)
+        l2_bytes = int(stage.device.properties["l2_bytes"])
+        copied = rotated(fn, args, l2_bytes, free_bytes(stage.device)) if stage.cold else call
+        clock = stage.clock([copied], stage.cold)
         (per_call,) = stage.warm_up(clock, rule.max_time)
         meter = EnergyMeter(str(stage.device.properties["uuid"]))
         series = _collect_on_cuda(stage, clock, rule, per_call)
-        extras |= _energy(meter, series)
+        watts = meter.read().watts
+        extras |= {"watts": watts, "joules": watts * median(series.times) / 1e6 if series.times else math.nan}
         extras["other_cache"] = _other_cache(stage, call, rule, per_call)
         captured = _graph(stage, call) if graph else None
     if captured is not None:
         with _errors_as_notes(stage):
             extras["launch_to_launch"] = captured.launch_to_launch()
     return series, extras
-
-
-def _energy(meter: EnergyMeter, series: Series) -> dict[str, float]:
-    """Return the power while the samples were taken, and the energy of a call at that power."""
-    watts = meter.read().watts
-    return {"watts": watts, "joules": watts * median(series.times) / 1e6 if series.times else math.nan}
 
 
 @contextmanager
@@ -185,10 +182,6 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
         graph.check(records, look.launches)
         return graph
     return None
-
-
-def _with_copies(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    return rotated(fn, args, int(stage.device.properties["l2_bytes"]), free_bytes(stage.device))
 
 
 def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:

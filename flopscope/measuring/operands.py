@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from flopscope import _core
@@ -40,9 +41,9 @@ def call_of_op(op: str, shapes: Sequence[tuple[int, ...]], dtype: str, device: s
     function, tensors = getattr(_core, op), tensor_arguments(op)
     required = required_arguments(function)
     if not tensors:  # the op creates a tensor
-        where = {"dtype": dtype, "device": device}
-        return _named(lambda *rest: function(shapes[0], *rest, **where), op), _values(required[1:])
-    rest = RANGES.get(op) or _values(name for name in required if name in VALUES)
+        create = partial(function, shapes[0], dtype=dtype, device=device)
+        return create, tuple(VALUES[name] for name in required[1:])
+    rest = RANGES.get(op) or [VALUES[name] for name in required if name in VALUES]
     other = "float32" if dtype == "bfloat16" else "bfloat16"  # the dtype that cast() converts to
     return function, (
         *operands(op, tensors, shapes, dtype, device),
@@ -63,12 +64,3 @@ def operands(
         raise ValueError(f"{name} takes {plural(len(arguments), 'tensor')} ({', '.join(arguments)}), not {len(each)}")
     make = _core.rand if dtype in _core.float_dtypes else _core.ones
     return tuple(make(shape, dtype=dtype, device=device) for shape in each)
-
-
-def _values(names: Iterable[str]) -> tuple[Any, ...]:
-    return tuple(VALUES[name] for name in names)
-
-
-def _named(call: Callable[..., Any], name: str) -> Callable[..., Any]:
-    call.__name__ = name
-    return call

@@ -114,13 +114,19 @@ def prepare(
     Exceptions of the functions propagate. Raises RuntimeError if a profile is running or nothing is launched on the
     given CUDA device, and ValueError if the functions use several devices.
     """
-    _refuse_a_profile()
+    profiler.make_way("flopscope.measure")
+    if profiler.running() is not None:
+        raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")
     if cache not in (None, "cold", "hot"):
         raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')
     if timer not in capture.TIMERS:
         raise ValueError(f"timer must be one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
     named = None if device is None else find_device(device)
-    cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
+    cuda = named is None or named.kind == "cuda"
+    if cuda:
+        with suppress(RuntimeError):
+            _core.load_driver()
+        cuda = _core.cuda_is_here()
     looks = []
     for function in functions:
         if cuda:
@@ -228,15 +234,3 @@ def _resident_bytes() -> int:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:  # not Linux
         return 0
-
-
-def _cuda_is_here() -> bool:
-    with suppress(RuntimeError):
-        _core.load_driver()
-    return _core.cuda_is_here()
-
-
-def _refuse_a_profile() -> None:
-    profiler.make_way("flopscope.measure")
-    if profiler.running() is not None:
-        raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

@@ -390,16 +390,11 @@ def _shapes_text(values: Iterable[Any]) -> str:
 
 def _record(op: str, point: SweepPoint) -> dict[str, Any]:
     m = point.measurement
-    low, high = m.ci if m else (math.nan, math.nan)
-    numbers = {name: getattr(m, name, math.nan) for name in _MEASURED}
-    before = {"op": op, "dtype": point.dtype, "size": point.size, "shape": point.shape, "elements": point.elements}
+    known = {**dict.fromkeys(_MEASURED, math.nan), **_DEFAULTS}
     return {
-        **before,
-        "working_set_bytes": point.working_set_bytes,
-        "median": numbers.pop("median"),
-        "ci_low": low,
-        "ci_high": high,
-        **numbers,
-        **{name: getattr(m, name, otherwise) for name, otherwise in _DEFAULTS.items()},
+        "op": op,
+        **{name: getattr(point, name) for name in ("dtype", "size", "shape", "elements", "working_set_bytes")},
+        **{name: getattr(m, name, otherwise) for name, otherwise in known.items()},
+        **dict(zip(("ci_low", "ci_high"), m.ci if m else (math.nan, math.nan), strict=True)),
         "note": point.note,
     }

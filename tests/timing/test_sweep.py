@@ -13,6 +13,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.measuring import operands
 from flopscope.measuring import sweep as module
+from flopscope.measuring.stage import name_of
 from flopscope.measuring.sweep import Sweep, sweep
 from flopscope.support import device
 
@@ -260,5 +261,5 @@ def test_operands_have_the_dtype_and_the_device() -> None:
     assert call is fs.addmm
     assert operands.operands("f", ["a"], [(3,)], "int8", "cpu")[0].numpy().tolist() == [1, 1, 1]
     call, args = operands.call_of_op("full", [(2, 3)], "float16", "cpu")
-    assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and call.__name__ == "full"
+    assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and name_of(call) == "full"
     assert operands.tensor_arguments("zeros") == [] and operands.tensor_arguments("uniform_") == ["x"]

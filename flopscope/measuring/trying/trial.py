@@ -42,8 +42,7 @@ of the time never ends one, so that a change does not seem to fail."""
 OURS = "flopscope.step()"
 NO_STEPS = f"it has no steps, which end with step() of a torch optimizer, or {OURS}"
 GRACE = 5.0
-"""Seconds that a process may take to end after its record is written, or after it was told to."""
-POLL = 0.02
+"""Seconds that a launcher may take to end its processes after it was told to."""
 INTERPRETERS = ("torchrun", "accelerate")
 """Launchers that start Python themselves."""
 
@@ -89,7 +88,7 @@ class Processes:
         written = self._folder / f"job-{self.count}.json"
         write_json(written, asdict(job))
         begin = time.monotonic()
-        status, log = self._run(["try", "--job", str(written)], limit, path)
+        status, log = self._run(["try", "--job", str(written)], limit)
         if not path.exists():
             return Record(problem=explained(status, limit, log), lasted=time.monotonic() - begin)
         record = Record(**json.loads(path.read_text(encoding="utf-8")))
@@ -103,11 +102,11 @@ class Processes:
         words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
         words += [self._program.option] if self._program.option else []
         words += [self._program.target, *self._program.arguments]
-        status, log = self._run(words, limit, None)
+        status, log = self._run(words, limit)
         found = [one for one in (path, path.with_name("trace.rank0.json")) if one.exists()]
         return (found[0], "") if found else (None, explained(status, limit, log))
 
-    def _run(self, words: Sequence[str], limit: float, record: Path | None) -> tuple[int | None, Path]:
+    def _run(self, words: Sequence[str], limit: float) -> tuple[int | None, Path]:
         """Run a command of flopscope; return its status, None if it was ended at the limit, and its output."""
         launcher = list(self._program.launcher)
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
@@ -120,25 +119,11 @@ class Processes:
                 env={"PYTHONHASHSEED": "0", **os.environ, TRY: "1"}, start_new_session=True,
             )  # fmt: skip
             try:
-                return waited(process, record, limit), log
+                return process.wait(limit), log
+            except subprocess.TimeoutExpired:
+                return None, log
             finally:
                 end(process, gently=bool(launcher))
-
-
-def waited(process: subprocess.Popen[Any], record: Path | None, limit: float) -> int | None:
-    """Wait for a process to end, for GRACE after its record is there. Return its status, 0 if it goes on, None at the
-    limit."""
-    begin, written = time.monotonic(), math.inf
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(POLL)
-        now = time.monotonic()
-        if record is not None and record.exists():
-            written = min(written, now)
-        if now - written >= GRACE:
-            return 0
-        if now - begin > limit:
-            return None
 
 
 def end(process: subprocess.Popen[Any], gently: bool) -> None:
