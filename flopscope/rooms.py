@@ -8,24 +8,59 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # without an import of typing
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from os import PathLike
     from typing import Any
 
     import pandas
 
-    from flopscope.measuring.measurement import Measurement
-    from flopscope.measuring.sweep import Sweep
     from flopscope.results.comparison import Comparison
-    from flopscope.results.modules import ModuleTable
     from flopscope.results.results import Results
-    from flopscope.results.table import EventTable
     from flopscope.show.advice import AdviceTable
-    from flopscope.show.summary import Summary
+    from flopscope.show.columns import sort_key as sort_key
+    from flopscope.show.comparison import html as comparison_html
+    from flopscope.show.comparison import text as comparison_text
+    from flopscope.show.fitted import render as fitted_text
+    from flopscope.show.html import render as table_html
+    from flopscope.show.measurements import measurement_html as measurement_html
+    from flopscope.show.measurements import sweep_html as sweep_html
+    from flopscope.show.measurements import sweep_text as sweep_text
+    from flopscope.show.plots import plot_accounting as plot_accounting
+    from flopscope.show.plots import plot_sweep as plot_sweep
+    from flopscope.show.summarize import overview_html as overview_html
+    from flopscope.show.summarize import summarize as summary
+    from flopscope.show.text import render as table_text
+    from flopscope.show.tree import render as tree_text
 
     Path = str | PathLike[str]
 
-# Profiles -------------------------------------------------------------------------------------------------------------
+__all__ = ["comparison_html", "comparison_text", "fitted_text", "summary", "table_html", "table_text", "tree_text"]
+_SHOWN = {
+    "comparison_html": ("show.comparison", "html"),
+    "comparison_text": ("show.comparison", "text"),
+    "fitted_text": ("show.fitted", "render"),
+    "measurement_html": ("show.measurements", "measurement_html"),
+    "overview_html": ("show.summarize", "overview_html"),
+    "plot_accounting": ("show.plots", "plot_accounting"),
+    "plot_sweep": ("show.plots", "plot_sweep"),
+    "sort_key": ("show.columns", "sort_key"),
+    "summary": ("show.summarize", "summarize"),
+    "sweep_html": ("show.measurements", "sweep_html"),
+    "sweep_text": ("show.measurements", "sweep_text"),
+    "table_html": ("show.html", "render"),
+    "table_text": ("show.text", "render"),
+    "tree_text": ("show.tree", "render"),
+}
+"""By what records call it: the module and the name of a function that takes the record as it is."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _SHOWN:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, function = _SHOWN[name]
+    globals()[name] = found = getattr(import_module(f"flopscope.{module}"), function)
+    return found
 
 
 def accounting(results: Results, peaks: str | None, window: tuple[float, float] | None) -> pandas.DataFrame:
@@ -59,24 +94,6 @@ def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.Da
     return what_if_frame(analysis, device=device, **change)
 
 
-def summary(results: Results, peaks: str | None) -> Summary:
-    from flopscope.show.summarize import summarize
-
-    return summarize(results, peaks)
-
-
-def overview_html(results: Results) -> str:
-    from flopscope.show.summarize import overview_html
-
-    return overview_html(results)
-
-
-def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
-    from flopscope.show.plots import plot_accounting
-
-    return plot_accounting(results, ax, peaks)
-
-
 def write_profile(results: Results, path: Path, peaks: str | None, title: str | None) -> None:
     from flopscope.show.page.page import write
     from flopscope.show.page.profile import profile_page
@@ -84,83 +101,8 @@ def write_profile(results: Results, path: Path, peaks: str | None, title: str | 
     write(path, profile_page(results, peaks=peaks, title=title))
 
 
-# Tables ---------------------------------------------------------------------------------------------------------------
-
-
-def sort_key(name: object, attributes: Sequence[str]) -> str:
-    from flopscope.show.columns import sort_key
-
-    return sort_key(name, attributes)
-
-
-def table_text(table: EventTable, **options: Any) -> str:
-    from flopscope.show.text import render
-
-    return render(table, **options)
-
-
-def fitted_text(table: EventTable, **options: Any) -> str:
-    from flopscope.show.fitted import render
-
-    return render(table, **options)
-
-
-def tree_text(table: ModuleTable, time_unit: str | None) -> str:
-    from flopscope.show.tree import render
-
-    return render(table, time_unit)
-
-
-def table_html(table: EventTable) -> str:
-    from flopscope.show.html import render
-
-    return render(table)
-
-
-# Comparisons ----------------------------------------------------------------------------------------------------------
-
-
-def comparison_text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) -> str:
-    from flopscope.show.comparison import text
-
-    return text(comparison, row_limit, width, wide)
-
-
-def comparison_html(comparison: Comparison) -> str:
-    from flopscope.show.comparison import html
-
-    return html(comparison)
-
-
 def write_comparison(comparison: Comparison, path: Path, title: str | None) -> None:
     from flopscope.show.page.compare import compare_page
     from flopscope.show.page.page import write
 
     write(path, compare_page(comparison, title))
-
-
-# Measurements ---------------------------------------------------------------------------------------------------------
-
-
-def measurement_html(measurement: Measurement) -> str:
-    from flopscope.show.measurements import measurement_html
-
-    return measurement_html(measurement)
-
-
-def sweep_text(sweep: Sweep) -> str:
-    from flopscope.show.measurements import sweep_text
-
-    return sweep_text(sweep)
-
-
-def sweep_html(sweep: Sweep) -> str:
-    from flopscope.show.measurements import sweep_html
-
-    return sweep_html(sweep)
-
-
-def plot_sweep(sweep: Sweep, ax: Any) -> Any:
-    from flopscope.show.plots import plot_sweep
-
-    return plot_sweep(sweep, ax)

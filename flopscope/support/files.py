@@ -104,21 +104,15 @@ def close_names(name: str) -> list[str]:
     return [os.path.join(folder, one) for one in difflib.get_close_matches(base, names, n=3, cutoff=0.7)]
 
 
-def require_file(path: Path) -> None:
-    """Raise ValueError if ``path`` exists and is not a regular file, such as a folder, a FIFO or a device."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        _refuse_special(path, path.stat().st_mode)
-
-
 def read_json(path: Path) -> Any:
     """Read a stored JSON file with untrusted content. Raise ValueError, naming the file, if it is not valid JSON.
 
     ValueError is also raised for NaN and Infinity, for content that is too long or nested too deeply, and for anything
     but a regular file, which is never waited for. FileNotFoundError and other OSErrors propagate.
     """
-    require_file(path)
-    with open(path, "rb", opener=_open_at_once) as file:
-        _refuse_special(path, os.fstat(file.fileno()).st_mode)  # it may have been replaced meanwhile
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
+    with open(path, "rb") as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} is not valid JSON: it is longer than {MAX_BYTES >> 20} MB")
@@ -130,18 +124,8 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} is not valid JSON: {problem}") from None
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-
-
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
-
-
-def _refuse_special(path: Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
-        raise ValueError(f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, not a file")
 
 
 # The target -----------------------------------------------------------------------------------------------------------

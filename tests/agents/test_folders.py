@@ -96,15 +96,6 @@ def test_a_listing_has_no_links_to_the_outside(tree: Path) -> None:
     assert all(os.path.samefile(found.path(name), tree / "inside" / name) for name, _ in files)
 
 
-def test_a_listing_of_many_folders_can_be_cancelled(tree: Path) -> None:
-    def cancelled() -> None:
-        raise InterruptedError
-
-    found = Folders([str(tree / "inside")], cancelled)
-    with pytest.raises(InterruptedError):
-        found.files(found.path("."), (".json",))
-
-
 def test_a_long_listing_says_how_many_there_are(tmp_path: Path) -> None:
     for number in range(folders.LISTED + 7):
         (tmp_path / f"{number}.json").write_text("{}")

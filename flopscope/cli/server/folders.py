@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from flopscope.read.input import start_of
 from flopscope.read.nsys import REPORT
@@ -27,16 +27,12 @@ class Outside(ValueError):
 
 
 class Folders:
-    """The folders that the user named. Symbolic links are followed before a path is compared with them.
+    """The folders that the user named. Symbolic links are followed before a path is compared with them."""
 
-    check: called between the steps of what takes long; it raises where the call was cancelled.
-    """
-
-    def __init__(self, folders: Sequence[str], check: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folders: Sequence[str]) -> None:
         for folder in folders:
             if not os.path.isdir(folder):
                 raise ValueError(f"{folder} is not a folder")
-        self.check = check
         self._real = [os.path.realpath(folder) for folder in folders or ["."]]
         self._open: OrderedDict[tuple[str, int, int], Trace] = OrderedDict()
 
@@ -88,7 +84,6 @@ class Folders:
         path = self.trace_path(given)
         status = os.stat(path)
         key = (path, status.st_mtime_ns, status.st_size)
-        self.check()
         if key not in self._open:
             trace = load_trace(path)
             for old in [old for old in self._open if old[0] == path]:
@@ -99,7 +94,6 @@ class Folders:
             len(self._open) > MOST_TRACES or sum(map(len, self._open.values())) > MOST_EVENTS
         ):
             self._open.popitem(last=False)
-        self.check()
         return self._open[key]
 
     def holds(self, real: str) -> bool:
@@ -112,7 +106,6 @@ class Folders:
         ends, count = tuple(likely), 0
         found: list[tuple[str, int]] = []
         for here, below, names in os.walk(folder):
-            self.check()
             deep = os.path.relpath(here, folder).count(os.sep) + 1 >= DEEPEST
             below[:] = [] if deep else sorted(name for name in below if not name.startswith("."))
             for path in (os.path.join(here, name) for name in sorted(names) if not name.startswith(".")):

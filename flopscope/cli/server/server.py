@@ -75,7 +75,7 @@ def _end(number: int, frame: object) -> None:
 
 def make_server(folders: Sequence[str]) -> MCPServer:
     """Return the server. Raise ValueError for something that is not a folder."""
-    allowed = Folders(folders, from_thread.check_cancelled)
+    allowed = Folders(folders)
     tools = [_tool(name, function, allowed, document) for name, (function, document) in TOOLS.items()]
     instructions = INSTRUCTIONS.format(folders=printable(allowed.text))
     about = {"title": "flopscope, a profiler", "instructions": instructions, "version": VERSION}
@@ -123,7 +123,7 @@ def _tool(name: str, function: Callable[..., Answer], folders: Folders, document
 def _answer_in_turn(function: Callable[..., Answer], folders: Folders, given: dict[str, Any]) -> Answer:
     """Answer a call in its thread, after the calls before it. The warnings that it causes precede its text."""
     with _turn, warnings.catch_warnings(record=True) as caught:
-        folders.check()  # it may have been cancelled while it waited
+        from_thread.check_cancelled()  # while it waited
         warnings.simplefilter("always")
         answer = function(folders, **given)
     notes = dict.fromkeys(f"Warning: {printable(str(warning.message))[:SAID]}" for warning in caught)

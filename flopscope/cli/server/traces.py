@@ -224,7 +224,6 @@ def ranks(
     from flopscope.ranks.load import load_ranks
 
     found = [folders.trace_path(file) for path in paths for file in find_traces(folders.path(path)).paths]
-    folders.check()
     loaded = load_ranks(list(dict.fromkeys(found)), workers=1 if len(found) < 3 else None)
     document = loaded.to_dict()
     named = {rank for finding in document["findings"] for rank in finding["ranks"] or ()}
