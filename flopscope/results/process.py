@@ -46,7 +46,7 @@ def require_different_processes(traces: Sequence[Results]) -> None:
         rank, process = rank_of(trace, sources[place]), getattr(trace, "process", None)
         if rank is not None and ranks.setdefault(rank, place) != place:
             raise ValueError(_not_two(f"rank {rank}", sources[ranks[rank]], sources[place]))
-        if rank is None and process is not None:
+        if rank is None and process is not None and len(traces) > 1:
             spans.setdefault(process, []).append((*_span(trace, sources[place]), place))
     for process, found in spans.items():
         for (begin, end, first), (next_begin, _, second) in pairwise(sorted(found)):
