@@ -196,17 +196,6 @@ class Page:
             if rule["impact"] in ("serious", "critical")
         ]
 
-    # Pictures ---------------------------------------------------------------------------------------------------------
-
-    def picture(self, path: Path, *, top: int = 0, height: int = 0) -> None:
-        """Write a PNG of what is visible, or of so many px of the page from ``top``."""
-        parameters: dict[str, Any] = {"format": "png"}
-        if height:
-            width = self.command("Page.getLayoutMetrics")["cssLayoutViewport"]["clientWidth"]
-            clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
-            parameters |= {"captureBeyondViewport": True, "clip": clip}
-        path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", **parameters)["data"]))
-
     def paper(self) -> bytes:
         """Return the page as printed: a PDF."""
         return base64.b64decode(self.command("Page.printToPDF", printBackground=True)["data"])

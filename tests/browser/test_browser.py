@@ -46,7 +46,7 @@ def test_errors_are_found(tmp_path: Path, chromium: WebDriver, script: str, expe
     assert page.problems() == []
 
 
-def test_requests_are_found(tmp_path: Path, chromium: WebDriver) -> None:
+def test_requests_and_violations_of_a_policy_are_found(tmp_path: Path, chromium: WebDriver) -> None:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -61,15 +61,12 @@ def test_requests_are_found(tmp_path: Path, chromium: WebDriver) -> None:
         url = f"http://127.0.0.1:{server.server_port}/pixel"
         page = Page(chromium, written(tmp_path, f'<img src="{url}" alt="">'))
         assert f"request: {url}" in page.problems()
+        policy = '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'">'
+        page = Page(chromium, written(tmp_path, "<script>1</script>", policy))
+        assert any("Content Security Policy" in problem for problem in page.problems())
     finally:
         server.shutdown()
         server.server_close()
-
-
-def test_a_policy_that_is_violated_is_found(tmp_path: Path, chromium: WebDriver) -> None:
-    policy = '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'">'
-    page = Page(chromium, written(tmp_path, "<script>1</script>", policy))
-    assert any("Content Security Policy" in problem for problem in page.problems())
 
 
 def test_what_is_not_accessible_is_found(tmp_path: Path, chromium: WebDriver, axe: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from helpers.graph_programs import KERNELS, Replay
 from helpers.hand_traces import Program
 from profiles import counted_program
 from selenium.webdriver.common.action_chains import ActionChains
+from whole_pages import Report, whole
 
-Report = Callable[[str], Path]
 VIEW = "flopscope.timelineView"
 HEIGHTS = f"""
     const view = {VIEW}, row = view.rows.find((one) => one.role === 'counter' && one.track.name === arguments[0]);
@@ -28,11 +27,6 @@ HEIGHTS = f"""
     }};
     return [count(strong), count(soft)];
 """
-
-
-def whole(page: Page) -> None:
-    page.until("document.documentElement.dataset.ready === 'true'")
-    page.value("flopscope.page.mountAll().then(() => true)")
 
 
 @pytest.fixture

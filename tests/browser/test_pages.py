@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Keys, Open
+from helpers.report_pages import contrast
 from profiles import PROFILES
 from whole_pages import Report, ready, whole
 
@@ -201,17 +202,6 @@ COLOURS = """
     return [texts.map((name) => seen([flopscope.color(name), 1])),
         grounds.map(([name, alpha]) => seen([flopscope.color(name), alpha]))];
 """
-
-
-def contrast(a: list[int], b: list[int]) -> float:
-    """Return the contrast of two colours by WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
-
-    def luminance(colour: list[int]) -> float:
-        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
-        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

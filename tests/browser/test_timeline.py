@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,10 @@ from browser import Open, Page
 from helpers.hand_traces import BF16, Program
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
+from whole_pages import Report, whole
 
 import flopscope as fs
 
-Report = Callable[[str], Path]
 VIEW = "flopscope.timelineView"
 
 
@@ -50,8 +49,7 @@ def page(open_report: Open, tmp_path: Path) -> Page:
     trace = fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode())
     trace.write_report(tmp_path / "report.html")
     opened = open_report(tmp_path / "report.html")
-    opened.until("document.documentElement.dataset.ready === 'true'")
-    opened.value("flopscope.page.mountAll().then(() => true)")
+    whole(opened)
     return opened
 
 
@@ -113,8 +111,7 @@ def test_without_known_work_there_is_no_chart(open_report: Open, tmp_path: Path)
     path = tmp_path / "report.html"
     made.load().write_report(path)
     page = open_report(path)
-    page.until("document.documentElement.dataset.ready === 'true'")
-    page.value("flopscope.page.mountAll()")
+    whole(page)
     assert not page.all("#roofline svg")
     notes = page.text("#roofline")
     assert "No op has known FLOPs and bytes" in notes and "my::own_op" in notes and "area of a mark" not in notes
@@ -160,8 +157,7 @@ def test_a_selected_event_is_in_the_address_and_opens_from_it(page: Page, open_r
 
 def test_idle_time_has_the_colours_of_the_waterfall(open_report: Open, report: Report) -> None:
     page = open_report(report("training"))
-    page.until("document.documentElement.dataset.ready === 'true'")
-    page.value("flopscope.page.mountAll().then(() => true)")
+    whole(page)
     pictures = page.run(
         """const picture = (one) => getComputedStyle(one).background;
         const part = (one) => [...one.classList].find((name) => name.startsWith('part-'));
@@ -216,9 +212,9 @@ def test_idle_time_tells_its_cause(page: Page) -> None:
 def test_keys_zoom_and_move(page: Page) -> None:
     show_timeline(page)
     focus(page)
-    whole = view(page)
+    every = view(page)
     page.keys("w")
-    assert math.isclose(view(page)[1] - view(page)[0], (whole[1] - whole[0]) / 1.4)
+    assert math.isclose(view(page)[1] - view(page)[0], (every[1] - every[0]) / 1.4)
     before = view(page)
     page.keys("d")
     moved = view(page)
@@ -226,9 +222,9 @@ def test_keys_zoom_and_move(page: Page) -> None:
     page.keys("a")
     assert math.isclose(view(page)[0], before[0], abs_tol=1)
     page.keys("s")
-    assert math.isclose(view(page)[1] - view(page)[0], whole[1] - whole[0], rel_tol=1e-6)
+    assert math.isclose(view(page)[1] - view(page)[0], every[1] - every[0], rel_tol=1e-6)
     page.keys("w", "w", "0")
-    assert view(page) == whole
+    assert view(page) == every
 
 
 def test_ctrl_and_wheel_zoom_at_the_pointer(page: Page) -> None:
@@ -240,12 +236,12 @@ def test_ctrl_and_wheel_zoom_at_the_pointer(page: Page) -> None:
         const before = {VIEW}.timeAt(event);
         {VIEW}.canvas.dispatchEvent(event);
         return [event.defaultPrevented, before, {VIEW}.timeAt(event)]"""
-    whole = view(page)
+    every = view(page)
     assert page.run(wheel, at["x"], at["y"], -60, False) == [False, *(page.run(wheel, at["x"], at["y"], 0, False)[1:])]
-    assert view(page) == whole  # without Ctrl the page scrolls
+    assert view(page) == every  # without Ctrl the page scrolls
     prevented, before, after = page.run(wheel, at["x"], at["y"], -60, True)
     assert (
-        prevented and math.isclose(before, after, rel_tol=1e-9) and view(page)[1] - view(page)[0] < whole[1] - whole[0]
+        prevented and math.isclose(before, after, rel_tol=1e-9) and view(page)[1] - view(page)[0] < every[1] - every[0]
     )
 
 
@@ -350,8 +346,7 @@ def test_what_is_narrower_than_a_pixel_is_as_high_as_its_share(open_report: Open
         made.add("kernel", "k", 10 * i, 3 if i < 15_000 else 8, 7, 0, device=0, stream=7)
     fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode()).write_report(tmp_path / "r.html")
     page = open_report(tmp_path / "r.html")
-    page.until("document.documentElement.dataset.ready === 'true'")
-    page.value("flopscope.page.mountAll().then(() => true)")
+    whole(page)
     columns = painted(page, "stream 7")
     middle = len(columns) // 2
     steps = 1 / 16 + 0.01  # of the height of a lane
@@ -388,8 +383,7 @@ def test_each_device_has_its_own_roofline(open_report: Open, tmp_path: Path) -> 
         made.add("kernel", kernel, begin, 300, 7, device, correlation=device + 1, device=device, stream=7)
     fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode()).write_report(tmp_path / "r.html")
     page = open_report(tmp_path / "r.html")
-    page.until("document.documentElement.dataset.ready === 'true'")
-    page.value("flopscope.page.mountAll().then(() => true)")
+    whole(page)
     titles = page.run("return [...document.querySelectorAll('#roofline .mark title')].map((one) => one.textContent)")
     assert [title.partition(" · ")[0] for title in titles] == ["aten::mm", "aten::add"]
     assert [one.get_attribute("open") for one in page.all("#roofline details.device")] == ["true", None]

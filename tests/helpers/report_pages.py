@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PageRead", "handlers", "sha256_source", "written"]
+__all__ = ["PageRead", "contrast", "handlers", "sha256_source", "written"]
 
 
 class _Parser(HTMLParser):
@@ -115,6 +115,17 @@ def handlers(page: PageRead) -> list[str]:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def contrast(a: list[int], b: list[int]) -> float:
+    """Return the contrast of two colours by WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+
+    def luminance(colour: list[int]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
 
 
 def written(results: Any, tmp_path: Path, **options: Any) -> PageRead:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from helpers import ROOT
+from helpers.report_pages import contrast
 
 from flopscope import _core
 from flopscope.show.looks import BOUNDS, sheet
@@ -29,23 +30,15 @@ def test_every_part_bound_and_series_has_colours_and_a_class_once() -> None:
     assert {name for name in re.findall(r"var\(--((?:part|bound|series|idle)-[\w-]+)\)", used)} <= set(names)
 
 
-def luminance(colour: str) -> float:
-    """Return the relative luminance of WCAG 2."""
-    values = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
+def rgb(colour: str) -> list[int]:
+    return [*bytes.fromhex(colour[1:])]
 
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_ideal_is_told_from_what_stands_beside_it(dark: bool) -> None:
     colour = {name: part.dark if dark else part.light for name, part in _core.parts.items()}
-    assert contrast(colour["ideal"], colour["memory"]) >= 2
-    assert all(contrast(bound.dark, "#121518") >= 3 for bound in _core.bounds.values())
+    assert contrast(rgb(colour["ideal"]), rgb(colour["memory"])) >= 2
+    assert all(contrast(rgb(bound.dark), rgb("#121518")) >= 3 for bound in _core.bounds.values())
 
 
 def test_parts_that_follow_from_bounds_have_their_colour() -> None:

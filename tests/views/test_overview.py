@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import DATA, hand_traces
+from helpers.view_texts import Tags
 
 import flopscope as fs
 from flopscope import _core
@@ -18,53 +18,14 @@ from flopscope.support import device
 from flopscope.support.units import percent_text, roofline_text, short_time_text
 
 TRACES = sorted((DATA / "traces").glob("*.json.gz"))
-VOID = {"br", "meta"}
 HOSTILE = ("<script>alert(1)</script>", "a\"b'c&d", "\x1b[31m\u202e", "line\nbreak", "x" * 1_000_000, "half \ud800")
-
-
-class Page(HTMLParser):
-    """The elements of a fragment, which must be well-formed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.styles: list[str] = []
-        self.cells: list[list[str]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.styles += [value or "" for name, value in attrs if name == "style"]
-        assert not [name for name, _ in attrs if name.startswith("on")]
-        if tag == "tr":
-            self.cells.append([])
-        if tag in ("td", "th"):
-            self.cells[-1].append("")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.text += data
-        if self.open and self.open[-1] in ("td", "th"):
-            self.cells[-1][-1] += data
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.partition(".")[0])
 def test_the_overview_shows_what_the_tables_hold(path: Path) -> None:
     trace = fs.load_trace(path)
     html = trace._repr_html_()
-    page = Page(html)
+    page = Tags(html)
     assert "script" not in page.tags and len(html) < 40_000
     assert path.name in page.text and "datasheet peaks of NVIDIA H200 (cuda:0)" in page.text
     whole = trace.accounting().iloc[-1]
@@ -90,13 +51,13 @@ def test_a_profile_has_an_overview_or_says_why_not_and_measures_no_peaks(monkeyp
 
     monkeypatch.setattr(device, "measure_peaks", measure)
     x = fs.ones((64, 64))
-    assert "not started" in Page(fs.profile()._repr_html_()).text
+    assert "not started" in Tags(fs.profile()._repr_html_()).text
     with fs.profile() as prof:
-        assert "still running" in Page(prof._repr_html_()).text
-    assert "Nothing was recorded" in Page(prof._repr_html_()).text
+        assert "still running" in Tags(prof._repr_html_()).text
+    assert "Nothing was recorded" in Tags(prof._repr_html_()).text
     with fs.profile() as prof:
         fs.matmul(x, x)
-    page = Page(prof._repr_html_())
+    page = Tags(prof._repr_html_())
     assert any(cells[0].endswith("matmul") for cells in page.cells) and "peaks are measured" not in page.text
     trace = fs.load_trace(TRACES[0])
     for plain, most in ((repr(trace), 300), (repr(prof), 100)):
@@ -108,7 +69,7 @@ def test_an_error_becomes_text(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError("<b>broken</b>")
 
     monkeypatch.setattr(summarize, "summarize", fail)
-    assert "<b>broken</b>" in Page(fs.load_trace(TRACES[0])._repr_html_()).text
+    assert "<b>broken</b>" in Tags(fs.load_trace(TRACES[0])._repr_html_()).text
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: repr(name[:8]))
@@ -118,5 +79,5 @@ def test_hostile_names_are_escaped(name: str) -> None:
     program.run(f"x::{name}", 50, 100, 40)
     trace = program.load()
     trace.source = f"/somewhere/{name}"
-    page = Page(trace._repr_html_())
+    page = Tags(trace._repr_html_())
     assert "script" not in page.tags and len(page.text) < 20_000 and "\x1b" not in page.text

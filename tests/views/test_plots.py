@@ -18,7 +18,7 @@ from helpers.tables import make_table
 import flopscope as fs
 from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.show.looks import BOUNDS
-from flopscope.show.plots import roofline
+from flopscope.show.plots import plot_waterfall, roofline
 from flopscope.show.roofs import level_label, levels_of
 from flopscope.support import device
 from flopscope.support.peaks import Peaks
@@ -176,11 +176,6 @@ def test_without_known_bytes_the_axis_shows_elements_and_without_work_the_time()
     assert axes.get_ylabel() == "time per call (µs)"
 
 
-def test_a_sweep_is_drawn_on_given_axes() -> None:
-    figure, target = pyplot.subplots()
-    assert swept("float32").plot(target) is target and pyplot.get_fignums() == [figure.number]
-
-
 # The roofline ---------------------------------------------------------------------------------------------------------
 
 
@@ -304,9 +299,10 @@ def test_points_of_a_sweep_are_named_by_size() -> None:
     assert "0 float32" in both
 
 
-def test_a_roofline_is_drawn_on_given_axes() -> None:
+def test_pictures_are_drawn_on_given_axes() -> None:
     figure, target = pyplot.subplots()
-    assert roofline(table(*ROWS), ax=target) is target and pyplot.get_fignums() == [figure.number]
+    for drawn in (roofline(table(*ROWS), ax=target), swept("float32").plot(target)):
+        assert drawn is target and pyplot.get_fignums() == [figure.number]
     part = pyplot.figure(layout="constrained").subfigures(1, 2)[1].subplots()
     assert len(labels(roofline(table(*ROWS), ax=part))) == 2
 
@@ -377,7 +373,8 @@ def test_no_text_is_rendered_by_tex() -> None:
 
 def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for call in (lambda: swept("float32").plot(), lambda: roofline(table(*ROWS)), lambda: roofline(table(*ROWS), ax=3)):
+    calls = (lambda: swept("float32").plot(), lambda: roofline(table(*ROWS)), lambda: roofline(table(*ROWS), ax=3))
+    for call in (*calls, lambda: plot_waterfall({"total": [0.0]}, 1)):
         with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
             call()
 

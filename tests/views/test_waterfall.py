@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -113,12 +111,3 @@ def test_a_profile_without_work_says_so() -> None:
     for empty in (columns(), {name: [] for name in columns()}):
         axes = plot_waterfall(empty, 1)
         assert [text.get_text() for text in axes.texts] == ["Nothing to draw: no work ran in this profile"]
-
-
-def test_matplotlib_is_imported_only_for_a_plot_and_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, flopscope.show.plots; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
-        plot_waterfall(columns(**TIMES), 1)
