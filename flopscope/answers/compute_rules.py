@@ -375,8 +375,6 @@ SHORTEST = 20.0
 """µs: shorter kernels are limited by their launch, whatever their grid."""
 FILLED = 0.5
 """A grid with fewer blocks than this share of the multiprocessors does not fill the device."""
-OVER_ROWS = re.compile(r"GammaBeta|batch_?norm|bn_[fb]w_", re.IGNORECASE)
-"""Kernels that reduce over rows or samples, whose grid follows from the columns or channels."""
 PER_PROCESSOR = 1024
 """Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
 
@@ -399,12 +397,6 @@ def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
         loss = 1 - kernel.blocks / (2 * kernel.resident)
         return loss / 2 if loss > 0.3 else 0.0
     return 0.0
-
-
-def _sums_rows(analysis: Analysis, op: Op, kernel: Kernel) -> bool:
-    """Return whether a kernel reduces over the first dimension, so that more rows give it no more blocks."""
-    given = arguments(analysis, op) if op.category == "reduction" else []
-    return bool(OVER_ROWS.search(kernel.name)) or (len(given) > 1 and re.match(r"\[?0\b", given[1].text) is not None)
 
 
 def small(analysis: Analysis) -> Iterator[Finding]:
@@ -439,7 +431,6 @@ def small(analysis: Analysis) -> Iterator[Finding]:
             blocks=kernel.blocks,
             processors=analysis.sm_counts[op.device],
             resident=kernel.resident,
-            over_rows=_sums_rows(analysis, op, kernel),
             ops=len(claims),
         ),
         claims,

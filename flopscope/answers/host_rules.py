@@ -27,8 +27,6 @@ BY_XLA = "(XLA compilation)"
 """What the names of XLA's compilations contain."""
 LOADING = re.compile(r"Module Loading|Lazy Function Loading|^(?:cu|hip)(?:Module|Library)Load")
 """Kineto's overhead events and the driver's calls that load code."""
-TUNING = re.compile(r"autotun|benchmark_all_configs|cudnnFind", re.IGNORECASE)
-"""Ranges of torch.compile's and XLA's autotuners and of cuDNN's."""
 
 
 def warmup(analysis: Analysis) -> Iterator[Finding]:
@@ -53,8 +51,7 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     if compiling > 0 and analysis.has_steps:
         steps, _ = calls_of(analysis, compilations)
         later = len(set(steps[steps > 0].tolist()))
-    tuning = [key for key in keys if TUNING.search(key)]
-    names = [key for key in keys if key in compilations or LOADING.search(key)] + tuning
+    names = [key for key in keys if key in compilations or LOADING.search(key)]
     yield Finding(
         partial(
             host.warmup,
@@ -64,7 +61,6 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
             sum(gap.time for gap in tried),
             analysis.per,
             analysis.on_device,
-            tuple(tuning),
             later,
             any(BY_XLA in key for key in compilations),
             launched,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from flopscope.answers.analysis import SCOPE, Analysis
-from flopscope.answers.findings import Finding, entry, gap_evidence, names_at, where
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.findings import Finding, entry, gap_evidence, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.pieces import Gap
 from flopscope.answers.sentences import host
@@ -61,7 +61,6 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
                 _late_percent(analysis),
                 analysis.uses_torch,
                 analysis.uses_jax,
-                _in_loop(analysis, short),
             ),
             [(gap, KEPT * time) for gap, time in short],
             gap_evidence(analysis, short),
@@ -131,14 +130,6 @@ def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
     idle = sum(time for _, time in long)
     ops = {analysis.columns["key"][gap.row] if gap.row >= 0 else "" for gap, _ in long}
     return Pause(idle, spent_while_idle(analysis, max(limit, SHORT_PAUSE), ops) if long else [])
-
-
-def _in_loop(analysis: Analysis, parts: Parts) -> bool:
-    """Return whether most of idle times are before instructions in the body of a loop of JAX."""
-    if not analysis.uses_jax:
-        return False
-    looped = sum(time for gap, time in parts if f"{SCOPE}while" in names_at(analysis, gap.event))
-    return looped > 0.5 * sum(time for _, time in parts)
 
 
 def _table(analysis: Analysis) -> list[tuple[float, float, float]]:

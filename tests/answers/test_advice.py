@@ -81,20 +81,6 @@ def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_th
     assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
 
 
-@pytest.mark.parametrize(("longest", "noted"), [(1900, False), (40_000, True)])
-def test_a_note_names_steps_that_distort_the_means(longest: int, noted: bool) -> None:
-    program, at = Program(), 0
-    for number in range(10):
-        length = longest if number == 0 else 1000
-        program.step(number, at, length)
-        program.run("made::first", at + 2, at + 10, 490)
-        at += length
-    notes = [note for note in program.load().advice().notes if "Times of a step are means" in note]
-    assert len(notes) == noted
-    if noted:
-        assert "means of 9 steps: ProfilerStep#0 took 40 times as long as the median" in notes[0]
-
-
 def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
     advice = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
     then = 2 * 8192**3 / PEAKS["tf32_tensor"] / 0.7 * 1e6
@@ -167,7 +153,7 @@ def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.
 
     def greedy(analysis: Any) -> Any:
         claims = [(source, source.time) for source in (*analysis.ops, *analysis.gaps)]
-        yield Finding(partial(small, "op", "kernel", 1, 132, 1, False, 1), claims, [], None, analysis.ops)
+        yield Finding(partial(small, "op", "kernel", 1, 132, 1, 1), claims, [], None, analysis.ops)
 
     for rule in ("data", "attention", "launch"):
         monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]

@@ -218,14 +218,6 @@ def test_small_is_for_kernels_that_could_fill_the_device(shape: Any, arguments: 
 
 
 @pytest.mark.parametrize(
-    ("kernel", "over_rows"), [("GammaBetaBackwardCUDAKernelTemplate<float>", True), ("layer_norm_grad_input", False)]
-)
-def test_a_larger_batch_gives_a_sum_over_rows_no_more_blocks(kernel: str, over_rows: bool) -> None:
-    (row,) = told(in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8, "kernel": kernel})), "small")
-    assert ("larger batch" not in row.what) == over_rows and "the long dimension and combine the parts" in row.what
-
-
-@pytest.mark.parametrize(
     ("op", "shapes", "said"),
     [
         ("aten::mm", ([2048, 2048], [2048, 2048]), True),

@@ -122,23 +122,19 @@ def padded(
     )
 
 
-def small(op: str, kernel: str, blocks: int, processors: int, resident: int, over_rows: bool, ops: int) -> Said:
+def small(op: str, kernel: str, blocks: int, processors: int, resident: int, ops: int) -> Said:
     """A kernel that leaves multiprocessors idle.
 
-    resident: blocks of it that the device can hold at once. over_rows: it reduces over rows, so that more rows give no
-    more blocks.
+    resident: blocks of it that the device can hold at once.
     """
     grid = f"runs in {plural(blocks, 'block')} on {plural(processors, 'multiprocessor')}"
     if blocks > processors:
         rest = plural(blocks - resident, "block")
         grid = f"runs {rest} in a second wave after one of {resident:,}"
-    how = "Process more independent rows at once (a larger batch), or split"
-    if over_rows:
-        how = "It reduces over the rows: split"
     return Said(
         f"Give {cut_end(op, OP_WIDTH)} more parallel work",
-        f"its kernel {cut_end(kernel, KERNEL_WIDTH)} {grid}. {how} the long dimension and combine the parts."
-        f"{more_ops(ops - 1)}",
+        f"its kernel {cut_end(kernel, KERNEL_WIDTH)} {grid}. Split the long dimension and combine the parts, or "
+        f"process more independent rows at once (a larger batch), where it has a block for each.{more_ops(ops - 1)}",
     )
 
 

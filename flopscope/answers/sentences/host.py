@@ -32,7 +32,6 @@ def warmup(
     trying: float,
     per: str,
     on_device: bool,
-    tuning: tuple[str, ...],
     later: int,
     jax: bool,
     tried: float,
@@ -40,20 +39,18 @@ def warmup(
     """Idle time that the first use of code caused.
 
     launching: in calls that launch a kernel for the first time. trying: after waits in which a library measures
-    kernels. tuning: ranges in which a library tried which of its kernels is the fastest. later: steps after the first
-    in which torch.compile or XLA compiled. jax: whether JAX compiled. tried: µs of work that was launched while the
-    program was compiled.
+    kernels. later: steps after the first in which torch.compile or XLA compiled. jax: whether JAX compiled. tried: µs
+    of work that was launched while the program was compiled.
     """
     idle = "the device idles" if on_device else "no op runs for"
     uses = {**FIRST_USES, "compiling": "while JAX compiles"} if jax else FIRST_USES
     times = dict(zip(uses.values(), (compiling, loading, launching, trying), strict=True))
     parts = ", and ".join(f"{short_time_text(time)} {per} {what}" for what, time in times.items() if time > 0)
-    tuned = f" Kernels were tuned as well: {', '.join(tuning[:3])}." if tuning else ""
-    tuned += f" Work that was launched meanwhile takes {short_time_text(tried)} {per}." if tried > 0 else ""
+    meanwhile = f" Work that was launched meanwhile takes {short_time_text(tried)} {per}." if tried > 0 else ""
     again = (AGAIN_BY_XLA if jax else AGAIN).format(later) if later >= RECOMPILES else ""
     return Said(
         "Leave the first steps out of the recording",
-        f"{idle} {parts}. Record later ones with flopscope run --steps, or schedule(skip_first=…).{tuned}{again}",
+        f"{idle} {parts}. Record later ones with flopscope run --steps, or schedule(skip_first=…).{meanwhile}{again}",
     )
 
 
@@ -215,19 +212,16 @@ def optimizer_ops(
     return Said(f"Use torch.optim.{name}(..., fused=True)", f"the step runs {how}, in {parts} {per}{traffic}.")
 
 
-def launches(
-    idle: float, per: str, launches: float, late: float | None, torch: bool, jax: bool = False, loop: bool = False
-) -> Said:
+def launches(idle: float, per: str, launches: float, late: float | None, torch: bool, jax: bool = False) -> Said:
     """Launches, piece by piece, that came after the device had become idle.
 
     launches: API calls that launched work. late: late launches in percent, as in the table of launches; None: there are
-    several devices. torch: whether the program is one of PyTorch. jax: whether it is one of JAX. loop: whether most of
-    that idle time is in the body of a loop of JAX.
+    several devices. torch: whether the program is one of PyTorch. jax: whether it is one of JAX.
     """
     of_them = "" if late is None else f", {percent_text(late)} of them late"
     how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if torch else "a CUDA graph"
     if jax:
-        how = "unroll= of the loop (jax.lax.scan, fori_loop)" if loop else "one jitted function for more of the step"
+        how = "one jitted function for more of the step, unroll= of its loops (jax.lax.scan, fori_loop)"
     return Said(
         "Launch more work at once",
         f"the device waits {short_time_text(idle)} {per} for the host, which makes "
