@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from typing import IO, Any, cast
 
 import flopscope as fs
+from flopscope import _core
 from helpers import DATA
 
 ADD = """
@@ -27,6 +29,30 @@ def pair(name: str) -> tuple[str, bytes]:
     with tarfile.open(DATA / "hlo" / "pairs.tar.xz") as archive:
         text, proto = (cast(IO[bytes], archive.extractfile(f"{name}.{kind}")).read() for kind in ("hlo", "pb"))
     return text.decode(), proto
+
+
+def _instructions(module: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is compared, by computation and instruction, in their order."""
+    found = {}
+    for computation, instructions in module.pop("computations"):
+        for one in instructions:
+            config = one["config"]
+            one["config"] = json.loads(config) if config and config.startswith('{"') else config
+            one["attributes"] = {key: tuple(values) for key, values in one["attributes"].items()}
+            if one["opcode"] == "constant":  # the protobuf's literals are not read
+                one["kind"] = None
+            found[computation, one["name"]] = one
+    return found
+
+
+def check_same(text: str, proto: bytes) -> None:
+    """Check that the text and the protobuf of a module, whose readers share nothing, give the same."""
+    ours, theirs = _core._read_hlo(proto), _core._read_hlo(text)
+    instructions = [_instructions(ours), _instructions(theirs)]
+    assert ours == theirs and instructions[0] == instructions[1] and len(instructions[0]) > 0
+    for computation in {computation for computation, _ in instructions[0]}:
+        orders = [[key for key in found if key[0] == computation] for found in instructions]
+        assert orders[0] == orders[1]
 
 
 def module(instructions: str, computations: str = "") -> str:

@@ -27,5 +27,6 @@ def recording(name: str) -> _core.Store:
     edges = np.cumsum(file["edges"]).astype(np.int64) + 700  # the delay of samples
     for metric, column in {"dram_bytes_read": "dram_read", "dram_bytes_written": "dram_written",
                            "tensor_active": "tensor_active"}.items():  # fmt: skip
-        store.add_samples(0, metric, edges[:-1], edges[1:], file[column].astype(np.float64))
+        unit = 256 if "dram" in column else 1  # bytes
+        store.add_samples(0, metric, edges[:-1], edges[1:], file[column] * np.float64(unit))
     return store

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
 import pytest
-from helpers.hlo_texts import PAIRS, pair
+from helpers.hlo_texts import PAIRS, check_same, pair
 from helpers.protobufs import field, message
 
 import flopscope as fs
 from flopscope import _core
 
 
-def _instructions(module: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return what is compared, by computation and instruction, in their order."""
-    found = {}
-    for computation, instructions in module.pop("computations"):
-        for one in instructions:
-            config = one["config"]
-            one["config"] = json.loads(config) if config and config.startswith('{"') else config
-            one["attributes"] = {key: tuple(values) for key, values in one["attributes"].items()}
-            if one["opcode"] == "constant":  # the protobuf's literals are not read
-                one["kind"] = None
-            found[computation, one["name"]] = one
-    return found
-
-
 @pytest.mark.parametrize("name", PAIRS)
 def test_text_and_protobuf_give_the_same_module(name: str) -> None:
-    text, proto = map(_core._read_hlo, pair(name))
-    ours, theirs = _instructions(proto), _instructions(text)
-    assert text == proto
-    for computation in {computation for computation, _ in theirs}:
-        orders = [[key for key in found if key[0] == computation] for found in (ours, theirs)]
-        assert orders[0] == orders[1]
-    assert ours == theirs
+    check_same(*pair(name))
 
 
 @pytest.mark.parametrize("name", PAIRS)
