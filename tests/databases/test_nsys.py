@@ -46,6 +46,10 @@ def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) ->
     path = program(old=old).write(tmp_path / "x.sqlite")
     prof = fs.load_trace(path)
     assert kernels_of(path).items() <= device_rows(prof).items()
+    calls = f"from {RUNTIME} r join StringIds s on s.id = r.nameId where s.value like 'cuda%' group by 1"
+    of_sql = query(path, f"select rtrim(rtrim(s.value, '0123456789'), '_v'), count(*), sum(end - start) {calls}")
+    of_rows = {row.key: (row.count, round(1000 * row.cpu_time_total)) for row in rows(prof, "cpu").values()}
+    assert of_sql and {name: (count, ns) for name, count, ns in of_sql}.items() <= of_rows.items()
     found = device_rows(prof)
     copy = "Memcpy HtoD (Pageable -> Device)" if not old else "Memcpy HtoD (Unknown -> Unknown)"
     assert found[copy] == (2, 20)

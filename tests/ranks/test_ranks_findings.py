@@ -18,6 +18,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
+from helpers.hand_traces import memory
 from helpers.ranks_cases import SMALL, edited, random_fault, simulated, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
@@ -67,6 +68,7 @@ def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
     first = fs.load_ranks(tmp_path, workers=1).findings[0]
     assert (first.kind, first.cause) == (("step", "data") if kind == "step" else ("straggler", kind))
     assert set(first.ranks) == who
+    assert kind != "step" or " on most ranks (ProfilerStep#" in first.what
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -81,7 +83,7 @@ def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
     simulated(tmp_path, dp=8, tp=2, pp=2, slow_link={1: 0.5})
     (found,) = fs.load_ranks(tmp_path, workers=1).findings
     assert found.kind == "link" and found.ranks == tuple(range(16))  # the groups of the first two hosts
-    assert found.evidence["factor"] == pytest.approx(2, rel=0.1)
+    assert found.evidence["factor"] == pytest.approx(2, rel=0.1) and found.what.startswith("Hosts #0 and #1: allreduce")
 
 
 def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
@@ -229,6 +231,24 @@ def test_a_sentence_says_no_more_than_its_facts() -> None:
     text = hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
     assert text.startswith("ranks 2, 3 did not join allreduce number 7 of group dp: 1 of its 3 ranks called it")
     assert text.endswith("the last call of rank 2 there is not recorded.")
+
+
+def test_other_findings_say_who_and_how_much(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1)
+
+    def changed(rank: int, trace: dict[str, Any]) -> None:
+        first = trace["traceEvents"][0]
+        trace["traceEvents"].append(memory(first["ts"], (1 + (rank == 2)) << 30))
+        for event in trace["traceEvents"]:
+            if rank == 1 and event["args"].get("Seq") == 3:
+                event["args"]["Collective name"] = "broadcast"
+
+    edited(tmp_path, changed)
+    found = {one.kind: one for one in fs.load_ranks(tmp_path, workers=1).findings}
+    assert found["memory"].ranks == (2,) and found["memory"].evidence["ratio"] == 2
+    assert found["memory"].what.endswith(" allocates 2.0 GiB at its peak, 2.00 times as much as the others.")
+    start = "1 call does not match across ranks; the first is number 3 of group "
+    assert found["mismatch"].what.startswith(start) and "rank 1: broadcast of" in found["mismatch"].what
 
 
 def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:

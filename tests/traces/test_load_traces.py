@@ -69,7 +69,7 @@ def test_what_is_no_trace_is_skipped_and_counted_and_a_damaged_trace_is_not(tmp_
     )
     with pytest.warns(UserWarning, match=rf"{re.escape(str(tmp_path))}: {message}"):
         assert len(fs.load_traces(tmp_path)) == 1
-    message = r"2 files .*: notes\.txt \(byte 0.*\), rows\.csv \(it is a table of comma-separated values\)$"
+    message = r"2 files .*: notes\.txt \(byte 0.*\), rows\.csv \(byte 0.*\)$"
     with pytest.warns(UserWarning, match=message):
         assert len(fs.load_traces(f"{tmp_path}/[nr]*")) == 1
     with pytest.raises(ValueError, match="traceEvents"):
@@ -131,7 +131,7 @@ def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.Ca
     assert "a: own CPU times of before\nb: own CPU times of after\n" in capsys.readouterr().out
     write(Path(folders[1]) / "rank1.json", 1)
     assert main(["compare", *folders]) == 2
-    assert "has the traces of 2 processes, but compare takes one" in capsys.readouterr().err
+    assert "has 2 traces, but compare takes one: name a file" in capsys.readouterr().err
 
 
 def test_captures_are_read_once_for_all_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

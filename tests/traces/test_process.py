@@ -156,5 +156,3 @@ def test_the_command_line_refuses_two_recordings_of_a_process(
     for command in ("table", "report"):
         assert main([command, str(tmp_path)]) == 2
         assert "are recordings of one process" in capsys.readouterr().err
-    assert main(["compare", str(tmp_path), str(tmp_path)]) == 2
-    assert "has 2 traces, but compare takes one: name a file" in capsys.readouterr().err
