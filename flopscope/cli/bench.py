@@ -13,7 +13,6 @@ from flopscope.cli.parser import add_files, add_operands, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.results.records import DEVICE, row_records
-from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
 from flopscope.show.fitted import print_coloured, render, terminal_width
@@ -185,19 +184,9 @@ def run(
                 once()
         busy = why_busy(where.kind, others())
     table = prof.key_averages()
-    if any(_beats(row, where) for row in table):  # the peaks were measured while the machine was busy
-        peaks = measure_peaks(where, progress, force=True)
-        table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
     own = table.select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
     return Bench(where, peaks, dtype, side, repeat, own, busy)
-
-
-def _beats(row: EventRow, device: Device) -> bool:
-    """Return whether a row is faster than the measured peaks allow and a cache cannot explain it."""
-    cache = device.properties.get("l2_bytes") or device.properties.get("cache_bytes") or 0
-    beyond_cache = row.bytes_total_moved / max(row.count, 1) > 4 * cache
-    return bool(row.pct_peak_flops > 105 or (row.pct_peak_bandwidth > 105 and beyond_cache))
 
 
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:

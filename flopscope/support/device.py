@@ -21,7 +21,7 @@ from flopscope.support.documents import Document, Field, by_name, columns, recor
 from flopscope.support.model import Model
 from flopscope.support.package import warn_user
 from flopscope.support.peak_timing import Measurement
-from flopscope.support.peaks import Peaks, cached_peaks, keep_peaks, slowdown
+from flopscope.support.peaks import Peaks, cached_peaks, keep_peaks
 from flopscope.support.safe import markup
 from flopscope.support.units import si_text, whole_text
 
@@ -29,7 +29,6 @@ PEAK_SOURCES = ("measured", "datasheet", "none")
 STORED = "stored"
 """The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
-MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
 
 
 _RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit")
@@ -196,8 +195,7 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     taken in rounds over all numbers. Buffers are several times the last-level cache, at most a quarter of free memory.
 
     A repeated measurement keeps the better of the stored and the new value of each number, because a busy machine only
-    makes readings worse. A UserWarning reports that the machine was busy, or that a reading was more than 10 % slower
-    than the stored one.
+    makes readings worse. A UserWarning reports that the machine was busy.
 
     Numbers that could not be measured are absent, with the reason in ``missing``. Peaks that are incomplete because of
     insufficient memory or a missing library are cached in this process only.
@@ -217,10 +215,13 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
         return cached
     measurement = Measurement(target)
     read = measurement.run(progress)
-    stored, peaks = keep_peaks(target, read, reset, measurement.temporary)
-    warning = _warning(target, None if reset else stored, read)
-    if warning:
-        warn_user(warning)
+    peaks = keep_peaks(target, read, reset, measurement.temporary)
+    busy = why_busy(target.kind, read.busy)
+    if busy:
+        warn_user(
+            f"{target}: measured on a busy machine: {busy}. The peaks may be too low; when the machine is idle, "
+            "measure again by flopscope devices --measure, which keeps the better value of each number"
+        )
     return peaks
 
 
@@ -326,15 +327,9 @@ def _cuda_device(index: int) -> Device:
 
 
 def _formatted(peaks: Peaks) -> dict[str, str]:
-    """Return the reported numbers of peaks as text by label, in order."""
-    numbers = peaks._numbers
-    return {_LABELS.get(number, number): _text(number, numbers[number]) for number in _reported(peaks)}
-
-
-def _reported(peaks: Peaks) -> list[str]:
-    """Return the names of the reported numbers, which also decide verdicts, in order. Single bandwidths are omitted."""
-    names = ("bandwidth", "l2_bandwidth", *peaks.flops, "launch_ns", "kernel_ns")
-    return [name for name in names if name in peaks._numbers]
+    """Return the numbers of peaks as text by label, in order. Single bandwidths are left out."""
+    names, numbers = ("bandwidth", "l2_bandwidth", *peaks.flops, "launch_ns", "kernel_ns"), peaks._numbers
+    return {_LABELS.get(name, name): _text(name, numbers[name]) for name in names if name in numbers}
 
 
 _LABELS = {"bandwidth": "memory", "l2_bandwidth": "L2", "launch_ns": "launch", "kernel_ns": "one element"}
@@ -353,32 +348,3 @@ def _last_measured(peaks: Peaks) -> str:
     if peaks.busy is not None:
         parts.append(f"{100 * peaks.busy:.0f} % used by other processes")
     return ", ".join(parts)
-
-
-def _warning(device: Device, stored: Peaks | None, read: Peaks) -> str | None:
-    """Return why the new readings may be too slow, and what to do; None if nothing suggests that."""
-    busy = why_busy(device.kind, read.busy)
-    slower = [] if stored is None else _slower(stored, read)
-    if slower:
-        if busy:
-            advice = f"{busy[0].upper()}{busy[1:]}: measure again when the machine is idle"
-        else:
-            advice = (
-                "No other work was detected: the device may be shared or throttled. If it is permanently "
-                "slower, replace the stored peaks by flopscope devices --measure --reset"
-            )
-        return f"{device}: slower readings than the stored ones, which are kept: {', '.join(slower)}. {advice}"
-    return busy and (
-        f"{device}: measured on a busy machine: {busy}. The peaks may be too low; when the machine is idle, measure "
-        "again by flopscope devices --measure, which keeps the better value of each number"
-    )
-
-
-def _slower(stored: Peaks, read: Peaks) -> list[str]:
-    """Describe each number whose reading is much slower than its stored value."""
-    old, new = stored._numbers, read._numbers
-    return [
-        f"{_LABELS.get(name, name)} {_text(name, new[name])} (stored: {_text(name, old[name])})"
-        for name in _reported(stored)
-        if name in new and slowdown(name, new[name], old[name]) > MAX_SLOWDOWN
-    ]

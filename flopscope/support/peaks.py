@@ -216,9 +216,8 @@ def cached_peaks(device: Device) -> Peaks | None:
     return remembered.get(cache_file(key).name) or _read_cache(key)
 
 
-def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[str]) -> tuple[Peaks | None, Peaks]:
-    """Combine new peaks with the cached ones, or replace those if ``reset``, and cache the result. Return the cached
-    peaks before and after.
+def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[str]) -> Peaks:
+    """Combine new peaks with the cached ones, or replace those if ``reset``, and return and cache the result.
 
     The file is read again, so that a better number of another process is not lost. If a probe listed in ``temporary``,
     which may succeed later, is missing, the result is cached in this process only.
@@ -230,7 +229,7 @@ def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[st
     remembered[name] = peaks
     if not set(temporary) & set(peaks.missing):
         _write_cache(key, peaks)
-    return stored, peaks
+    return peaks
 
 
 def _read_cache(key: Mapping[str, Any]) -> Peaks | None:

@@ -187,21 +187,6 @@ def test_a_busy_machine_causes_a_warning(core: FakeCore) -> None:
     assert message.startswith("cuda:0: ") and "other processes used 45 % of the GPU's time" in message
 
 
-def test_readings_far_below_the_stored_ones_are_reported_once(core: FakeCore, tmp_path: Path) -> None:
-    fsd.measure_peaks("cpu")
-    date_back(tmp_path)
-    scale(core, 0.5)
-    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
-    assert "memory 6 GB/s (stored: 12 GB/s)" in message
-    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s)" in message
-    assert "launch 180 ns (stored: 90 ns)" in message and "one element" not in message
-    assert "No other work was detected" in message and "flopscope devices --measure --reset" in message
-    core.busy = 0.5
-    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
-    assert "memory 6 GB/s" in message and "Other processes used 1.0 of 2 processors" in message
-    assert "--reset" not in message
-
-
 # Load of the machine --------------------------------------------------------------------------------------------------
 
 

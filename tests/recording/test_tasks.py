@@ -103,9 +103,8 @@ def test_a_range_object_shared_by_tasks_ends_in_each_task(x: fs.Tensor) -> None:
         asyncio.run(main())
     row = rows_of(prof)["part"]
     assert row.count == 3 and row.flops_total == 3 * SIN
-    assert row.cpu_time_total * 1000 == pytest.approx(sum(spans), abs=3e6)
-    assert row.time_max * 1000 == pytest.approx(max(spans), abs=2e6)
-    assert row.time_min * 1000 == pytest.approx(min(spans), abs=2e6)
+    assert 46e6 <= row.cpu_time_total * 1000 <= sum(spans)
+    assert 30e6 <= row.time_max * 1000 <= max(spans) and 1e6 <= row.time_min * 1000 <= min(spans)
 
 
 def test_ranges_entered_before_the_profile_end_no_recorded_range(x: fs.Tensor) -> None:
