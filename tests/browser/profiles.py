@@ -1,4 +1,4 @@
-"""The profiles whose pages are tested and photographed: each a function that writes the page of one."""
+"""The profiles whose pages are tested: each a function that writes the page of one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas
 from helpers import DATA
-from helpers.hand_traces import NCCL, Program
+from helpers.hand_traces import Program
+from helpers.ranks_cases import simulated
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -72,47 +73,15 @@ def _cpu(path: Path) -> None:
 # Ranks ----------------------------------------------------------------------------------------------------------------
 
 
-def ranks_of(count: int, steps: int = 4, slow: int = 1) -> list[fs.Trace]:
-    """Return traces of a program on several GPUs. The rank ``slow`` computes longer, so the others wait for it."""
-    draw = random.Random(count)
-    return [_rank(rank, count, steps, 1.4 if rank == slow else 1.0, draw) for rank in range(count)]
-
-
-def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random) -> fs.Trace:
-    program = Program()
-    program.head["distributedInfo"] = {"rank": rank, "world_size": count, "backend": "nccl"}
-    slowest = 1.4
-    for step in range(steps):
-        at = 4000.0 * step
-        program.step(step, at, 3900)
-        begin = at + 20
-        for layer in range(6):
-            launched = at + 10 + 12 * layer
-            time = 180 * factor * draw.uniform(0.97, 1.03)
-            shapes = [16384, 1024], [1024, 4096]
-            program.run("aten::mm", launched, begin, time, *shapes, kernel=GEMM, dtype="c10::BFloat16")
-            begin += time + 5
-        ready = at + 20 + 6 * (180 * slowest * 1.03 + 5)  # when the slowest rank takes part at the latest
-        for bucket, elements in enumerate((1 << 20, 1 << 22, 1 << 24)):
-            transfer = elements * 4 / 200e9 * 1e6 * 2
-            end = ready + transfer + 20 * bucket
-            launched = at + 100 + 12 * bucket
-            ready = end
-            program.op("c10d::allreduce_", launched, 2)
-            program.correlation += 1
-            program.call("cudaLaunchKernel", launched + 1, 1, correlation=program.correlation)
-            recorded = {
-                **{"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements},
-                **{"dtype": "Float", "Group size": count, "Process Group Name": "0", "Seq": 3 * step + bucket},
-                "Process Group Ranks": str([*range(count)]),
-            }
-            program.work(NCCL, begin, end - begin, stream=17, correlation=program.correlation, **recorded)
-            begin = end + 4
-    return program.load()
+def ranks_of(folder: Path) -> dict[int, fs.Trace]:
+    """Return traces of a program on eight GPUs. Rank 1 computes longer, so the others wait for it."""
+    simulated(folder, dp=8, tp=1, slow_gpu={1: 1.4})
+    traces = map(_load, sorted(folder.glob("*.json.gz")))
+    return {trace.rank: trace for trace in traces if trace.rank is not None}
 
 
 def _ranks(path: Path) -> None:
-    write(path, report_of_ranks(dict(enumerate(ranks_of(8)))))
+    write(path, report_of_ranks(ranks_of(path.with_name("traces"))))
 
 
 # Counters -------------------------------------------------------------------------------------------------------------

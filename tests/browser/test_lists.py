@@ -125,8 +125,8 @@ def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
 # Ranks ----------------------------------------------------------------------------------------------------------------
 
 
-def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report) -> None:
-    traces = ranks_of(8)
+def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report, tmp_path: Path) -> None:
+    traces = ranks_of(tmp_path)
     expected = fs.stragglers(traces).ranks.set_index("rank")
     page = open_report(report("ranks"))
     whole(page)
@@ -154,7 +154,7 @@ def beside(page: Page) -> dict[str, list[float]]:
 SELECTED = "return document.querySelector('#ranks .grid [aria-selected=true]').firstChild.textContent"
 
 
-def test_the_page_opens_on_the_slow_rank_beside_the_others(open_report: Open, report: Report) -> None:
+def test_the_page_opens_on_the_slow_rank_beside_the_others(open_report: Open, report: Report, tmp_path: Path) -> None:
     page = open_report(report("ranks"))
     ready(page)
     page.until("document.querySelector('#ranks .grid [aria-selected=true]')")
@@ -162,12 +162,12 @@ def test_the_page_opens_on_the_slow_rank_beside_the_others(open_report: Open, re
     assert page.text("#ranks .todo").startswith("What to do: Compare its GPU")
     assert page.one("#ranks .todo").rect["y"] < 400 and page.one("#ranks .beside").rect["y"] < 500  # the first screen
     shown = beside(page)
-    frames = [trace.accounting().iloc[:-1] for trace in ranks_of(8)]
-    for name, part in (("compute, beyond ideal", "compute"), ("communication", "communication")):
+    frames = [trace.accounting().iloc[:-1] for trace in ranks_of(tmp_path).values()]
+    for name, part in (("memory, beyond ideal", "memory"), ("communication", "communication")):
         own = frames[1][part].mean()
         others = np.median([frame[part].mean() for rank, frame in enumerate(frames) if rank != 1])
         assert shown[name] == pytest.approx([own, others, own - others], rel=0.006)
-    assert [*shown][0 :: len(shown) - 1] == ["compute, beyond ideal", "communication"]  # the cause comes first
+    assert [*shown][0 :: len(shown) - 1] == ["memory, beyond ideal", "communication"]  # the cause comes first
 
 
 def test_the_chosen_rank_is_in_the_address(open_report: Open, report: Report) -> None:
