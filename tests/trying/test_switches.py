@@ -263,8 +263,12 @@ def test_copies_and_pickles_of_a_module_are_without_the_switch() -> None:
 
 
 def test_larger_buckets_are_the_arguments_of_the_parallel_module() -> None:
-    given: dict[str, Any] = {"module": None, "bucket_cap_mb": None, "gradient_as_bucket_view": False}
-    switch = SWITCHES["ddp_buckets"]
-    assert switch.constructors == ("nn.parallel.DistributedDataParallel.__init__",)
-    assert switch.arguments(Seen(), given) is True
-    assert given == {"module": None, "bucket_cap_mb": 100, "gradient_as_bucket_view": True}
+    given: list[Any] = []
+
+    def init(owner: Any, module: Any, bucket_cap_mb: Any = None, gradient_as_bucket_view: bool = False) -> None:
+        given.extend([module, bucket_cap_mb, gradient_as_bucket_view])
+
+    wrapper = SWITCHES["ddp_buckets"].functions["nn.parallel.DistributedDataParallel.__init__"]
+    reach = Reach(torch, Seen())
+    wrapper(reach)(init, None, "a module")
+    assert given == ["a module", 100, True] and reach.hits == 1

@@ -243,27 +243,25 @@ class Check:
             raise LimitError(f"{comparison.replace(' ', '_')}() needs a limit: {', '.join(limits.QUANTITIES)}")
         limits.require_limits(wanted)  # before the first one is checked, which may measure for longer
         for name, limit in wanted.items():
-            self._settle(self._until_clear(partial(self._check, name, comparison, limit)))
+            check = partial(limits.check_quantity, name=name, comparison=comparison, limit=limit)
+            self._settle(self._until_clear(check))
             if comparison == "at least" and limits.is_of_cache(self.measurement, name):
                 warnings.warn(_OF_CACHE.format(what=self.name, name=name, limit=limit), stacklevel=3)
         return self
 
-    def _check(self, name: str, comparison: str, limit: float) -> LimitResult:
-        return limits.check_quantity(self.measurement, name, comparison, limit)
-
-    def _until_clear(self, check: Callable[[], LimitResult]) -> LimitResult:
-        """Return the result of check(), measuring for longer while it is unclear.
+    def _until_clear(self, check: Callable[[Any], LimitResult]) -> LimitResult:
+        """Return the result of check(measurement), measuring for longer while it is unclear.
 
         A longer measurement decides only if its interval overlaps the previous one. Otherwise the machine has changed
         in between, and the result stays unclear.
         """
-        result = check()
+        result = check(self.measurement)
         for times in LONGER:
             if result.verdict != "unclear":
                 break
             before = self.measurement.ci
             self.measurement = self._measure(times)
-            result, (low, high) = check(), self.measurement.ci
+            result, (low, high) = check(self.measurement), self.measurement.ci
             if result.verdict != "unclear" and (before[1] < low or high < before[0]):
                 result = replace(result, verdict="unclear", moved=True)
         return result
@@ -281,11 +279,11 @@ class Check:
         if before is None:
             return  # reported in the summary
 
-        def check() -> LimitResult:
+        def check(now: Any) -> LimitResult:
             # Both intervals cover their medians in 95 % of cases, so that the widest quotient of their ends covers the
             # ratio in at least 90 %, and in more than 95 % if the two errors are independent.
-            (low, high), old = self.measurement.ci, before
-            ratio = Median(self.measurement.median / old.median, low / old.high, high / old.low)
+            (low, high), old = now.ci, before
+            ratio = Median(now.median / old.median, low / old.high, high / old.low)
             self._ratio_to_stored = ratio.median
             return _check_ratio(ratio, self._settings.ratio, f"the time in {compared}", f"--perf-compare {compared}")
 

@@ -147,24 +147,27 @@ def around_modules(reach: Reach, wrap: Callable[[Reach, Any, Call], Call | None]
     reach.first.append(switch)
 
 
-def with_arguments(reach: Reach, change: Callable[[Seen, dict[str, Any]], bool]) -> Call:
-    """Return what wraps a constructor. ``change`` gets its arguments by name, with the defaults of those that were left
-    out, changes them, and returns whether it did."""
+def with_arguments(change: Callable[[Seen, dict[str, Any]], bool]) -> Callable[[Reach], Call]:
+    """Return what makes a wrapper of a constructor. ``change`` gets its arguments by name, with the defaults of those
+    that were left out, changes them, and returns whether it did."""
 
-    def constructed(init: Call, *args: Any, **named: Any) -> None:
-        try:
-            bound = inspect.signature(init).bind(*args, **named)
-            bound.apply_defaults()
-            given = dict(bound.arguments)
-            if change(reach.seen, given):
-                reach.hit()
-                bound.arguments.update(given)
-                args, named = bound.args, bound.kwargs
-        except TypeError:
-            pass  # the constructor says what is wrong
-        init(*args, **named)
+    def wrapper(reach: Reach) -> Call:
+        def constructed(init: Call, *args: Any, **named: Any) -> None:
+            try:
+                bound = inspect.signature(init).bind(*args, **named)
+                bound.apply_defaults()
+                given = dict(bound.arguments)
+                if change(reach.seen, given):
+                    reach.hit()
+                    bound.arguments.update(given)
+                    args, named = bound.args, bound.kwargs
+            except TypeError:
+                pass  # the constructor says what is wrong
+            init(*args, **named)
 
-    return constructed
+        return constructed
+
+    return wrapper
 
 
 # Premises -------------------------------------------------------------------------------------------------------------

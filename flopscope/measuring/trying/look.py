@@ -104,12 +104,9 @@ class Looking:
             original(tensors, *args, **named)
 
         # A loop over a DataLoader keeps only its iterator, so each is noted when it is made.
-        for owner, name, noting in (
-            (torch.optim.Optimizer, "zero_grad", zero_grad),
-            (torch.utils.data.DataLoader, "__init__", loader),
-            (torch.autograd, "backward", backward),
-        ):
-            reach.wrap(owner, name, noting)
+        reach.wrap(torch.utils.data.DataLoader, "__init__", loader)
+        reach.wrap(torch.optim.Optimizer, "zero_grad", zero_grad)
+        reach.wrap(torch.autograd, "backward", backward)
 
     def _first(self, module: Any, args: Sequence[Any]) -> None:
         """Look at the first call of a module by the program."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -24,8 +24,6 @@ class Switch:
     name: str
     what: str
     """What it changes, in a few words."""
-    rules: tuple[str, ...]
-    """Rules of the advice that propose it."""
     needs: tuple[Need, ...]
     """Its premises; those before hold if one is asked for."""
     effect: str
@@ -33,6 +31,8 @@ class Switch:
     lines: str
     """What to write into the program. {cpus} and {workers} are numbers, {device} is "cpu" or "cuda"."""
     source: str
+    rules: tuple[str, ...] = ()
+    """Rules of the advice that propose it."""
     tolerance: float = EXACT
     """Relative difference of losses up to which results count as kept."""
     reached: Callable[[Seen, float], float] = lambda seen, saving: saving
@@ -47,12 +47,8 @@ class Switch:
     """Values of torch. They are set again if the program changes them during the first steps."""
     calls: Callable[[Reach, Any, Call], Call | None] | None = None
     """What wraps the calls of modules that the program calls itself, or that of a callable, with None as its module."""
-    constructors: tuple[str, ...] = ()
-    """Constructors in torch, and what changes their arguments."""
-    arguments: Callable[[Seen, dict[str, Any]], bool] = lambda seen, given: False
-    methods: tuple[str, ...] = ()
-    """Methods in torch, and what wraps them."""
-    method: Callable[[Reach], Call] | None = None
+    functions: Mapping[str, Callable[[Reach], Call]] = field(default_factory=dict)
+    """Functions of torch, and what makes a wrapper of each, which gets the function and its arguments."""
 
     def apply(self, reach: Reach) -> None:
         """Apply it in a process that has just imported torch."""
@@ -60,12 +56,9 @@ class Switch:
             reach.set(self.settings(reach.torch, reach.seen))
         if self.calls is not None:
             effects.around_modules(reach, self.calls)
-        wraps = dict.fromkeys(self.constructors, effects.with_arguments(reach, self.arguments))
-        if self.method is not None:
-            wraps |= dict.fromkeys(self.methods, self.method(reach))
-        for path, wrap in wraps.items():
+        for path, wrapper in self.functions.items():
             owner, _, name = path.rpartition(".")
-            reach.wrap(attrgetter(owner)(reach.torch), name, wrap)
+            reach.wrap(attrgetter(owner)(reach.torch), name, wrapper(reach))
 
     def why_not(self, seen: Seen) -> str:
         """Return why it does not apply to a program; "" if it does."""
@@ -85,18 +78,13 @@ class Switch:
 
 DOCS = "https://docs.pytorch.org/docs/stable"
 TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-LOADERS = ("utils.data.DataLoader.__init__",)
-
-
-def _switch(name: str, what: str, *rules: str, **rest: Any) -> Switch:
-    return Switch(name, what, rules, **rest)
-
+LOADER = "utils.data.DataLoader.__init__"
 
 _ROWS = (
-    _switch(
+    Switch(
         "tf32_products",
         "TF32 in matrix products",
-        "tf32",
+        rules=("tf32",),
         needs=effects.TF32_CORES,
         settings=lambda torch, seen: [
             Setting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "high")
@@ -106,10 +94,10 @@ _ROWS = (
         lines='torch.set_float32_matmul_precision("high")',
         source=f"{DOCS}/generated/torch.set_float32_matmul_precision.html",
     ),
-    _switch(
+    Switch(
         "tf32_convolutions",
         "TF32 in convolutions",
-        "tf32",
+        rules=("tf32",),
         needs=(*effects.TF32_CORES, effects.CONVOLUTIONS),
         settings=effects.cudnn("allow_tf32", True),
         effect="convolutions round their float32 inputs to 10 bits of mantissa",
@@ -117,10 +105,10 @@ _ROWS = (
         lines="torch.backends.cudnn.allow_tf32 = True",
         source=f"{DOCS}/backends.html#torch.backends.cudnn.allow_tf32",
     ),
-    _switch(
+    Switch(
         "autocast",
         "bfloat16 by autocast",
-        "low_precision",
+        rules=("low_precision",),
         needs=(*effects.MODULES, effects.FLOAT32, effects.NO_AUTOCAST, effects.HAS_BF16),
         shown=lambda seen: not seen.cuda,
         calls=effects.autocast,
@@ -129,7 +117,7 @@ _ROWS = (
         lines='with torch.autocast("{device}", dtype=torch.bfloat16):\n    loss = ...  # the forward pass and the loss',
         source=f"{DOCS}/amp.html",
     ),
-    _switch(
+    Switch(
         "cudnn_benchmark",
         "cuDNN's search for the fastest kernels",
         needs=(*effects.CUDA, effects.CONVOLUTIONS, effects.NOT_TUNED),
@@ -140,10 +128,10 @@ _ROWS = (
         lines="torch.backends.cudnn.benchmark = True",
         source=f"{TUNING}#enable-cudnn-auto-tuner",
     ),
-    _switch(
+    Switch(
         "channels_last",
         "channels_last for images and convolutions",
-        "layout",
+        rules=("layout",),
         needs=(*effects.MODULES, effects.FLAT_IMAGES),
         shown=lambda seen: True,
         calls=effects.channels_last,
@@ -153,7 +141,7 @@ _ROWS = (
         "images = images.to(memory_format=torch.channels_last)",
         source="https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html",
     ),
-    _switch(
+    Switch(
         "nondeterministic",
         "deterministic algorithms off",
         needs=(*effects.TORCH, effects.DETERMINISTIC),
@@ -163,10 +151,10 @@ _ROWS = (
         lines="torch.use_deterministic_algorithms(False)\ntorch.backends.cudnn.deterministic = False",
         source=f"{DOCS}/notes/randomness.html#avoiding-nondeterministic-algorithms",
     ),
-    _switch(
+    Switch(
         "compile",
         "torch.compile",
-        "fuse",
+        rules=("fuse",),
         needs=effects.COMPILES,
         calls=effects.compiled("default"),
         effect="another order of sums, other random numbers in dropout; the first steps compile",
@@ -176,10 +164,10 @@ _ROWS = (
         group="compile",
         draws=True,
     ),
-    _switch(
+    Switch(
         "compile_graphs",
         "torch.compile with CUDA graphs",
-        "launch",
+        rules=("launch",),
         needs=(*effects.CUDA, *effects.COMPILES),
         calls=effects.compiled("reduce-overhead"),
         effect="as torch.compile; more memory, and outputs are overwritten by the next call",
@@ -189,66 +177,66 @@ _ROWS = (
         group="compile",
         draws=True,
     ),
-    _switch(
+    Switch(
         "fused_optimizer",
         "the optimizer's step in one kernel (fused)",
-        "optimizer",
+        rules=("optimizer",),
         needs=(effects.UNFUSED,),
-        constructors=tuple(f"optim.{name}.__init__" for name in effects.FUSED),
-        arguments=effects.fuse,
+        functions={f"optim.{name}.__init__": effects.with_arguments(effects.fuse) for name in effects.FUSED},
         effect="another order of rounding",
         lines="torch.optim.AdamW(..., fused=True)  # of your optimizer: Adam, AdamW or SGD",
         source=f"{DOCS}/optim.html#algorithms",
     ),
-    _switch(
+    Switch(
         "zero_grad",
         "gradients dropped instead of filled with 0",
         needs=(effects.ZEROED,),
         shown=lambda seen: True,
-        methods=("optim.Optimizer.zero_grad", "nn.Module.zero_grad"),
-        method=effects.dropping,
+        functions=dict.fromkeys(("optim.Optimizer.zero_grad", "nn.Module.zero_grad"), effects.dropping),
         effect="gradients are None between steps, and parameters without one are left out of the optimizer's step",
         lines="optimizer.zero_grad(set_to_none=True)",
         source=f"{DOCS}/generated/torch.optim.Optimizer.zero_grad.html",
     ),
-    _switch(
+    Switch(
         "loader_workers",
         "worker processes for the DataLoader",
-        "data",
+        rules=("data",),
         needs=(effects.LOADER, effects.LOADS_IN_MAIN),
-        constructors=LOADERS,
-        arguments=effects.start_workers,
+        functions={LOADER: effects.with_arguments(effects.start_workers)},
         draws=True,
         effect="a dataset that draws random numbers draws other ones in its workers; memory for each worker",
         lines="DataLoader(..., num_workers={workers}, persistent_workers=True)",
         source=f"{TUNING}#enable-asynchronous-data-loading-and-augmentation",
         reached=effects.reached_by_workers,
     ),
-    _switch(
+    Switch(
         "non_blocking",
         "batches in pinned memory, copied in the background",
-        "copy",
+        rules=("copy",),
         needs=(*effects.CUDA, effects.LOADER),
-        constructors=LOADERS,
-        arguments=effects.pin,
-        methods=("Tensor.to", "Tensor.cuda"),
-        method=effects.in_background,
+        functions={
+            LOADER: effects.with_arguments(effects.pin),
+            **dict.fromkeys(("Tensor.to", "Tensor.cuda"), effects.in_background),
+        },
         effect="a batch must not be changed on the host while it is copied",
         lines="DataLoader(..., pin_memory=True)\nbatch = batch.to(device, non_blocking=True)",
         source="https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html",
     ),
-    _switch(
+    Switch(
         "ddp_buckets",
         "larger buckets of gradients in DistributedDataParallel",
-        "communication",
+        rules=("communication",),
         needs=(effects.PARALLEL,),
-        constructors=("nn.parallel.DistributedDataParallel.__init__",),
-        arguments=lambda seen, given: given.update(bucket_cap_mb=100, gradient_as_bucket_view=True) is None,
+        functions={
+            "nn.parallel.DistributedDataParallel.__init__": effects.with_arguments(
+                lambda seen, given: given.update(bucket_cap_mb=100, gradient_as_bucket_view=True) is None
+            )
+        },
         effect="another order of sums; the last bucket overlaps with less of the backward pass",
         lines="DistributedDataParallel(..., bucket_cap_mb=100, gradient_as_bucket_view=True)",
         source=f"{DOCS}/generated/torch.nn.parallel.DistributedDataParallel.html",
     ),
-    _switch(
+    Switch(
         "threads",
         "a thread for each CPU",
         needs=effects.IDLE_CPUS,
@@ -258,7 +246,7 @@ _ROWS = (
         lines="torch.set_num_threads({cpus})",
         source=f"{DOCS}/generated/torch.set_num_threads.html",
     ),
-    _switch(
+    Switch(
         "inference_mode",
         "inference mode",
         needs=(*effects.MODULES, effects.NO_TRAINING, effects.GRADIENTS),
