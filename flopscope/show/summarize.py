@@ -112,16 +112,20 @@ def details(core: Store, counted: Counted | None = None, energy: Section = ()) -
 
     counted: of the same profile; None: it is read here. energy: what energy_section() returns.
     """
-    if not core.step_breakdown()["step"]:
+    found = device_sections(core, counted or Counted(core))
+    if not found:
         return ["Nothing was recorded."]
-    sections = {**device_sections(core, counted or Counted(core)), "Energy in J, W": energy}
+    sections = {**found, "Energy in J, W": energy}
     return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
 
 
 def device_sections(core: Store, counted: Counted) -> dict[str, Section]:
-    """Return the sections about GPUs, steps, launches and communication by their titles; those of nothing are empty."""
-    steps, gpu, launches = microseconds(core.step_breakdown()), core.gpu_summary(), core.launch_summary()
-    whole = "the steps" if steps["step"][:1] != [None] else "the profile"
+    """Return the sections about GPUs, steps, launches and communication by their titles; {} if nothing was recorded."""
+    steps = microseconds(core.step_breakdown())
+    if not steps["step"]:
+        return {}
+    gpu, launches = core.gpu_summary(), core.launch_summary()
+    whole = "the steps" if steps["step"][0] is not None else "the profile"
     return {
         "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(core, gpu, whole),
         "Counters": _counter_section(counted),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.counted import Counted
 from flopscope.read.graphs import GRAPH_COUNTS, unmatched_graphs
 from flopscope.show.page.encode import Columns, text_table
 from flopscope.show.summarize import Section, device_sections, energy_section
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the tables that summary() prints, and those of streams and graphs; None without device work."""
     energy = source.results.energy
-    if not source.core.launch_summary()["device"]:
+    if not source.core.devices - {"cpu"}:
         return None
     sections: dict[str, Section] = {
-        **device_sections(source.core, Counted(source.core)),
+        **device_sections(source.core, source.counted),
         "Energy in J, W": energy_section(energy, source.analysis) if energy else [],
         "Streams": _streams(source),
         "CUDA graphs": _graphs(source),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.counted import Counted
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of, head_of
@@ -50,7 +49,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
         "coverage": {name: source.rows.coverage()[name] for name in ("bytes", "flops")},
-        "hfu": Counted(source.core).hfu(source.accounting).percent,
+        "hfu": source.counted.hfu(source.accounting).percent,
         "missing": list(missing(source)),
         "notes": [*map(sentence, notes(source))],
     }

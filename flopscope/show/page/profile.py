@@ -11,6 +11,7 @@ import numpy as np
 
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis, analysis_of
+from flopscope.answers.counted import Counted
 from flopscope.answers.lines import Lines, lines_of
 from flopscope.results.results import grouped, store_of
 from flopscope.results.table import table_of
@@ -87,6 +88,11 @@ class Profile:
     def advice(self) -> AdviceTable:
         """What to change."""
         return advise(self.analysis)
+
+    @cached_property
+    def counted(self) -> Counted:
+        """What hardware counters counted."""
+        return Counted(self.core)
 
     @cached_property
     def streams(self) -> dict[str, list[Any]]:
