@@ -243,15 +243,12 @@ def _version_there() -> str | None:
 def _run_there(
     task: Task, items: Sequence[Any], names: Sequence[str], client: Any, done: Callable[[int, Any], None]
 ) -> None:
-    from distributed import as_completed as completed
-
-    futures = {future: place for place, future in enumerate(client.map(task, items, pure=False, retries=RETRIES))}
-    for future in completed(list(futures)):
-        place = futures.pop(future)
-        if future.status == "finished":
+    executor = client.get_executor(pure=False, retries=RETRIES)
+    futures = {executor.submit(task, item): place for place, item in enumerate(items)}
+    for future in as_completed(futures):
+        place, problem = futures.pop(future), future.exception()
+        if problem is None:
             done(place, future.result())
         else:
-            problem = future.exception()
             reason = KILLED if type(problem).__name__ == "KilledWorker" else f"{type(problem).__name__}: {problem}"
             done(place, Failure(names[place], reason))
-        future.release()

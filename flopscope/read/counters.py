@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
@@ -50,15 +50,10 @@ def read_samples(
     database: Database, queries: Sequence[Query], counters: Mapping[tuple[int, int], Counter], reading: Reading
 ) -> list[Samples]:
     """Read samples by queries of the kind "metric". ``counters``: by device and the id that the file gives them."""
-    reader = _core.DatabaseReader()
-    database.read(reader, queries, reading)
-    return list(_samples(reader, counters))
-
-
-def _samples(reader: _core.DatabaseReader, counters: Mapping[tuple[int, int], Counter]) -> Iterator[Samples]:
-    """Yield the samples of each counter that a reader has."""
     import numpy as np
 
+    reader, found = _core.DatabaseReader(), []
+    database.read(reader, queries, reading)
     device, metric, start, end, value = reader.metrics()
     changes = np.flatnonzero((np.diff(device) != 0) | (np.diff(metric) != 0)) + 1
     for places in np.split(np.arange(len(end)), changes) if len(end) else ():
@@ -70,7 +65,8 @@ def _samples(reader: _core.DatabaseReader, counters: Mapping[tuple[int, int], Co
         amount = value[places] * counter.factor
         if counter.rate:
             amount = amount / 100 * (end[places] - starts) / 1e9
-        yield Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount)
+        found.append(Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount))
+    return found
 
 
 def add_samples(store: _core.Store, samples: Sequence[Samples]) -> dict[str, int]:

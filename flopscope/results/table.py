@@ -86,7 +86,7 @@ def _fact(name: str, doc: str) -> Any:
     return property(lambda table: getattr(table.facts, name), doc=doc)
 
 
-class EventTable:
+class EventTable(Sequence[EventRow]):
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
     columns: the values of each column by name, in the order and the units of COLUMNS; all of one length. A category
@@ -243,17 +243,6 @@ class EventTable:
 
     def __iter__(self) -> Iterator[EventRow]:
         return (EventRow(self, i) for i in range(len(self)))
-
-    def __reversed__(self) -> Iterator[EventRow]:
-        return (EventRow(self, i) for i in reversed(range(len(self))))
-
-    def index(self, row: EventRow) -> int:
-        """Return the index of a row of this table. Raise ValueError for a row of another table."""
-        return list(self).index(row)
-
-    def count(self, row: EventRow) -> int:
-        """Return 1 for a row of this table, 0 for a row of another."""
-        return list(self).count(row)
 
     def select(self, indices: Iterable[int]) -> EventTable:
         """Return a table of the rows with these indices, in this order."""
