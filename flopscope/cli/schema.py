@@ -18,7 +18,6 @@ DOCUMENTS = {
     "device": "support.device:DEVICE",
     "devices": "cli.measure:DEVICES",
     "explained": "cli.server.documents:EXPLAINED",
-    "kernels": "cli.server.documents:KERNELS",
     "measurement": "measuring.measurement:MEASUREMENT",
     "opened": "cli.server.documents:OPENED",
     "ranks": "ranks.schema:RANKS",

@@ -59,7 +59,7 @@ def test_paths_that_lead_outside_are_refused_whether_they_exist_or_not(tree: Pat
 def test_every_tool_refuses_paths_outside(tree: Path) -> None:
     with session(tree / "inside") as server:
         for path in OUTSIDE:
-            for tool in ("open", "summary", "advice", "accounting", "rows", "kernels"):
+            for tool in ("open", "summary", "advice", "accounting", "rows"):
                 assert str(tree / "outside") not in server.refused(tool, path=path)
             server.refused("explain", path=path, event=0)
             server.refused("what_if", path=path, dtype="bfloat16")

@@ -27,7 +27,7 @@ FAULTS = DATA / "programs"
 BEFORE, AFTER = "vocab_before.json.gz", "vocab_after.json.gz"
 STEPS = "small_before.json.gz"
 """A recording of three steps."""
-TOOLS = ["open", "summary", "advice", "accounting", "what_if", "rows", "kernels", "explain", "compare", "ranks"]
+TOOLS = ["open", "summary", "advice", "accounting", "what_if", "rows", "explain", "compare", "ranks"]
 
 
 @pytest.fixture(scope="module")
@@ -91,21 +91,12 @@ def test_rows_are_filtered_sorted_and_named_as_the_evidence(server: Session, tra
     assert "No rows match" in server.text("rows", path=BEFORE, filter="no such op")
 
 
-def test_kernels_name_the_ops_that_launched_them(server: Session, trace: fs.Trace) -> None:
-    events = trace.events()
-    times: dict[str, float] = {}
-    launchers: dict[str, set[str]] = {}
-    for event in events:
-        if event.kind in ("kernel", "memcpy", "memset"):
-            times[event.name] = times.get(event.name, 0.0) + event.time_range.elapsed_us()
-            if event.launcher is not None:
-                launchers.setdefault(event.name, set()).add(event.launcher.name)
-    found = server.call("kernels", path=BEFORE, top=8)["kernels"]
-    assert [one["name"] for one in found] == sorted(times, key=times.__getitem__, reverse=True)[:8]
-    for one in found:
-        assert one["time_us"] == pytest.approx(times[one["name"]])
-        assert {op["op"] for op in one["ops"]} == launchers[one["name"]]
-        assert sum(op["count"] for op in one["ops"]) + one["unowned"] == one["count"]
+def test_the_ops_that_launched_a_kernel_are_found(server: Session, trace: fs.Trace) -> None:
+    launched = [event for event in trace.events() if event.kind == "kernel" and event.launcher is not None]
+    for name in {event.name for event in launched}:
+        found = server.call("rows", path=BEFORE, kernel=name.upper(), group_by="name", top=200)["rows"]
+        ops = {event.launcher.name for event in launched if name in event.name and event.launcher is not None}
+        assert {row["key"] for row in found if row["device_type"] == "cpu"} == ops
 
 
 def test_a_row_is_explained_with_its_kernels_and_its_advice(server: Session, trace: fs.Trace) -> None:
@@ -183,7 +174,7 @@ OTHERS = {
 @pytest.mark.parametrize("path", OTHERS.values(), ids=list(OTHERS))
 def test_traces_of_all_kinds_are_answered(path: str) -> None:
     with session(ROOT) as server:
-        for tool in ("open", "summary", "advice", "accounting", "rows", "kernels"):
+        for tool in ("open", "summary", "advice", "accounting", "rows"):
             found = server.call(tool, path=path)
             require_valid(found)
         rows = server.call("rows", path=path, kind="all", top=5)["rows"]

@@ -71,22 +71,6 @@ WHAT_IF = Document(
         *columns("saving:%", why="nothing took time", saving="of the time before"),
     ),
 )
-KERNELS = Document(
-    "kernels",
-    "what ran on the devices, and which ops launched it",
-    (
-        *columns("file$"),
-        rows(
-            "kernels",
-            (
-                *columns("name$ count# time:µs share:%", share="of the time of all device work"),
-                rows("ops", columns("row$ op$ count# time:µs", row="`id` of the row in the table grouped by shape")),
-                *columns("unowned#", unowned="calls that no recorded op launched"),
-            ),
-            "the longest time first",
-        ),
-    ),
-)
 _EVENT = columns(
     "id# name$ kind$ start:µs duration:µs device_type$ device# thread# moved#:bytes",
     why="the event had not ended",

@@ -1,4 +1,4 @@
-"""Tools on rows of tables, and on events: rows, kernels, explain."""
+"""Tools on rows of tables, and on events: rows, explain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from flopscope import _core
 from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.pieces import Op
-from flopscope.cli.server.documents import EXPLAINED, KERNELS, Answer
+from flopscope.cli.server.documents import EXPLAINED, Answer
 from flopscope.cli.server.folders import Folders
 from flopscope.cli.server.traces import FILE
 from flopscope.read.trace import Trace
@@ -34,14 +34,6 @@ ENCLOSING = 32
 BY = f"one or several of {', '.join(GROUPINGS)}, as 'name,step'; by default shape, or name if none was recorded"
 Kind = Literal["op", "kernel", "range", "all"]
 
-FILTER = Field(None, description="only names that contain this text, in any case")
-
-
-def _chosen(table: EventTable, text: str | None, by: str) -> EventTable:
-    """Return the rows whose names contain a text, the largest first."""
-    wanted = (text or "").lower()
-    return table.select(place for place, name in enumerate(table.columns["key"]) if wanted in name.lower()).sorted(by)
-
 
 def _time_of(table: EventTable) -> str:
     return "self_device_time_total" if table.has_device else "self_cpu_time_total"
@@ -52,7 +44,8 @@ def rows(
     path: str = FILE,
     group_by: str | None = Field(None, description=BY),
     kind: Kind = Field("op", description="which rows"),
-    filter: str | None = FILTER,
+    filter: str | None = Field(None, description="only names that contain this text, in any case"),
+    kernel: str | None = Field(None, description="only ops that launched a kernel whose name contains this text"),
     sort_by: str | None = Field(None, description="a column, as flops, the largest first; by default the own time"),
     top: int = Field(TOP, description="rows at most", ge=1, le=200),
 ) -> Answer:
@@ -61,9 +54,16 @@ def rows(
     grouped by shape are those of the evidence of the advice; explain takes them."""
     trace = folders.trace(path)
     words = [word.strip() for word in group_by.split(",")] if group_by else None
-    table = trace.key_averages(True) if words is None else trace.key_averages(group_by=words)
+    by_what: dict[str, Any] = {"group_by_input_shape": True} if words is None else {"group_by": words}
+    table = trace.key_averages(**by_what, kernels=kernel is not None)
     by = sort_by or _time_of(table)
-    found = _chosen(table if table.is_mixed else table.of_kind(kind), filter, by)
+    found = table if table.is_mixed else table.of_kind(kind)
+    name, part = (filter or "").lower(), (kernel or "").lower()
+    found = found.select(
+        place
+        for place, row in enumerate(found)
+        if name in row.key.lower() and (kernel is None or any(part in one.lower() for one, *_ in row.kernels))
+    ).sorted(by)
     chosen = found[:top]
     document = TABLE.of({**records.content(table), "files": [path], "rows": row_records(chosen)})
     if not len(found):
@@ -104,40 +104,6 @@ def _shapes_text(shapes: Sequence[Any]) -> str:
 
 def _calls(one: Mapping[str, Any]) -> str:
     return f"{plural(one['count'], 'call')}, {short_time_text(one['time'])}"
-
-
-# Kernels --------------------------------------------------------------------------------------------------------------
-
-
-def kernels(
-    folders: Folders,
-    path: str = FILE,
-    filter: str | None = FILTER,
-    top: int = Field(TOP, description="names at most", ge=1, le=200),
-) -> Answer:
-    """Kernels, copies and fills by time, each with the ops that launched it. Use it when a kernel's name is the
-    question, or when device work belongs to no op."""
-    trace = folders.trace(path)
-    table = trace.key_averages(True, kernels=True)
-    chosen = _chosen(trace.key_averages().of_kind("kernel"), filter, "self_device_time_total")
-    whole = table.self_device_time_total
-    launched: dict[str, list[dict[str, Any]]] = {row.key: [] for row in chosen[:top]}
-    for row, record in zip(table, row_records(table), strict=True):
-        for name, count, time in row.kernels if row.device_type == "cpu" else ():
-            if name in launched:
-                launched[name].append({"row": record["id"], "op": row.key, "count": count, "time": time})
-    found, lines = [], []
-    for row in chosen[:top]:
-        ops = sorted(launched[row.key], key=lambda one: -one["time"])
-        share = 100 * row.self_device_time_total / whole if whole else math.nan
-        unowned = max(row.count - sum(one["count"] for one in ops), 0)
-        facts = {"name": row.key, "count": row.count, "time": row.self_device_time_total, "share": share}
-        found.append({**facts, "ops": ops, "unowned": unowned})
-        lines.append(f"{_name(row.key)}: {_calls(facts)}, {percent_text(share)}")
-        lines += [f"  {printable(op['op'])} (row {op['row']}): {_calls(op)}" for op in ops[:3]]
-        lines += [f"  no recorded op: {plural(unowned, 'call')}"] if unowned else []
-    lines.append(f"{len(found)} of {len(chosen)} names; times are sums over the calls.")
-    return Answer("\n".join(lines), KERNELS.of({"file": path, "kernels": found}))
 
 
 # Explain --------------------------------------------------------------------------------------------------------------

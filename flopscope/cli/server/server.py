@@ -22,7 +22,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
 from flopscope.cli.server import rows, traces
-from flopscope.cli.server.documents import ACCOUNTING, EXPLAINED, KERNELS, OPENED, WHAT_IF, Answer
+from flopscope.cli.server.documents import ACCOUNTING, EXPLAINED, OPENED, WHAT_IF, Answer
 from flopscope.cli.server.folders import Folders
 from flopscope.ranks.schema import RANKS
 from flopscope.results.comparison import COMPARISON
@@ -45,7 +45,6 @@ TOOLS: dict[str, tuple[Callable[..., Answer], Document]] = {
     "accounting": (traces.accounting, ACCOUNTING),
     "what_if": (traces.what_if, WHAT_IF),
     "rows": (rows.rows, TABLE),
-    "kernels": (rows.kernels, KERNELS),
     "explain": (rows.explain, EXPLAINED),
     "compare": (traces.compare, COMPARISON),
     "ranks": (traces.ranks, RANKS),
