@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.findings import Finding, entry, evidence, is_gpu, product_sizes, where
+from flopscope.answers.findings import Finding, entry, evidence, is_gpu, product_sizes, tensors, where
 from flopscope.answers.pieces import Kernel, Op
 from flopscope.answers.sentences import compute
 from flopscope.results.categories import short_names
@@ -36,6 +36,11 @@ OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
     memory_rules.layout,
     counter_rules.traffic,
 )
+SCATTERED = 0.5
+"""Share of the time of index_add_ that scatter_add_ takes: 0.41 to 0.55 (benchmarks/results/nvidia-h200.json:
+slow_kernels)."""
+WIDE = 64
+"""Elements of a row from which on scatter_add_ was the faster of the two."""
 LARGE = 1024
 """Rows, columns and inner dimension from which on a product reaches the usual share."""
 ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta|maxwell)_")
@@ -85,6 +90,18 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
     return Slow(op.time - op.ideal / usual, usual, such, _older(analysis, op, kernel))
 
 
+def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
+    given = tensors(analysis, op)
+    if not op.key.endswith("::index_add_") or len(given) < 3 or len(given[2].shape or ()) != 2:
+        return None  # scatter_add_ was measured with matrices
+    if math.prod(given[2].shape or ()) < WIDE * math.prod(given[1].shape or ()):
+        return None
+    around = {name for kind, name in analysis.enclosing(op.event) if kind == "op" and name.startswith("aten::")}
+    if around - {op.key, "aten::index_select_backward"}:
+        return None  # another op of torch calls it, and the program cannot choose
+    return Slow(SCATTERED * op.time, reached(op) / SCATTERED, "scatter_add")
+
+
 def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
     processors = analysis.sm_counts.get(op.device, 0)
     if kernel.blocks != 1 or processors < 2 or kernel.time < LEAST_SHARE * busy:
@@ -117,7 +134,7 @@ def _is_alike(one: Op, op: Op) -> bool:
     return all(a == b or max(a, b) < 2 * min(a, b) for a, b in sizes)
 
 
-CAUSES = (_product, _one_block, _same_op)
+CAUSES = (_product, _add_by_index, _one_block, _same_op)
 """Particular causes first."""
 
 

@@ -278,6 +278,18 @@ def test_what_another_rule_explains_is_not_told_again() -> None:
     assert not told(product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 60_000), "far_from_roof")
 
 
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [([220_000, 256], True), ([110_000, 2, 256], False), ([220_000, 4], False)],  # narrow rows are as fast by either
+)
+def test_index_add_of_wide_matrices_is_held_against_scatter_add(shape: list[int], said: bool) -> None:
+    shapes = ([20_000, *shape[1:]], [], shape[:1], shape, [])
+    more = {"dtype": [FLOAT, "Scalar", "long int", FLOAT, "Scalar"], "kernel": "indexFuncLargeIndex<float, long>"}
+    rows = told(in_a_row(("aten::index_add_", 400.0, shapes, more)), "far_from_roof")
+    assert bool(rows) == said
+    assert all(row.saving_us == pytest.approx(200) and "Use scatter_add_ with" in row.what for row in rows)
+
+
 @pytest.mark.parametrize(("blocks", "time", "said"), [(1, 6800.0, True), (2, 6800.0, False), (1, 15.0, False)])
 def test_a_kernel_of_one_block(blocks: int, time: float, said: bool) -> None:
     kernel = "vision::ops::gather_keep_from_mask<true>"

@@ -138,7 +138,7 @@ def small(op: str, kernel: str, blocks: int, processors: int, resident: int, ops
     )
 
 
-Such = Literal["products", "large products", "alike", "one block"]
+Such = Literal["products", "large products", "scatter_add", "alike", "one block"]
 
 
 class FarOp(NamedTuple):
@@ -165,12 +165,17 @@ class FarOp(NamedTuple):
 SUCH: Mapping[Such, str] = {
     "products": ", where other products on tensor cores in this profile reach {}",
     "large products": ", where large products on tensor cores reach {}",
+    "scatter_add": ", where calls of scatter_add_ (measured on an H200) reach {}",
     "alike": ", where calls of about the same sizes in this profile reach {}",
     "one block": "",
 }
 REMEDIES: Mapping[Such, str] = {
     "products": "torch.compile(mode='max-autotune') tries other kernels.",
     "large products": "torch.compile(mode='max-autotune') tries other kernels.",
+    "scatter_add": (
+        "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source)); in "
+        "place of index_select, torch.gather with such an index has scatter_add_ as its gradient."
+    ),
     "alike": "Compare the kernels of the two: that of the faster one may serve here.",
     "one block": "Split its work over more blocks, or let other work run beside it on another stream.",
 }
@@ -190,6 +195,8 @@ def far_op(op: FarOp, per: str) -> str:
     cause = "takes most of it"
     if op.written_for:
         cause = f"is written for {op.written_for} and runs on {op.runs_on}"
+    elif op.such == "scatter_add":
+        cause = "adds with atomics"
     elif op.such == "one block":
         cause = f"keeps one of {op.processors} multiprocessors busy"
     return (
