@@ -4,7 +4,7 @@
    onSort(name), onSelect(line), onToggle(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
    column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
-   bar (its class), name (the cell's class), swatch, element (instead of the text)}. */
+   bar (its class), name (the cell's class), swatch}. */
 "use strict";
 
 flopscope.Grid = class {
@@ -160,7 +160,7 @@ flopscope.Grid = class {
                             style: { width: `calc(${(100 * share).toFixed(2)}% - 4px)` },
                         }),
                     cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
-                    cell.element || el("span", { class: "front", text: cell.text }),
+                    el("span", { class: "front", text: cell.text }),
                 );
             });
             rows.push(

@@ -3,12 +3,11 @@
 
 /* Add a list to an element.
 
-   options: ``label`` of the list; ``noun`` of a record, ``several`` its plural where that has no -s; ``count`` of its
-   records; ``columns``, each with ``title``, ``width`` in px, ``text(i)`` of record i, and where useful ``value(i)`` to
-   sort by, ``left``, ``doc``, ``element(i)`` instead of the text, ``share(i)`` of a bar behind the number, from 0 to 1,
-   ``bar``, its class, ``missing``, why a value may be unknown, and ``magnitude`` to sort without the sign; ``sort``
-   [column, down]; ``height`` in px; ``filter(i)``, the text to search; ``parent(i)`` of record i, -1 for none;
-   ``select(i)`` when a record is chosen.
+   options: ``label`` of the list; ``noun`` of a record; ``count`` of its records; ``columns``, each with ``title``,
+   ``width`` in px, ``text(i)`` of record i, and where useful ``value(i)`` to sort by, ``left``, ``doc``, ``share(i)``
+   of a bar behind the number, from 0 to 1, ``bar``, its class, ``missing``, why a value may be unknown, and
+   ``magnitude`` to sort without the sign; ``sort`` [column, down]; ``height`` in px; ``filter(i)``, the text to search;
+   ``parent(i)`` of record i, -1 for none; ``select(i)`` when a record is chosen.
 
    Returns an object with ``show(i)``, which brings a record into view and marks it. */
 flopscope.list = function (parent, options) {
@@ -16,7 +15,6 @@ flopscope.list = function (parent, options) {
     const HEAD = 34;
     const { count } = options;
     const columns = options.columns.map((column, name) => ({ ...column, name, left: column.left || name === 0 }));
-    const noun = options.noun || "row";
     const sort = { name: options.sort ? options.sort[0] : null, down: options.sort ? options.sort[1] : true };
     const opened = new Set();
     const children = new Map();
@@ -60,7 +58,6 @@ flopscope.list = function (parent, options) {
             cell.name = "unknown";
             cell.title = column.missing || "Unknown: it was not recorded.";
         }
-        if (column.element) cell.element = column.element(i);
         return cell;
     }
 
@@ -76,7 +73,7 @@ flopscope.list = function (parent, options) {
         grid.element.style.height =
             `${Math.min(options.height || 420, Math.max(lines.length, 2) * grid.height + HEAD + 18)}` + `px`;
         grid.setLines(lines, "No row fits the filter.");
-        const all = format.plural(roots.length, noun, options.several);
+        const all = format.plural(roots.length, options.noun);
         shown.textContent = found.length === roots.length ? all : `${format.count(found.length)} of ${all}`;
     }
 
