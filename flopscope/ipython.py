@@ -8,14 +8,12 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from flopscope.results.table import EventTable
+from typing import Any, NoReturn
 
 __all__ = ["load_ipython_extension"]
 
 NAME_LENGTH = 60
+MOST_ROWS = 100
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -46,19 +44,17 @@ class _Options(argparse.ArgumentParser):
 def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
     """Profile a cell, or the rest of the line, and display the table.
 
-    %%flopscope [--sort-by COLUMN] [--row-limit N] [--group-by-shape] [--no-peaks] [-o NAME]
+    %%flopscope [--no-peaks] [-o NAME]
 
-    The value of the cell is that of its last expression, as without the magic. -o assigns the profile to a variable.
-    --no-peaks omits shares of the device's peaks, which take a few seconds to measure the first time.
+    The value of the cell is that of its last expression, as without the magic. -o assigns the profile to a variable,
+    for other tables of it. --no-peaks omits shares of the device's peaks, which take a few seconds to measure the first
+    time.
     """
     parser = _Options(prog="%%flopscope", add_help=False, allow_abbrev=False)
-    parser.add_argument("--sort-by")
-    parser.add_argument("--row-limit", type=int, default=100)
-    parser.add_argument("--group-by-shape", action="store_true")
     parser.add_argument("--no-peaks", action="store_true")
     parser.add_argument("-o", "--output", metavar="NAME")
     if cell is None:
-        line, cell = _options_and_rest(line, flags=("--group-by-shape", "--no-peaks"))
+        line, cell = _options_and_rest(line, flags=("--no-peaks",))
     options = parser.parse_args(shlex.split(line))
     if options.output and not options.output.isidentifier():
         parser.error(f"{options.output!r} is not a valid variable name")
@@ -66,15 +62,15 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
 
     from flopscope.record.profile import profile
 
-    with profile(record_shapes=options.group_by_shape) as prof:
+    with profile(record_shapes=True) as prof:
         value = run()
     if options.output:
         ipython.user_ns[options.output] = prof
-    peaks = "none" if options.no_peaks else "measured"
-    averages = prof.key_averages(group_by_input_shape=options.group_by_shape, peaks=peaks)
-    if options.sort_by:
-        averages = averages.sorted(options.sort_by)
-    _show(ipython, averages, options.row_limit)
+    from flopscope.show import html
+
+    averages = prof.key_averages(peaks="none" if options.no_peaks else "measured")
+    text = averages.table(row_limit=MOST_ROWS, brief=True)
+    ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, MOST_ROWS)})  # either is shown
     return value
 
 
@@ -127,11 +123,3 @@ def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
         return None if value is None else eval(value, ipython.user_ns)
 
     return run
-
-
-def _show(ipython: Any, averages: EventTable, row_limit: int) -> None:
-    """Display a table as HTML and as text; the front end selects one."""
-    from flopscope.show import html
-
-    text = averages.table(row_limit=row_limit, brief=True)
-    ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, row_limit)})

@@ -58,13 +58,6 @@ def test_a_cell_may_use_ipythons_syntax_and_end_with_a_statement(run: Run) -> No
     assert isinstance(run("here")[0], str)
 
 
-def test_options_sort_group_and_limit_the_rows(run: Run) -> None:
-    body = "x = fs.ones((2,), device='cpu')\nfs.neg(x)\nfs.neg(fs.ones((3,), device='cpu'))"
-    _, shown = run("%%flopscope --no-peaks --group-by-shape --sort-by count --row-limit 2\n" + body)
-    assert shown.count("flopscope::neg") + shown.count("flopscope::ones") == 2
-    assert re.search(r"flopscope::neg +2 ", run("%%flopscope --no-peaks --group-by-shape\n" + body)[1])
-
-
 def test_a_line_is_profiled(run: Run) -> None:
     value, shown = run("%flopscope --no-peaks fs.sum(fs.ones((3,), device='cpu')).item()")
     assert value == 3.0 and "flopscope::sum" in shown
@@ -77,7 +70,6 @@ def test_a_line_is_profiled(run: Run) -> None:
         ("%%flopscope\nif", SyntaxError, "invalid syntax"),
         ("%%flopscope --colour red\n1", UsageError, "--colour"),
         ("%%flopscope -o 3x\n1", UsageError, "'3x' is not a valid variable name"),
-        ("%%flopscope --no-peaks --sort-by beauty\n1", ValueError, "cannot sort by 'beauty'"),
         ("%measure", UsageError, "the expression to measure is missing"),
         ("%measure --flops many f()", UsageError, "--flops"),
     ],
