@@ -161,12 +161,21 @@ static void describe_grid(const fs_store *store, int device, uint32_t signature,
     if (blocks > 0 && facts.sm_count > 0) cell->resident = fs_whole_ns(blocks);
 }
 
+/* Works of a row whose least time is known in some calls only are in two cells. */
+static fs_cell_key cell_key(const device_account *of, uint32_t step, uint32_t tag)
+{
+    const fs_work_facts *facts = of->all->facts;
+    const fs_table_work *work = &of->all->table->works[tag];
+    uint32_t row = fs_work_facts_model(facts, work)->row;
+    return (fs_cell_key){(uint32_t)of->device, step, row, work->own_row, facts->budgets[tag] >= 0};
+}
+
 static fs_status cell_of(const device_account *of, fs_sums *sums, uint32_t step, uint32_t tag, uint32_t *index,
                          fs_error *err)
 {
     const fs_work_facts *facts = of->all->facts;
     const fs_table_work *work = &of->all->table->works[tag], *model = fs_work_facts_model(facts, work);
-    FS_TRY(fs_sums_cell(sums, of->device, step, model->row, work->own_row, index, err));
+    FS_TRY(fs_sums_cell(sums, cell_key(of, step, tag), index, err));
     fs_cell *cell = &sums->cells[*index];
     if (cell->event >= 0) return FS_OK;
     cell->class = facts->classes[tag];
@@ -411,9 +420,7 @@ static fs_status add_late_times(device_account *of, const share *in, int class, 
     fs_sums *sums = &of->all->sums;
     for (uint32_t i = 0; i < in->late[class].count; i++) {
         const late_time *late = &in->late[class].items[i];
-        const fs_table_work *work = &of->all->table->works[late->tag];
-        uint32_t row = fs_work_facts_model(of->all->facts, work)->row;
-        uint32_t found = fs_sums_find_cell(&in->sums, of->device, late->step, row, work->own_row), index;
+        uint32_t found = fs_sums_find_cell(&in->sums, cell_key(of, late->step, late->tag)), index;
         if (found != FS_NONE) {
             add_time(of, &sums->cells[in->cells_before + found], late->tag, late->time);
             continue;

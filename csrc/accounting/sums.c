@@ -44,24 +44,23 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     return FS_OK;
 }
 
-fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, uint32_t *index,
-                       fs_error *err)
+fs_status fs_sums_cell(fs_sums *sums, fs_cell_key key, uint32_t *index, fs_error *err)
 {
-    const uint32_t key[FS_SUMS_KEY] = {(uint32_t)device, step, row, kernel};
+    const uint32_t words[FS_SUMS_KEY] = {key.device, key.step, key.row, key.kernel, key.known};
     bool added;
     void *rows = sums->cells;
-    fs_status status = find(&sums->cell_keys, key, &rows, &sums->cell_count, &sums->cell_capacity, sizeof *sums->cells,
-                            index, &added, err);
+    fs_status status = find(&sums->cell_keys, words, &rows, &sums->cell_count, &sums->cell_capacity,
+                            sizeof *sums->cells, index, &added, err);
     sums->cells = rows;
     if (status != FS_OK) return status;
-    if (added) sums->cells[*index] = (fs_cell){.device = device, .step = step, .event = -1};
+    if (added) sums->cells[*index] = (fs_cell){.device = (int32_t)key.device, .step = key.step, .event = -1};
     return FS_OK;
 }
 
-uint32_t fs_sums_find_cell(const fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel)
+uint32_t fs_sums_find_cell(const fs_sums *sums, fs_cell_key key)
 {
-    const uint32_t key[FS_SUMS_KEY] = {(uint32_t)device, step, row, kernel};
-    return fs_intern_find(&sums->cell_keys.all, key, sizeof key);
+    const uint32_t words[FS_SUMS_KEY] = {key.device, key.step, key.row, key.kernel, key.known};
+    return fs_intern_find(&sums->cell_keys.all, words, sizeof words);
 }
 
 fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,

@@ -31,12 +31,16 @@ typedef struct {
     uint32_t launched_count, launched_capacity;
 } fs_sums;
 
+/* What works of one cell have in common; `known`: whether their least time is. */
+typedef struct {
+    uint32_t device, step, row, kernel, known;
+} fs_cell_key;
+
 /* Find or add a cell, and return its index; the event of a new one is -1. FS_OUT_OF_MEMORY. */
-fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, uint32_t *index,
-                       fs_error *err);
+fs_status fs_sums_cell(fs_sums *sums, fs_cell_key key, uint32_t *index, fs_error *err);
 
 /* Return the index of a cell, or FS_NONE. */
-uint32_t fs_sums_find_cell(const fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel);
+uint32_t fs_sums_find_cell(const fs_sums *sums, fs_cell_key key);
 
 /* Add idle time. `group` separates gaps of one cause and row further. `wait` and `event` are FS_NONE if missing. */
 fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,

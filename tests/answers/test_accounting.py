@@ -55,6 +55,20 @@ def test_a_product_has_the_ideal_time_of_its_flops(duration: int, part: str | No
     assert row["mbu"] == pytest.approx(100 * (3 * 4096**2 * 2 / BANDWIDTH * 1e9) / row["total"], rel=1e-3)
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("duration", "sizes"), [(0, [1024, 1024]), (40, [1024, 0])])
+def test_a_call_of_unknown_work_leaves_the_others_known(first: bool, duration: int, sizes: list[int]) -> None:
+    """A duration of 0 is a lost one; the sizes of the other do not match. Both before and after a call that is known."""
+    program = Program()
+    for i in range(3):
+        known = i != (0 if first else 2)
+        size, time = ([1024, 1024], 150) if known else (sizes, duration)
+        program.run("aten::mm", 400 * i, 400 * i + 100, time, size, [1024, 1024], kernel="nvjet_tst", dtype=BF16)
+    parts = parts_of(rows_of(program.load())[-1])
+    assert parts["ideal"] == pytest.approx(2 * 2 * 1024**3 / PEAKS["bf16_tensor"] * 1e9, abs=2)
+    assert parts.get("unmodelled", 0) == 1000 * duration
+
+
 def test_without_peaks_nothing_is_ideal_and_the_shares_are_missing() -> None:
     program = Program()
     program.run("aten::mm", 0, 30, 300, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
