@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from flopscope.support.statistics import median
 
 
@@ -123,10 +125,13 @@ def first_apart(times: Sequence[float]) -> int:
     Each of them is long, and none of the later steps takes nearly as long: compilation, warm-up. They are at most a
     third of all steps. Steps that come again, such as those with an evaluation, stay.
     """
-    for count in range(len(times) // 3, 0, -1):
-        later = times[count:]
-        usual = median(later)  # beside steps that take no time, any other one is long
-        if usual > 0 and min(times[:count]) > max(LONG * usual, APART * max(later)):
+    values = np.asarray(times, dtype=np.float64)
+    least, most = np.minimum.accumulate(values), np.maximum.accumulate(values[::-1])[::-1]
+    # Each of these is APART times the next: no more than their range of times allows.
+    counts = np.flatnonzero(least[:-1] > APART * most[1:]) + 1
+    for count in map(int, counts[counts <= len(values) // 3][::-1]):
+        usual = median(times[count:])  # beside steps that take no time, any other one is long
+        if usual > 0 and least[count - 1] > LONG * usual:
             return count
     return 0
 

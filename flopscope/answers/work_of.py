@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,12 @@ class Work:
     """Compute unit that does the FLOPs; None if none does or it is unknown."""
     estimated: bool = False
     """Whether the numbers are a bound or an estimate."""
-    why: str | None = None
-    """Why FLOPs and bytes are unknown; None if either is known."""
+    _why: Callable[[], str | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def why(self) -> str | None:
+        """Why FLOPs and bytes are unknown; None if either is known. It is found when it is asked for."""
+        return self._why()
 
     @property
     def intensity(self) -> float:
@@ -92,7 +97,7 @@ def work(
         bytes=found["bytes_moved"],
         unit=found["unit"],
         estimated=found["at_most"],
-        why=_why(name, found, dims),
+        _why=partial(_why, name, found, dims),
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from flopscope import _core
+from flopscope.read.input import Input
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable, shown
 
@@ -21,10 +21,8 @@ Hlo: TypeAlias = "Text | os.PathLike[str] | Mapping[str, Text]"
 LITTLE = 0.95
 """Less of the kernels' time that belongs to instructions is worth a note."""
 
-_GZIP = b"\x1f\x8b"
 _TEXT = "HloModule "
 _MOST_PATH = 4096
-_MOST_TEXT = 1 << 32
 
 
 def read_hlo(hlo: Hlo | None) -> dict[str, Text]:
@@ -50,19 +48,13 @@ def read_hlo(hlo: Hlo | None) -> dict[str, Text]:
 
 
 def _read_file(path: str) -> dict[str, Text]:
-    """Return the modules of a file: HLO as text or as protobuf, or JSON with an object of texts, perhaps gzipped."""
-    with open(path, "rb") as file:
-        packed = file.read(2) == _GZIP
-    with gzip.open(path) if packed else open(path, "rb") as file:
-        try:
-            data = file.read(_MOST_TEXT)
-        except (EOFError, gzip.BadGzipFile) as problem:
-            raise ValueError(printable(f"{path}: {problem}")) from None
-    if not data.lstrip().startswith(b"{"):
-        return {os.path.basename(path): data}
+    """Return the modules of a file: HLO as text or as protobuf, or JSON with an object of texts, perhaps compressed."""
     try:
+        data = Input(path, path).text()
+        if not data.lstrip().startswith(b"{"):
+            return {os.path.basename(path): data}
         found = json.loads(data)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ValueError(printable(f"{path}: {problem}")) from None
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         raise ValueError(printable(f"{path}: it must be an object of module to text"))

@@ -11,21 +11,23 @@ from typing import Any
 
 from flopscope.support.files import replacing
 
-# C0 and C1 controls and DEL, which terminals interpret; line separators; characters that change the direction of text
-# (Unicode's Bidi_Control); lone surrogates, which cannot be encoded.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 and C1 controls and DEL, which terminals interpret; line separators; lone surrogates, which cannot be encoded; and
+# what is not seen: Unicode's category Cf, among it what changes the direction of text, variation selectors and fillers.
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = 16
 _SHORT.maxstring = _SHORT.maxother = 80
-_FORMULA = re.compile("[=+\\-@\t\r]")  # first characters of a cell that spreadsheets evaluate
+_FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # first characters of a cell that spreadsheets evaluate
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters escaped as in Python: ESC as ``\\x1b``, a line feed as ``\\n``.
-
-    Text without control characters is returned unchanged.
-    """
-    return text if text.isprintable() else _CONTROLS.sub(_escape, text)
+    """Return the text with control and invisible characters escaped as in Python: ESC as ``\\x1b``, a line feed as
+    ``\\n``. Other text is returned unchanged."""
+    return text if text.isascii() and text.isprintable() else _CONTROLS.sub(_escape, text)
 
 
 def shorten(text: str, longest: int) -> str:
@@ -66,8 +68,8 @@ def markup(text: str) -> str:
 def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
     """Write a CSV file in which None is an empty cell, lists are JSON, and no cell is evaluated as a formula.
 
-    Text that spreadsheets would evaluate, because it begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
-    return, is prefixed with an apostrophe, which marks it as text. Numbers are not changed.
+    Text that spreadsheets would evaluate, because it begins with ``=``, ``+``, ``-``, ``@``, the wide form of one, a
+    tab or the end of a line, is prefixed with an apostrophe, which marks it as text. Numbers are not changed.
     """
     import csv
 

@@ -58,7 +58,7 @@ def test_a_product_has_the_ideal_time_of_its_flops(duration: int, part: str | No
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(("duration", "sizes"), [(0, [1024, 1024]), (40, [1024, 0])])
 def test_a_call_of_unknown_work_leaves_the_others_known(first: bool, duration: int, sizes: list[int]) -> None:
-    """A duration of 0 is a lost one; the sizes of the other do not match. Both before and after a call that is known."""
+    """A duration of 0 is a lost one; the sizes of the other do not match."""
     program = Program()
     for i in range(3):
         known = i != (0 if first else 2)

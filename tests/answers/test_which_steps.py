@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -216,6 +218,22 @@ def test_ops_of_the_first_step_alone_have_no_part_in_the_means() -> None:
 def test_first_steps_are_apart_if_no_other_step_is_like_them(times: list[float], apart: int) -> None:
     assert first_apart(times) == apart
     assert first_apart([1000 * time for time in times]) == apart
+
+
+def test_many_first_steps_are_looked_at_once() -> None:
+    """As by the definition, for each count alone."""
+    generator = random.Random(1)
+    for _ in range(2000):
+        times = [
+            generator.choice([0, 1, 1.4, 3, 5, 9, 80, 300]) * 1.6 ** (8 - i) for i in range(generator.randrange(30))
+        ]
+        apart = [
+            count
+            for count in range(1, len(times) // 3 + 1)
+            if median(times[count:]) > 0
+            and min(times[:count]) > max(3 * median(times[count:]), 1.5 * max(times[count:]))
+        ]
+        assert first_apart(times) == max(apart, default=0), times
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from helpers import DATA
@@ -99,6 +100,8 @@ def test_unknown_work_says_what_is_wrong(name: str, shapes: list[Any], expected:
     finally:
         fs.register_work("my::scale", None)
     assert why is not None and why.endswith(expected)
+    with patch("flopscope.answers.work_of.did_you_mean", side_effect=AssertionError):  # only who asks waits for it
+        fs.work("nothing::like_this", [])
     assert fs.work("aten::mm", [(4, 5), (5, 4)]).why is None and fs.work("aten::matmul", [(3, 4), (4,)]).why is None
 
 

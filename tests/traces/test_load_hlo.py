@@ -8,6 +8,7 @@ import json
 import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from helpers.hand_traces import text_of
@@ -176,13 +177,17 @@ def test_calls_without_end_are_refused(runs: bool) -> None:
         (Path("absent"), FileNotFoundError, "absent"),
         (Path("damaged.gz"), ValueError, "damaged.gz"),
         (Path("list.json"), ValueError, "object of module to text"),
+        (Path("deep.json"), ValueError, "deep.json: .*recursion"),
+        (Path("bomb.gz"), ValueError, "bomb.gz: it expands to more than"),
     ],
-    ids=["cut", "no module", "number of a module", "number", "absent", "damaged", "list"],
+    ids=["cut", "no module", "number of a module", "number", "absent", "damaged", "list", "deep", "bomb"],
 )
 def test_what_is_no_hlo_is_an_error(wrong: Any, error: type[Exception], text: str, tmp_path: Path) -> None:
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(HLO.encode())[:-20])
     (tmp_path / "list.json").write_text('{"a": 1}')
-    with pytest.raises(error, match=text):
+    (tmp_path / "deep.json").write_text('{"a":' * 100_000)
+    (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(4 << 20)))
+    with pytest.raises(error, match=text), patch("flopscope.read.input.EXPANSION_FREE", 1 << 20):
         fs.load_trace(recorded(), hlo=tmp_path / wrong if isinstance(wrong, Path) else wrong)
 
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/lock.h"
 #include "base/parallel.h"
 #include "base/unused.h"
 
@@ -218,6 +219,8 @@ static void run_query(running *run)
     fs_sqlite->finalize(statement);
 }
 
+enum { AT_ONCE = 64 };
+
 typedef struct {
     fs_rows *rows;
     const char *uri;
@@ -225,14 +228,33 @@ typedef struct {
     uint32_t first;
     fs_status *statuses;
     fs_error *errors;
+    /* Connections that no thread uses: opening one reads the schema, whose length is that of all tables. */
+    fs_lock lock;
+    uint32_t idle_count;
+    sqlite3 *idle[AT_ONCE];
 } all_queries;
+
+static sqlite3 *take_idle(all_queries *all)
+{
+    fs_lock_take(&all->lock);
+    sqlite3 *database = all->idle_count > 0 ? all->idle[--all->idle_count] : NULL;
+    fs_lock_give(&all->lock);
+    return database;
+}
+
+static void keep_idle(all_queries *all, sqlite3 *database)
+{
+    fs_lock_take(&all->lock);
+    all->idle[all->idle_count++] = database;
+    fs_lock_give(&all->lock);
+}
 
 /* Run queries on one connection. */
 static void run_some(void *context, int64_t begin, int64_t end)
 {
-    const all_queries *all = context;
-    running run = {all->rows, all->uri, &all->queries[begin], 0, NULL, FS_OK, NULL};
-    bool is_open = open_database(&run);
+    all_queries *all = context;
+    running run = {all->rows, all->uri, &all->queries[begin], 0, take_idle(all), FS_OK, NULL};
+    bool is_open = run.database != NULL || open_database(&run);
     for (int64_t i = begin; i < end; i++) {
         run.query = &all->queries[i];
         run.part = all->first + (uint32_t)i;
@@ -242,10 +264,9 @@ static void run_some(void *context, int64_t begin, int64_t end)
         else set_problem(&run);
         all->statuses[i] = run.status;
     }
-    fs_sqlite->close(run.database);
+    if (is_open) keep_idle(all, run.database);
+    else fs_sqlite->close(run.database);
 }
-
-enum { AT_ONCE = 64 };
 
 /* Whether the rows of a query change what the parts share, so that one thread must add them. */
 static bool is_shared(const fs_query *query)
@@ -261,23 +282,34 @@ static bool any_shared(const fs_query *queries, uint32_t count)
     return false;
 }
 
+/* Run the next queries, at most AT_ONCE. */
+static fs_status run_batch(all_queries *all, uint32_t count, fs_error *err)
+{
+    fs_status statuses[AT_ONCE] = {FS_OK};
+    fs_error errors[AT_ONCE];
+    all->statuses = statuses;
+    all->errors = errors;
+    FS_TRY(fs_rows_open_parts(all->rows, count, &all->first, err));
+    if (any_shared(all->queries, count)) run_some(all, 0, count);
+    else fs_parallel_for(count, 1, run_some, all);
+    FS_TRY(fs_interrupt_poll(err));
+    for (uint32_t i = 0; i < count; i++) {
+        if (statuses[i] == FS_OK) continue;
+        *err = errors[i];
+        return statuses[i];
+    }
+    return FS_OK;
+}
+
 fs_status fs_queries_run(fs_rows *rows, const char *uri, fs_query *queries, uint32_t count, fs_error *err)
 {
     if (fs_sqlite == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "SQLite's library is not loaded");
-    for (uint32_t first = 0; first < count; first += AT_ONCE) {
-        uint32_t some = count - first < AT_ONCE ? count - first : AT_ONCE;
-        fs_status statuses[AT_ONCE] = {FS_OK};
-        fs_error errors[AT_ONCE];
-        all_queries all = {rows, uri, queries + first, 0, statuses, errors};
-        FS_TRY(fs_rows_open_parts(rows, some, &all.first, err));
-        if (any_shared(all.queries, some)) run_some(&all, 0, some);
-        else fs_parallel_for(some, 1, run_some, &all);
-        FS_TRY(fs_interrupt_poll(err));
-        for (uint32_t i = 0; i < some; i++) {
-            if (statuses[i] == FS_OK) continue;
-            *err = errors[i];
-            return statuses[i];
-        }
+    all_queries all = {.rows = rows, .uri = uri};
+    fs_status status = FS_OK;
+    for (uint32_t first = 0; first < count && status == FS_OK; first += AT_ONCE) {
+        all.queries = queries + first;
+        status = run_batch(&all, count - first < AT_ONCE ? count - first : AT_ONCE, err);
     }
-    return FS_OK;
+    while (all.idle_count > 0) fs_sqlite->close(all.idle[--all.idle_count]);
+    return status;
 }
