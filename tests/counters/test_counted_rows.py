@@ -34,8 +34,7 @@ def count(program: Program, phases: list[tuple[float, Mapping[str, float]]], dev
     for end, values in [*phases, (phases[-1][0] + 3 * EVERY, {name: 0.0 for _, of in phases for name in of})]:
         while at < end:
             for name, value in values.items():
-                key = "GB/s" if name.startswith("dram") else "%"
-                program.events.append({"ph": "C", "name": name, "pid": device, "ts": at, "args": {key: value}})
+                program.count(name, at, value, "GB/s" if name.startswith("dram") else "%", device)
             at += EVERY
     return program
 

@@ -103,9 +103,7 @@ def test_a_share_counted_in_a_part_of_the_work_is_the_mean_of_that_part() -> Non
     for at in range(0, 4010, 10):
         values = {"dram_bytes_read": 1e6} | ({"fma_active": 60.0} if at < 1000 else {})
         for name, value in values.items():
-            program.events.append(
-                {"ph": "C", "name": name, "pid": 0, "ts": at, "args": {"value": value if at < 4000 else 0}}
-            )
+            program.count(name, at, value if at < 4000 else 0)
     rows = {row.key: row for row in program.load().key_averages()}
     assert rows["early"].fma_active == pytest.approx(60) and math.isnan(rows["late"].fma_active)
     assert rows["early"].dram_bytes_read == rows["late"].dram_bytes_read == pytest.approx(200e6)
@@ -123,9 +121,7 @@ def test_metrics_of_cupti_in_a_trace_have_our_units(name: str, value: float, exp
     program = Program()
     program.work("kernel", 0, 400)
     for at in range(0, 410, 10):
-        program.events.append(
-            {"ph": "C", "name": name, "pid": 0, "ts": at, "args": {"value": value if at < 400 else 0}}
-        )
+        program.count(name, at, value if at < 400 else 0)
     trace = program.load()
     (row,) = [row for row in trace.key_averages() if row.key == "kernel"]
     assert row.l2_bytes == pytest.approx(expected, nan_ok=True)
