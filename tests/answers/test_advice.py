@@ -189,7 +189,7 @@ def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> No
 
 def in_cache(gbytes_per_s: float, l2: float | None = None) -> Program:
     """Return a program of one op, which reads 2^26 floats in 60 µs: at 93 % of the bandwidth by its model."""
-    program = counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s, 0)
+    program = counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s)
     if l2 is not None:
         points = [event for event in program.events if event["name"] == "dram_bytes_read"]
         program.events += [{**event, "name": "l2_bytes", "args": {"GB/s": l2}} for event in points]
