@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from flopscope.cli.parser import add_files, add_operands, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.results.records import DEVICE, row_records
+from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
 from flopscope.show.fitted import print_coloured, render, terminal_width
@@ -100,7 +101,9 @@ class Bench:
         lines = [f"{self.device}: {self.device.name}"]
         if self.busy:
             what = "GPU" if self.device.kind == "cuda" else "machine"
-            busy = f"The {what} was busy: {self.busy}. Times may be too long and shares too low."
+            busy = (
+                f"The {what} was busy: {self.busy}. Times may be too long and shares too low, so no causes are named."
+            )
             lines.insert(0, busy)
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
@@ -113,18 +116,66 @@ class Bench:
         lines.append(f"{self.size} × {self.size} {self.dtype}, {self.repeat} times after a warm-up")
         return lines
 
+    def answers(self) -> list[str]:
+        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add.
+
+        A device that was busy with other work has none: its times are not due to the ops alone.
+        """
+        if self.busy:
+            return []
+        rows = {row.key.removeprefix(NAMESPACE): row for row in self.table}
+        lines = []
+        for bound, column, sentence in _SENTENCES:
+            found = {name: row for name, row in rows.items() if _limit(row) == bound}
+            if found:
+                facts = {"size": self.size, "share": _span(getattr(row, column) for row in found.values())}
+                facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
+                facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
+                lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
+        if "sin" in rows and "add" in rows:
+            lines.append(self._sin_and_add(rows["sin"], rows["add"]))
+        return lines
+
+    def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
+        times = [_own_time(row) / row.count for row in (sin, add)]
+        moved = [row.bytes_total_moved / row.count for row in (sin, add)]
+        facts = (
+            f"sin takes {times[0]:.1f} µs and moves {moved[0] / 1e6:.1f} MB; add takes {times[1]:.1f} µs and moves "
+            f"{moved[1] / 1e6:.1f} MB"
+        )
+        per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
+        if any(row.time_p95 > UNSTEADY * row.time_median for row in (sin, add)):
+            return f"sin and add: {facts}. The times of their calls differ too much to compare them."
+        if {sin.bound, add.bound} & {"launch", "cache"}:
+            return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
+        if per_byte > ALIKE:
+            return (
+                f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
+            )
+        if per_byte * ALIKE < 1 or min(sin.pct_roofline, add.pct_roofline) < _FAR_BELOW:
+            return f"sin and add: {facts}. Something other than memory slows at least one of them down."
+        return (
+            f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
+        )
+
     def text(self, sort_by: str | None = None, width: int | None = None) -> str:
-        """Return the device and the table, of lines of at most ``width`` characters.
+        """Return the device, the answers and the table, of lines of at most ``width`` characters.
 
         sort_by: see EventTable.sorted(); None for the order of the program. width: None for that of the terminal.
         """
         table = self.table if sort_by is None else self.table.sorted(sort_by)
         columns = ["CUDA avg" if table.has_device else "CPU avg", *TABLE_COLUMNS]
         size = terminal_width() if width is None else width
-        shown = render(
-            table, width=size, columns=columns, listing=Listing([Entry(row) for row in table], [], len(table), "op")
-        )
-        return "".join(f"{line}\n" for text in [*self.heading(), ""] for line in _hanging(text, size)) + shown
+        for left_out in ("", "FLOP/B", "FLOPs", NAMESPACE):  # as many as must give way to the width
+            columns = [name for name in columns if name != left_out]
+            table = _with_bare_names(table) if left_out == NAMESPACE else table
+            listing = Listing([Entry(row) for row in table], [], len(table), "op")
+            shown = render(table, width=size, columns=columns, listing=listing)
+            if all(len(line) <= size and "…" not in line for line in shown.splitlines()):
+                break
+        answers = self.answers()
+        before = [*self.heading(), *[""] * bool(answers), *answers, ""]
+        return "".join(f"{line}\n" for text in before for line in _hanging(text, size)) + shown
 
     def to_dict(self) -> dict[str, Any]:
         """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md."""
@@ -136,13 +187,68 @@ class Bench:
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
 
 
+def _with_bare_names(table: EventTable) -> EventTable:
+    """Return the table with the names that the answers have."""
+    rows = [dict(zip(table.columns, values, strict=True)) for values in zip(*table.columns.values(), strict=True)]
+    return table.with_rows({**row, "key": row["key"].removeprefix(NAMESPACE)} for row in rows)
+
+
 def _hanging(text: str, width: int) -> list[str]:
     """Return a text as lines of at most ``width`` characters, those after the first indented."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
+# How many times the time per byte of one op may be that of another for both to cost the same.
+ALIKE = 1.25
+# How many times the median of an op's times a long one may take for the op to be steady.
+UNSTEADY = 1.5
 NAMESPACE = "flopscope::"
+
+# Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
+_FAR_BELOW = 60.0
+
+# The limit of a row, the column with its share of that limit, and the sentence printed about it.
+_SENTENCES = (
+    ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
+    (
+        "far from memory",
+        "pct_peak_bandwidth",
+        "memory-bound by bytes and counted FLOPs, but at only {share} % of the measured bandwidth: overhead takes the "
+        "rest, or a function that counts as 1 FLOP but takes many instructions",
+    ),
+    ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
+    (
+        "instructions",
+        "pct_roofline",
+        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time; overhead does, or a "
+        "function that counts as 1 FLOP but takes many instructions",
+    ),
+    ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
+    (
+        "launch",
+        "pct_roofline",
+        "launch-bound, at {share} % of the roofline: {size} × {size} is work as short as a call",
+    ),
+)
+
+
+def _limit(row: EventRow) -> str:
+    if row.bound == "memory" and row.pct_roofline < _FAR_BELOW:
+        return "far from memory"
+    return "instructions" if row.bound in ("latency", "inefficient") else str(row.bound)
+
+
+def _span(shares: Iterable[float]) -> str:
+    texts = [f"{share:.0f}" for share in sorted(shares)]
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+
+
+def _peak(row: EventRow) -> str:
+    """Return the peak rate that the row's share refers to."""
+    if not row.flops or not row.pct_peak_flops > 0:
+        return "no FLOPs"
+    return _rate(row.tflops_per_s * 1e12 / (row.pct_peak_flops / 100), "FLOP/s")
 
 
 def run(
@@ -202,6 +308,10 @@ def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int
         if once * (repeat + 1) <= seconds and 8 * item * side**2 <= memory:
             fitting.append(side)
     return max(fitting)
+
+
+def _own_time(row: EventRow) -> float:
+    return float(row.device_busy_time or row.self_cpu_time_total)
 
 
 def _rate(rate: float | None, unit: str) -> str:

@@ -1,0 +1,83 @@
+"""What flopscope bench says of its table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers.tables import make_table
+
+from flopscope.cli import bench
+from flopscope.support import peaks
+from flopscope.support.device import find_device
+
+
+def made(*rows: dict[str, Any], busy: str | None = None) -> bench.Bench:
+    """Return a run of ops of 10 calls with these times in µs, MB and shares of the limit in percent."""
+    given = [
+        {
+            "count": 10,
+            "self_cpu_time_total": 10.0 * row["us"],
+            "flops": 1e6,
+            "bytes_total_moved": 10e6 * row["mb"],
+            "bound": "memory",
+            "device_busy_time": 0.0,
+            "time_median": row["us"],
+            "time_p95": row["us"],
+            "pct_peak_bandwidth": row["share"],
+            "pct_roofline": row["share"],
+            **row,
+            "key": f"flopscope::{row['key']}",
+        }
+        for row in rows
+    ]
+    known = peaks.Peaks("measured", flops={"fp32": 1e12}, bandwidth=1e11)
+    return bench.Bench(find_device("cpu"), known, "float32", 1024, 10, make_table(*given), busy)
+
+
+ADD = {"key": "add", "us": 126.0, "mb": 12.6, "share": 90.0}
+
+
+@pytest.mark.parametrize(
+    ("sin", "said"),
+    [
+        ({"us": 85.0, "share": 89.0}, "Why a byte of sin costs as much as one of add: "),
+        ({"us": 168.0, "share": 45.0}, "A byte takes 2.00 times as long in sin: its arithmetic is not hidden."),
+        ({"us": 42.0, "share": 180.0}, "Something other than memory slows at least one of them down."),
+        ({"us": 85.0, "share": 89.0, "time_p95": 300.0}, "differ too much to compare them."),
+        ({"us": 85.0, "share": 89.0, "bound": "cache"}, "At this size memory does not set the time"),
+    ],
+)
+def test_sin_and_add_are_compared_by_the_times_of_the_table(sin: dict[str, Any], said: str) -> None:
+    lines = made({"key": "sin", "mb": 8.4, **sin}, ADD).answers()
+    compared = [line for line in lines if "sin takes" in line]
+    assert len(compared) == 1 and said in compared[0] and f"sin takes {sin['us']:.1f} µs" in compared[0]
+    assert ("Why" in compared[0]) == ("Why" in said)
+
+
+def test_sentences_have_the_bounds_of_the_table() -> None:
+    rows = [{"key": name, "us": 100.0, "mb": 8.4, "share": share} for name, share in (("mul", 84.0), ("pow", 12.0))]
+    far = {"key": "matmul", "us": 9000.0, "mb": 8.4, "share": 3.0, "bound": "inefficient"}
+    lines = made(*rows, far).answers()
+    assert lines[0].startswith("mul: memory-bound, at 84 % of") and lines[2].startswith("matmul: only 3 % of the roof")
+    assert lines[1].startswith("pow: memory-bound by bytes and counted FLOPs, but at only 12 % of")
+
+
+def test_a_busy_machine_comes_first_and_no_cause_follows() -> None:
+    text = str(made({"key": "sin", "us": 85.0, "mb": 8.4, "share": 89.0}, ADD, busy="others used it").text(width=80))
+    assert text.startswith("The machine was busy: others used it. Times may be too long")
+    assert "Why" not in text and "bound, at" not in text and "\n\n\n" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", [80, 92, 100])
+def test_columns_give_way_to_names(width: int) -> None:
+    wide = {"key": "a_longer_name", "us": 85.0, "mb": 8.4, "share": 89.0}
+    text = str(made(wide, ADD).text(width=width))
+    assert "\nflopscope::a_longer_name " in text and ("FLOP/B" in text) == (width > 80)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_names_lose_their_namespace_where_the_fewest_columns_do_not_fit() -> None:
+    narrow = str(made({"key": "sin", "us": 85.0, "mb": 8.4, "share": 89.0}, ADD).text(width=54))
+    assert "\nsin " in narrow and "flopscope::" not in narrow and "…" not in narrow
