@@ -169,9 +169,10 @@ def test_recordings_of_one_process_are_not_ranks(
         each["ts"] += 10_000
     later.write_text(json.dumps(content))
     for files, what in (([trace, later], "process 100"), ([trace, trace], "process 100"), ([ranks[0]] * 2, "rank 1")):
-        assert main(["table", *map(str, files)]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert f"two of the traces are of {what}: {files[0]} and {files[1]} are recordings of one process" in line
+        for command in ("table", "report"):
+            assert main([command, *map(str, files)]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert f"two of the traces are of {what}: {files[0]} and {files[1]} are recordings of one process" in line
 
 
 def test_rows_are_chosen_by_kind_and_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 from helpers.hand_traces import Program
 
 UNITS = """
@@ -34,12 +30,7 @@ def roofs(prof):
 """
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake, SETUP, UNITS)
+run = runner(SETUP, UNITS)
 
 
 def test_pipes_issue_slots_and_l2_are_read_in_the_one_pass(run: Run) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
 WAKES = {"a subscription": 0, "any activity": 1, "the activity of kernels": 2, "kernels being recorded": 3}
 
@@ -44,12 +39,7 @@ def state():
 COUNTED = {"read": pytest.approx(5e6), "flops": pytest.approx(7e6), "notes": []}
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake, SETUP, COUNT)
+run = runner(SETUP, COUNT)
 
 
 @pytest.mark.parametrize("wake", WAKES.values(), ids=WAKES)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
 SAMPLE = """
 SM = "TPC.TriageCompute.sm__cycles_active.avg.pct_of_peak_sustained_elapsed"
@@ -47,12 +42,7 @@ def busy(seconds, live):
 """
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake, SETUP, SAMPLE)
+run = runner(SETUP, SAMPLE)
 
 
 def test_short_programs_are_sampled_finely_and_long_ones_throughout(run: Run) -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import Run, build, run_with_fake, runner
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake, SETUP)
+run = runner(SETUP)
 
 
 def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:
@@ -298,33 +290,3 @@ def test_a_schedule_counts_each_cycle_apart(run: Run) -> None:
     seen, still_open, sessions = found
     assert [row["dram_bytes_read"] for row in seen] == [pytest.approx(2e8, rel=0.01), pytest.approx(4e8, rel=0.01)]
     assert still_open == 0 and sessions == 2
-
-
-def test_two_devices_are_counted_apart(run: Run) -> None:
-    found = run("""
-        cuda.fake.fake_set_active(1, 1)
-        with fs.profile(counters="require") as prof:
-            kernel("first", 100, read=1e8, device=0)
-            kernel("second", 100, read=3e8, device=1)
-            time.sleep(0.002)
-        print(json.dumps([counted(prof), sorted(set(prof.counter_timeline().device.tolist()))]))
-        """)
-    rows, devices = found
-    assert rows["first"]["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
-    assert rows["second"]["dram_bytes_read"] == pytest.approx(3e8, rel=0.01)
-    assert devices == [0, 1]
-
-
-def test_counters_need_cuda_and_sensible_arguments() -> None:
-    import flopscope as fs
-
-    with pytest.raises(ValueError, match='True, False or "require"'):
-        fs.profile(counters="yes")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="1 µs to 1 s"):
-        fs.profile(counters=True, counter_interval_us=0.5)
-    with pytest.raises(ValueError, match="needs counters=True"):
-        fs.profile(counter_interval_us=5)
-    with pytest.raises(TypeError, match="number of µs"):
-        fs.profile(counters=True, counter_interval_us="5")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="counts CUDA work"):
-        fs.profile(counters="require", activities=[fs.ProfilerActivity.CPU])

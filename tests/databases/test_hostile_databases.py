@@ -128,16 +128,6 @@ def test_negative_times_and_huge_counts(reader: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("device", [-1, 128, 1 << 40])
-def test_impossible_devices_are_counted(device: int, reader: str, tmp_path: Path) -> None:
-    made = Nsys()
-    made.kernel(ADD, 1, 2)
-    made.kernel("elsewhere", 1, 2, device=device)
-    with pytest.warns(UserWarning, match="1 of devices after the 128th"):
-        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    assert device_rows(prof) == {ADD: (1, 1)}
-
-
 def test_names_that_are_missing_are_named_by_their_ids(reader: str, tmp_path: Path) -> None:
     made = program()
     path = change(made.write(tmp_path / "x.sqlite"), "DROP TABLE StringIds")

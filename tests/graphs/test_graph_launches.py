@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
-
 import pytest
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
 BEGIN = """
 import gc, tempfile, types
@@ -103,12 +98,7 @@ GEMMS = (("gemm", 7), ("gemm", 7))
 """
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake, BEGIN)
+run = runner(BEGIN)
 
 
 def _counts(launches: int, tied: int, matched: int, unseen: int = 0, ambiguous: int = 0) -> dict[str, int]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
 NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -62,12 +58,7 @@ def capture():
 """
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def run(fake: Path) -> Run:
-    return partial(run_with_fake, fake)
+run = runner()
 
 
 def test_graphs_of_a_program_are_watched_from_its_start(run: Run) -> None:

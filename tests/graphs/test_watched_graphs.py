@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
 import flopscope as fs
 from flopscope.record import at_import, watching
@@ -39,17 +36,8 @@ def ranges(prof):
 """
 
 
-Run = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def bare(fake: Path) -> Run:
-    return partial(run_with_fake, fake)
-
-
-@pytest.fixture(scope="module")
-def run(bare: Run) -> Run:
-    return partial(bare, WATCH)
+bare = runner()
+run = runner(WATCH)
 
 
 def test_replays_have_what_was_open_at_the_capture(run: Run) -> None:

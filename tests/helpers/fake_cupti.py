@@ -6,6 +6,7 @@ A process can load CUPTI only once, so run_with_fake() runs each program in a ne
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,20 @@ def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout) if done.stdout else None
+
+
+Run = Callable[..., Any]
+
+
+def runner(*beginning: str) -> Any:
+    """Return the fixture of a function that runs programs, each after this beginning, and returns their output."""
+    import pytest
+
+    @pytest.fixture(scope="module")
+    def run(fake: Path) -> Run:
+        return functools.partial(run_with_fake, fake, *beginning)
+
+    return run
 
 
 def rows(prof: Any) -> dict[str, dict[str, Any]]:

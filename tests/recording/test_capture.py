@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import Run, build, run_with_fake, runner
 
 import flopscope as fs
 
 HAS_GPU = any(device.kind == "cuda" for device in fs.devices())
-
-
-@pytest.fixture
-def run(fake: Path) -> Callable[..., Any]:
-    """Return a function that runs a program with the fake and returns its output."""
-    return functools.partial(run_with_fake, fake)
+run = runner()
 
 
 # An op of some milliseconds, two kernels launched halfway through it, and one launched after it.
@@ -37,7 +29,7 @@ LONG_OP = """
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> None:
+def test_an_op_has_the_device_time_of_its_kernels(run: Run) -> None:
     table = run(
         "OPTIONS = {}",
         LONG_OP,
@@ -60,7 +52,7 @@ def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> No
     ("options", "rows"),
     [("record_api_calls=False", {"flopscope::sin"}), ("activities=[fs.ProfilerActivity.CUDA]", {"cudaLaunchKernel"})],
 )
-def test_calls_and_ops_can_be_left_out(run: Callable[..., Any], options: str, rows: set[str]) -> None:
+def test_calls_and_ops_can_be_left_out(run: Run, options: str, rows: set[str]) -> None:
     table = run(f"OPTIONS = dict({options})", LONG_OP, "print(json.dumps(rows(prof)))")
     assert set(table) == {"sin(float*, int) @cuda", "unowned @cuda", *rows}
     assert table["sin(float*, int) @cuda"]["self_device_time_total"] == 12
@@ -68,7 +60,7 @@ def test_calls_and_ops_can_be_left_out(run: Callable[..., Any], options: str, ro
 
 
 @pytest.mark.skipif(HAS_GPU, reason="flopscope itself can use the GPU")
-def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Callable[..., Any]) -> None:
+def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Run) -> None:
     text, names = run("""
     with fs.profile() as prof:
         cuda.launch("theirs", 4000)
@@ -79,7 +71,7 @@ def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Callable[...,
     assert "theirs" in text and "8.000us" in text and names == ["cudaLaunchKernel", "theirs"]
 
 
-def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:
+def test_threads_have_separate_ranges(run: Run) -> None:
     table = run("""
     def work(number):
         with fs.record_function(f"thread {number}"):
@@ -102,7 +94,7 @@ def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:
     assert table["cudaLaunchKernel"]["count"] == 80
 
 
-def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
+def test_a_graph_is_one_call_of_many_kernels(run: Run) -> None:
     table = run("""
     with fs.profile(timer="cupti") as prof:
         for replay in range(3):
@@ -118,7 +110,7 @@ def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
     assert table["replay @cuda"]["count"] == 3
 
 
-def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
+def test_copies_fills_and_waits_are_rows(run: Run) -> None:
     table = run("""
     with fs.profile(timer="cupti") as prof:
         with fs.record_function("moving"):
@@ -136,7 +128,7 @@ def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
     assert table["cudaDeviceSynchronize"]["count"] == 1
 
 
-def test_warm_up_steps_are_not_recorded(run: Callable[..., Any]) -> None:
+def test_warm_up_steps_are_not_recorded(run: Run) -> None:
     result = run("""
     tables = []
     def ready(prof):
@@ -153,7 +145,7 @@ def test_warm_up_steps_are_not_recorded(run: Callable[..., Any]) -> None:
     assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
 
 
-def test_a_capture_can_be_split_while_it_runs(run: Callable[..., Any]) -> None:
+def test_a_capture_can_be_split_while_it_runs(run: Run) -> None:
     parts, counts, left, broken = run("""
     def names(core):
         columns, names, _, _ = core.events()
@@ -189,7 +181,7 @@ def test_a_capture_can_be_split_while_it_runs(run: Callable[..., Any]) -> None:
     assert "not running" in left and "flushing its records" in broken
 
 
-def test_lost_records_are_reported(run: Callable[..., Any]) -> None:
+def test_lost_records_are_reported(run: Run) -> None:
     dropped, text = run("""
     with fs.profile(timer="cupti") as prof:
         start, correlation = cuda.call()
@@ -203,7 +195,7 @@ def test_lost_records_are_reported(run: Callable[..., Any]) -> None:
 # Other clients of CUPTI -----------------------------------------------------------------------------------------------
 
 
-def test_the_client_that_holds_cupti_is_named_and_events_are_used_instead(run: Callable[..., Any]) -> None:
+def test_the_client_that_holds_cupti_is_named_and_events_are_used_instead(run: Run) -> None:
     messages, source, refused = run("""
     cuda.take("CUPTI for Nsight Systems")
     with warnings.catch_warnings(record=True) as caught:
@@ -225,9 +217,7 @@ def test_the_client_that_holds_cupti_is_named_and_events_are_used_instead(run: C
     ("enabled", "proton", "shares"),
     [(False, False, True), (True, False, False), (False, True, False), (None, False, False)],
 )
-def test_torchs_idle_subscription_is_shared(
-    run: Callable[..., Any], enabled: bool | None, proton: bool, shares: bool
-) -> None:
+def test_torchs_idle_subscription_is_shared(run: Run, enabled: bool | None, proton: bool, shares: bool) -> None:
     client = f"""
     import types
     if {enabled} is not None:
@@ -255,7 +245,7 @@ def test_torchs_idle_subscription_is_shared(
         assert ("torch.profiler is recording" in why) == (enabled is True)
 
 
-def test_a_client_that_takes_records_is_reported(run: Callable[..., Any]) -> None:
+def test_a_client_that_takes_records_is_reported(run: Run) -> None:
     messages = run("""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -269,7 +259,7 @@ def test_a_client_that_takes_records_is_reported(run: Callable[..., Any]) -> Non
     assert len(messages) == 1 and "another CUPTI client" in messages[0]
 
 
-def test_only_one_profile_captures(run: Callable[..., Any]) -> None:
+def test_only_one_profile_captures(run: Run) -> None:
     run("""
     first, second = _core.Profiler(cupti=True), _core.Profiler(cupti=True)
     first.start()
@@ -300,7 +290,7 @@ REFUSED = """
 """
 
 
-def test_a_missing_library_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_missing_library_is_named(run: Run, tmp_path: Path) -> None:
     nowhere, text = tmp_path / "libnowhere.so", tmp_path / "text.so"
     text.write_text("not a library")
     driver, missing, wrong, unloaded = run(
@@ -321,7 +311,7 @@ def test_a_missing_library_is_named(run: Callable[..., Any], tmp_path: Path) -> 
     assert str(text) in wrong and "not loaded" in unloaded
 
 
-def test_a_cupti_that_is_too_old_is_reported(run: Callable[..., Any]) -> None:
+def test_a_cupti_that_is_too_old_is_reported(run: Run) -> None:
     (message,) = run(
         REFUSED,
         """
@@ -356,7 +346,7 @@ def test_functions_of_newer_cuptis_are_optional(tmp_path: Path) -> None:
     assert table["flopscope::sin"]["self_device_time_total"] == 12 and table["cudaLaunchKernel"]["count"] == 3
 
 
-def test_a_failed_gpu_is_reported_and_the_table_remains(run: Callable[..., Any]) -> None:
+def test_a_failed_gpu_is_reported_and_the_table_remains(run: Run) -> None:
     message, table = run("""
     prof = fs.profile(timer="cupti")
     prof.start()
@@ -373,7 +363,7 @@ def test_a_failed_gpu_is_reported_and_the_table_remains(run: Callable[..., Any])
 
 
 @pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)", "pass"])
-def test_a_forked_child_does_not_use_cupti(run: Callable[..., Any], leave: str) -> None:
+def test_a_forked_child_does_not_use_cupti(run: Run, leave: str) -> None:
     run(f"""
     with fs.profile(timer="cupti") as prof:
         cuda.launch()
@@ -399,31 +389,3 @@ def test_a_forked_child_does_not_use_cupti(run: Callable[..., Any], leave: str) 
     else:
         assert cuda.count("finalized") == 1 and rows(prof)["kernel @cuda"]["count"] == 2
     """)
-
-
-def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
-    table, events = run("""
-    with fs.profile(timer="cupti") as prof:
-        with fs.record_function("outer"):
-            cuda.launch("a", 3000)
-            with fs.record_function("inner"):
-                cuda.launch("b", 4000, stream=9)
-        cuda.launch("c", 8000)
-    events = [
-        [e.name, e.kind, e.device_type, e.device_time_total, e.launcher and e.launcher.name, e.correlation, e.thread]
-        for e in prof.events()
-    ]
-    print(json.dumps([rows(prof), events]))
-    """)
-    of_kind: dict[str, list[list[Any]]] = {}
-    for event in events:
-        of_kind.setdefault(event[1], []).append(event)
-    kernels = {event[0]: event for event in of_kind["kernel"]}
-    assert {name: event[4] for name, event in kernels.items()} == {"a": "outer", "b": "inner", "c": None}
-    assert {name: event[6] for name, event in kernels.items()} == {"a": 7, "b": 9, "c": 7}
-    assert {event[5] for event in of_kind["runtime"]} == {event[5] for event in kernels.values()}
-    assert {event[0] for event in of_kind["runtime"]} == {"cudaLaunchKernel"}
-    assert {name: round(event[3], 6) for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
-    on_host = {event[0]: round(event[3], 6) for event in of_kind["range"] if event[2] == "cpu"}
-    assert on_host == {"outer": 7, "inner": 4}
-    assert {name: round(table[name]["device_time_total"], 6) for name in on_host} == on_host

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.fake_cupti import run_with_fake
+from helpers.fake_cupti import Run, runner
 
-
-@pytest.fixture
-def run(fake: Path) -> Callable[..., Any]:
-    """Return a function that runs a program with the fake and returns its output."""
-    return functools.partial(run_with_fake, fake)
+run = runner()
 
 
 NAMED = {
@@ -61,7 +54,7 @@ LAST = {"fake_copy": (0, 7, 9), "fake_fill": (0, 7, 9), "fake_synchronization": 
 
 
 @pytest.mark.parametrize("record", NAMED)
-def test_records_have_the_names_of_torch(run: Callable[..., Any], record: str) -> None:
+def test_records_have_the_names_of_torch(run: Run, record: str) -> None:
     names = NAMED[record]
     calls = [list(key) for key in names]
     found = run(
@@ -83,7 +76,7 @@ def test_records_have_the_names_of_torch(run: Callable[..., Any], record: str) -
     assert found[2] == (len(expected) if record == "fake_call" else 0), "CUPTI does not record the other calls"
 
 
-def test_a_trace_contains_the_captured_records(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_trace_contains_the_captured_records(run: Run, tmp_path: Path) -> None:
     target = tmp_path / "trace.json"
     trace = run(f"""
     cuda.fake.fake_set_launch(264, 128, 40, 1024, 2048)
@@ -103,7 +96,7 @@ def test_a_trace_contains_the_captured_records(run: Callable[..., Any], tmp_path
     assert kernel["ts"] - call["ts"] == pytest.approx(0.5, abs=2e-3)
 
 
-def test_devices_that_worked_are_described(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_devices_that_worked_are_described(run: Run, tmp_path: Path) -> None:
     target = str(tmp_path / "trace.json")
     waited, trace = run(f"""
     cuda.fake.fake_set_active(0, 0)  # used through a context other than the primary one

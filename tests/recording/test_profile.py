@@ -158,10 +158,13 @@ def test_a_running_profile_has_no_table() -> None:
         for ask in (
             *(prof.key_averages, prof.coverage, prof.gpu_summary, prof.step_breakdown, prof.launch_summary),
             *(prof.collectives, prof.stream_summary, lambda: prof.write_report("r.html")),
-            *(lambda: prof.export_chrome_trace("t.json"), lambda: prof._core.table(False, 0, {})),
+            *(lambda: prof.export_chrome_trace("t.json"), lambda: prof._core.table(False, 0, {}), prof.events),
         ):
             with pytest.raises(RuntimeError, match="still running"):
                 ask()
+    assert list(prof.events()) == []
+    with pytest.raises(RuntimeError, match="the profile was not started"):
+        fs.profile().events()
 
 
 def test_invalid_arguments_are_rejected(x: fs.Tensor) -> None:
@@ -305,6 +308,3 @@ def test_ops_of_all_threads_are_recorded_with_their_own_ranges(x: fs.Tensor) -> 
         assert rows[f"thread {i}"].count == 50 and rows[f"thread {i}"].flops_total == 50 * (64 + 50_000)
         assert rows[f"thread {i}"].top_level, "ranges of different threads do not nest"
     assert rows["main"].self_cpu_time_total == rows["main"].cpu_time_total
-
-
-# Tables ---------------------------------------------------------------------------------------------------------------

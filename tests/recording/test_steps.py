@@ -325,6 +325,8 @@ def test_refused_numbers_of_steps_are_named(arguments: dict[str, Any], message: 
         fs.schedule(**{**THREE, **arguments})
     with pytest.raises(TypeError, match="active"):
         fs.schedule(wait=1, warmup=1)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="no step -1"):
+        fs.schedule(**THREE)(-1)
 
 
 def test_a_schedule_without_warmup_causes_a_warning() -> None:
@@ -333,11 +335,6 @@ def test_a_schedule_without_warmup_causes_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fs.schedule(wait=0, warmup=1, active=1)
-
-
-def test_negative_steps_are_rejected() -> None:
-    with pytest.raises(ValueError, match="no step -1"):
-        fs.schedule(wait=0, warmup=1, active=1)(-1)
 
 
 # Activities and actions of torch --------------------------------------------------------------------------------------
@@ -359,14 +356,6 @@ def test_activities_are_matched_by_name() -> None:
     assert activities_named([cpu]) == activities_named((Foreign.CPU,)) == {cpu}
     assert activities_named({cuda}) == activities_named(iter([Foreign.CUDA])) == {cuda}
     assert activities_named([Foreign.CUDA, cpu]) == {cpu, cuda}
-
-
-def test_activities_of_torch_are_accepted() -> None:
-    torch_profiler = pytest.importorskip("torch.profiler")
-    theirs = torch_profiler.ProfilerActivity
-    assert activities_named([theirs.CPU, theirs.CUDA]) == set(fs.ProfilerActivity)
-    with pytest.raises(ValueError, match="XPU"):
-        activities_named([theirs.XPU])
 
 
 @pytest.mark.parametrize(

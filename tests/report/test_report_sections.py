@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
 import pytest
 from helpers import DATA
 from helpers.hand_traces import H200, NCCL, Program, in_a_row
@@ -23,7 +22,7 @@ from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
 from flopscope.show.page import compare
 from flopscope.show.page.page import write
-from flopscope.show.page.ranks import RankFacts, RankFinding, opened, ranks_page
+from flopscope.show.page.ranks import RankFinding, opened
 
 RECORDED = DATA / "programs"
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
@@ -239,42 +238,15 @@ def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tm
         report_of_ranks({3: wrong})
 
 
-def facts_of(count: int, steps: int, awaited: float = 0.0) -> RankFacts:
-    parts = {part: np.full((count, steps), 1.0) for part in PARTS}
-    names = ("own", "excess", "slowness", "memory_peak", "collectives", "unmatched", "times_last", "waited")
-    frame = pandas.DataFrame({"rank": range(count), "host": None, "gpu": None, "awaited": 0.0})
-    frame[[*names, "waited_pct", "clock_offset", "clock_uncertainty"]] = 1.0
-    frame.loc[count - 1, "awaited"] = awaited
-    return RankFacts(
-        ranks=[*range(count)],
-        labels=["file"] * count,
-        devices=[""] * count,
-        steps=[f"step {i}" for i in range(steps)],
-        parts=parts,
-        rank_rows=frame,
-        verdict="No rank, link or step stands out.",
-        others={part: np.ones(count) for part in PARTS},
-    )
-
-
-def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first() -> None:
-    found = [RankFinding("Rank 1 is slow.", "Look.", (9, 1)), RankFinding("Rank 0 is slow.", "Look.", (0,))]
-    assert opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=found))[0] == 1
-    assert (
-        opened(dataclasses.replace(facts_of(4, 2, awaited=5.0), findings=[RankFinding("Steps", "Look.", ())]))[0] == 3
-    )
-    assert opened(facts_of(4, 2, awaited=5.0))[0] == 3
-    assert opened(facts_of(4, 2))[0] == 0
-
-
-def test_ranks_of_nothing_known_have_a_page(tmp_path: Path) -> None:
-    facts = facts_of(3, 2)
-    for part in PARTS:
-        facts.parts[part][:] = math.nan
-    write(tmp_path / "page.html", ranks_page(facts))
-    page = PageRead(tmp_path / "page.html")
-    assert page.data["sections"]["ranks"]["time"] == {"type": "f8", "length": 3, "fill": None}
-    assert "A step takes" not in page.text
+def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first(
+    three: dict[int, fs.Trace],
+) -> None:
+    facts = facts_of_ranks(fs.Ranks(digests_of(three)))
+    found = [RankFinding("Rank 2 is slow.", "Look.", (9, 2)), RankFinding("Rank 0 is slow.", "Look.", (0,))]
+    for findings, place in ((found, 2), ([RankFinding("Steps", "Look.", ())], 1), ([], 1)):
+        assert opened(dataclasses.replace(facts, findings=findings))[0] == place
+    facts.rank_rows["awaited"] = 0.0
+    assert opened(dataclasses.replace(facts, findings=[]))[0] == 0
 
 
 def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 from helpers.counter_programs import SETUP
-from helpers.fake_cupti import build, run_with_fake
+from helpers.fake_cupti import Run, runner
 
 RECORD = """
 import flopscope.support.package as package
@@ -32,20 +29,12 @@ COLD = SETUP.replace("_core.load_counters(LIBRARY)", "cuda.set('cold', 1)").repl
 )
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("fake"))
-
-
-def run(library: Path, *parts: str) -> Any:
-    return run_with_fake(library, COLD, RECORD, *parts)
+run = runner(COLD, RECORD)
 
 
 @pytest.mark.parametrize("primary", [1, 0], ids=["primary", "other"])
-def test_counting_begins_with_the_programs_first_context_and_initializes_nothing(library: Path, primary: int) -> None:
-    intruded, before, row, still_open, told = run(
-        library,
-        f"""
+def test_counting_begins_with_the_programs_first_context_and_initializes_nothing(run: Run, primary: int) -> None:
+    intruded, before, row, still_open, told = run(f"""
         recording.begin()
         time.sleep(0.1)
         before = [cuda.count("intruded"), cuda.count("sessions"), cuda.count("profilers")]
@@ -55,16 +44,13 @@ def test_counting_begins_with_the_programs_first_context_and_initializes_nothing
         time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([cuda.count("intruded"), before, counted(prof)["k"], cuda.count("open"), told]))
-        """,
-    )
+        """)
     assert (intruded, before, still_open, told) == (0, [0, 0, 0], 0, [])
     assert row["count"] == 1 and row["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
 
 
-def test_each_device_is_counted_from_its_own_first_context(library: Path) -> None:
-    rows, devices, told = run(
-        library,
-        """
+def test_each_device_is_counted_from_its_own_first_context(run: Run) -> None:
+    rows, devices, told = run("""
         recording.begin()
         cuda.fake.fake_context(1, 1)
         counting()
@@ -75,31 +61,25 @@ def test_each_device_is_counted_from_its_own_first_context(library: Path) -> Non
         time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([counted(prof), sorted(set(prof.counter_timeline().device.tolist())), told]))
-        """,
-    )
+        """)
     assert rows["first"]["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
     assert rows["second"]["dram_bytes_read"] == pytest.approx(3e8, rel=0.01)
     assert devices == [0, 1] and told == []
 
 
-def test_a_program_without_a_gpu_is_told_that_nothing_was_counted(library: Path) -> None:
-    intruded, told, sessions = run(
-        library,
-        """
+def test_a_program_without_a_gpu_is_told_that_nothing_was_counted(run: Run) -> None:
+    intruded, told, sessions = run("""
         recording.begin()
         fs.neg(fs.ones(3))
         recording.end()
         print(json.dumps([cuda.count("intruded"), told, cuda.count("sessions")]))
-        """,
-    )
+        """)
     assert intruded == 0 and sessions == 0
     assert len(told) == 1 and "nothing was counted: the program used no GPU" in told[0]
 
 
-def test_a_refusal_is_told_once_and_the_kernels_stay(library: Path) -> None:
-    told, row = run(
-        library,
-        """
+def test_a_refusal_is_told_once_and_the_kernels_stay(run: Run) -> None:
+    told, row = run("""
         cuda.fail("cuptiPmSamplingEnable", 35)
         recording.begin()
         cuda.fake.fake_context(0, 1)
@@ -107,16 +87,13 @@ def test_a_refusal_is_told_once_and_the_kernels_stay(library: Path) -> None:
         kernel("k", 20)
         prof = recording.end()
         print(json.dumps([told, counted(prof)["k"]]))
-        """,
-    )
+        """)
     assert len(told) == 1 and "NVreg_RestrictProfilingToAdminUsers=0" in told[0]
     assert row["count"] == 1 and row["dram_bytes_read"] is None
 
 
-def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path) -> None:
-    status, told, row = run(
-        library,
-        """
+def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(run: Run) -> None:
+    status, told, row = run("""
         recording.begin()
         child = os.fork()
         if child == 0:
@@ -130,16 +107,14 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(library: Path)
         time.sleep(0.005)
         prof = recording.end()
         print(json.dumps([status, told, counted(prof)["k"]["dram_bytes_read"]]))
-        """,
-    )
+        """)
     told = [line for line in told if "use of fork() may lead to deadlocks" not in line]  # Python 3.12 and later say so
     assert status == 0 and told == [] and row == pytest.approx(1e8, rel=0.01)
 
 
 @pytest.mark.parametrize(("window", "first_ns"), [("None", 100_000), ("Window('seconds', 0, 60)", 2500)])
-def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(library: Path, window: str, first_ns: int) -> None:
+def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(run: Run, window: str, first_ns: int) -> None:
     found = run(
-        library,
         f"""
         from flopscope.cli.recording import Window
         recording = Recording({window}, {{"counters": True}}, told.append)

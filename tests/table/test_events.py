@@ -98,15 +98,6 @@ def test_a_profiles_events_add_up_to_its_table() -> None:
     assert memory == 0 and any(event.nbytes == 4 * 64 * 64 for event in events if event.kind == "memory")
 
 
-def test_events_are_unavailable_while_the_profile_records() -> None:
-    prof = fs.profile()
-    with pytest.raises(RuntimeError, match="the profile was not started"):
-        prof.events()
-    with prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its list of events"):
-        prof.events()
-    assert list(prof.events()) == []
-
-
 def test_stacks_exclude_calls_of_the_profile_itself() -> None:
     plan = fs.schedule(wait=0, warmup=1, active=2, repeat=1)
     with fs.profile(with_stack=True, schedule=plan) as prof:

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
 from helpers.tables import make_table
 
 import flopscope as fs
 from flopscope.results.table import COLUMNS, RANK, STACK, EventTable
 
-DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS: list[dict[str, Any]] = [
     {"key": "aten::mm", "count": 3, "cpu_time_total": 1.5, "flops": 64.0, "input_shapes": [[2, 3], [3, 4]]},
     {"key": "größer", "is_user_annotation": True, "self_cpu_memory_usage": -8, "input_shapes": []},
     {"key": "aten::cat", "input_shapes": [[[2], [3]], []], "input_dtypes": ["float32", ""], "cpu_time_total": 0.25},
 ]
-
-
-def test_columns_have_the_types_of_the_core() -> None:
-    text = DEFINITIONS.read_text(encoding="utf-8")
-    for c_type, name, unit in re.findall(r"FS_COLUMN\((\w+), (\w+), (\w+),", text):
-        integral = c_type == "int64_t" and unit != "ns"  # ns become µs
-        assert next(c.type for c in COLUMNS if c.name == name) == ("int64" if integral else "float64"), name
 
 
 @pytest.fixture(scope="module")

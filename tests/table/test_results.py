@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pytest
@@ -106,22 +105,3 @@ def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
     assert rows["(no op)"].self_device_time_total == 25.0
     assert rows["pointwise"].flops != rows["pointwise"].flops  # unknown
     assert by_category(table).self_device_time_total == table.self_device_time_total
-
-
-def test_rates_of_a_category_cover_only_rows_with_rates() -> None:
-    table = make_table(
-        {"key": "attention", "is_user_annotation": True, "self_cpu_time_total": 2.0, "cpu_time_total": 100.0,
-         "flops": 3e6, "bytes_total_moved": 1e6, "tflops_per_s": 0.03, "gbytes_per_s": 10.0},
-        {"key": "my attention", "self_cpu_time_total": 50.0, "cpu_time_total": 60.0, "flops": 6e6},
-        {"key": "other attention", "self_cpu_time_total": 1000.0},
-        {"key": "aten::mm", "self_cpu_time_total": 5.0, "flops": 1e6, "bytes_total_moved": 1e6,
-         "tflops_per_s": math.nan, "gbytes_per_s": math.nan},
-    )  # fmt: skip
-    rows = {row.key: row for row in by_category(table)}
-    attention = rows["attention"]
-    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 6e6, "the ops count the work"
-    assert attention.tflops_per_s == pytest.approx(6e6 / 50 / 1e6) and math.isnan(attention.gbytes_per_s)
-    product = rows["matrix product"]
-    assert product.flops == 1e6 and math.isnan(product.tflops_per_s + product.gbytes_per_s), "no row has a rate"
-    (alone,) = by_category(table[:1])
-    assert alone.flops == 3e6 and alone.tflops_per_s == pytest.approx(3e6 / 100 / 1e6), "rated by its total time"

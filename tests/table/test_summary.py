@@ -182,27 +182,6 @@ def test_profiles_of_nothing_and_without_steps_or_devices() -> None:
     assert len(summaries.gpu_summary(core)) == 0 and not details(core).strip()  # the accounting says it all
 
 
-def test_kernels_overlap_and_were_running_when_recording_began() -> None:
-    core = _core.Store()
-    for device in (0, 1):
-        _core._set_device(core, device, FACTS | {"sm_count": 4, "max_blocks_per_sm": 2, "max_threads_per_sm": 512})
-    _core._set_window(core, 0, 1000)
-    # Device 0: 2 of 4 SMs have a block in [0, 100), 5 blocks fill them in [100, 200), 3 of 4 in [200, 250).
-    kernel(core, "k", 0, 200, 2, stream=7)
-    kernel(core, "nvjet_sm90_tst_64x64", 100, 150, 3, stream=8)
-    kernel(core, "volta_sgemm_128x64_nn", 400, 10, 1, stream=7)
-    _core._append(core, "memcpy", "copy", 240, 60, device=0, stream=8)
-    kernel(core, "k", -100, 600, 16, device=1)  # an SM holds 2
-    first, second = summaries.gpu_summary(core).to_dict("records")
-    assert (first["gpu_utilization"], first["idle"]) == (pytest.approx(26), pytest.approx(100 - 31))
-    assert first["sm_efficiency"] == pytest.approx(100 * (0.5 * 100 + 100 + 0.75 * 50 + 0.25 * 10) / 1000)
-    # 256 threads of 512: one block per SM is 50 %; the grids are 2, 3 and 1 of 4.
-    assert first["achieved_occupancy"] == pytest.approx(50 * (0.5 * 200 + 0.75 * 150 + 0.25 * 10) / 360)
-    assert first["tensor_core_time"] == pytest.approx(100 * 150 / 360)
-    assert (second["gpu_utilization"], second["sm_efficiency"], second["tensor_core_time"]) == (50, 50, 0)
-    assert second["achieved_occupancy"] == pytest.approx(100) and second["idle"] == 50
-
-
 def test_missing_facts_are_not_zero() -> None:
     core = _core.Store()
     _core._set_window(core, 0, 100)

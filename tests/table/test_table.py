@@ -132,14 +132,16 @@ def test_wrong_columns_are_rejected() -> None:
 
 
 def test_the_columns_include_those_of_the_core() -> None:
-    core = re.findall(r"^FS_COLUMN\(\w+, (\w+), (\w+),", DEFINITIONS.read_text(encoding="utf-8"), re.M)
-    names = [column.name for column in COLUMNS]
-    own = set(names) - {name for name, _ in core}
-    assert [name for name in names if name not in own] == [name for name, _ in core]
+    core = re.findall(r"^FS_COLUMN\((\w+), (\w+), (\w+),", DEFINITIONS.read_text(encoding="utf-8"), re.M)
+    columns = {column.name: column for column in COLUMNS}
+    own = columns.keys() - {name for _, name, _ in core}
+    assert [name for name in columns if name not in own] == [name for _, name, _ in core]
     assert own == {
         "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "unit",
         "bytes_source", "flops_source", "bound", "timing_source", "category",
     }  # fmt: skip
     units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
-    for name, unit in core:
-        assert units.get(unit, COLUMNS[names.index(name)].unit) == COLUMNS[names.index(name)].unit
+    for c_type, name, unit in core:
+        integral = c_type == "int64_t" and unit != "ns"  # ns become µs
+        assert columns[name].type == ("int64" if integral else "float64"), name
+        assert units.get(unit, columns[name].unit) == columns[name].unit

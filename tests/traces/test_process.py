@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.hand_traces import event, kernel, load, op, text_of
+from helpers.hand_traces import event, kernel, load, op
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.cli.program import main
 from flopscope.results.process import joined
 from flopscope.results.results import store_of
 
@@ -146,13 +144,3 @@ def test_a_store_is_extended_only_by_another_one() -> None:
     one.extend(two, 2**63 - 1)
     one.extend(two, -(2**63))
     assert one.event_count == 3
-
-
-def test_the_command_line_refuses_two_recordings_of_a_process(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for number in range(2):
-        (tmp_path / f"host_403.{number}.pt.trace.json").write_bytes(text_of(op("a", 100 * number, 10)))
-    for command in ("table", "report"):
-        assert main([command, str(tmp_path)]) == 2
-        assert "are recordings of one process" in capsys.readouterr().err

@@ -45,37 +45,6 @@ def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path)
     assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o666 & ~mask
 
 
-def test_links_and_pipes_are_not_replaced(core: _core.Store, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
-    exports.export(core, tmp_path / "link.json")
-    assert (tmp_path / "link.json").is_symlink() and parse_checked((tmp_path / "there" / "a.json").read_bytes())
-    os.mkfifo(tmp_path / "pipe")
-    read: list[bytes] = []
-    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
-    reader.start()
-    exports.export(core, tmp_path / "pipe")
-    reader.join()
-    assert (tmp_path / "pipe").is_fifo() and parse_checked(read[0])
-
-
-def test_a_failure_keeps_the_existing_file(tmp_path: Path) -> None:
-    target = tmp_path / "a.json"
-    target.write_text("before")
-
-    class Full:
-        def write_trace(self, write: Any, version: str, members: str, peaks: Any = None) -> int:
-            write(b"{")
-            raise OSError("no space left")
-
-        event_count = 1
-
-    for name in ("a.json", "a.json.gz"):
-        with pytest.raises(OSError, match="no space left"):
-            exports.export(Full(), tmp_path / name)  # type: ignore[arg-type]
-    assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
-
-
 def test_a_failed_export_names_the_path_that_the_user_passed(
     core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,16 +57,6 @@ def test_a_failed_export_names_the_path_that_the_user_passed(
         exports.export(core, path)
     assert caught.value.filename == str(path)
     assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
-    assert names_in(tmp_path) == []
-
-
-def test_invalid_paths_and_running_profiles_are_errors(core: _core.Store, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
-        exports.export(core, tmp_path / "none" / "a.json")
-    with pytest.raises(IsADirectoryError, match="name a file in it"):
-        exports.export(core, tmp_path)
-    with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
-        exports.export(prof._core, tmp_path / "a.json")
     assert names_in(tmp_path) == []
 
 
