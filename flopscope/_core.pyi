@@ -623,6 +623,7 @@ def _work_of_torch(
     types: Sequence[str],
     strides: Sequence[Any] | None = None,
     concrete: Sequence[str] | None = None,
+    shortened: bool = False,
     /,
 ) -> dict[str, Any]: ...
 def _work_of_hlo(text: str | bytes, /) -> dict[str, Any]: ...

@@ -110,16 +110,18 @@ static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, Py
     return good && !PyErr_Occurred();
 }
 
-/* For tests of the rules. */
 static PyObject *work_of_torch(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *name;
     PyObject *dims, *types, *strides = Py_None, *concrete = Py_None, *result = NULL;
     fs_torch_builder builder = {NULL, 0, 0, 0};
     fs_torch_call call;
-    if (!PyArg_ParseTuple(args, "sOO|OO:_work_of_torch", &name, &dims, &types, &strides, &concrete)) return NULL;
+    int shortened = 0;
+    if (!PyArg_ParseTuple(args, "sOO|OOp:_work_of_torch", &name, &dims, &types, &strides, &concrete, &shortened))
+        return NULL;
     if (build(&builder, dims, types, strides, concrete)) {
         fs_torch_decode(builder.words, fs_torch_size(&builder), &call);
+        call.shortened = shortened != 0;
         fs_work work = fs_work_of_torch(name, &call);
         result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N,s:z,s:N}", "flops", work.flops, "bytes_read",
                                work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
@@ -296,7 +298,8 @@ static PyMethodDef functions[] = {
      "_set_work_rule(rule): call rule(name, arguments) before the built-in rules for the work of torch's ops. None: "
      "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
-     "_work_of_torch(name, dims, types, strides=None, concrete=None): return the work of one call. Arguments are as "
+     "_work_of_torch(name, dims, types, strides=None, concrete=None, shortened=False): return the work of one call. "
+     "Arguments are as "
      "in Kineto; the type of a list of tensors may be a list of theirs."},
     {NULL, NULL, 0, NULL},
 };

@@ -141,7 +141,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->output = NULL;
     call->annotation = NULL;
     call->launch = NULL;
-    call->untyped = false;
+    call->untyped = call->shortened = false;
     call->recorded = (fs_torch_recorded){NAN, NAN, NAN, NAN, "", ""};
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint64_t word = (uint64_t)*at++;

@@ -96,6 +96,7 @@ typedef struct fs_torch_call {
     const fs_torch_tensor *output;     /* the shape of the result, from another call of the trace */
     const char *annotation;            /* the name of an enclosing annotation that tells the lengths of sequences */
     const struct fs_launch *launch;    /* of a kernel, for a rule that is registered for its name */
+    bool shortened;                    /* not recorded: arguments at the end may be left out */
     bool untyped;                      /* the trace has no types: an FS_TORCH_NOTHING may be a number */
     fs_torch_recorded recorded;
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];

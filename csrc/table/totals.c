@@ -117,7 +117,9 @@ static void add_own_work(fs_build *build, fs_node *node, const fs_call *call, in
         return;
     }
     if (work->needs == FS_NEEDS_ELEMENTS) { /* its kernels, if any, have added their work (devices.c) */
+        double known_flops = group->row.flops + work->flops;
         if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
+        if (work->flops == 0) group->row.flops = known_flops; /* whatever the elements are */
         add_roof(build, node, call);
         return;
     }
@@ -182,8 +184,9 @@ static bool is_supplied(fs_build *build, uint32_t owner)
 fs_known fs_build_known(fs_build *build, const fs_node *node)
 {
     fs_known known = {FS_SOURCE_NONE, FS_SOURCE_NONE};
-    if (node->owner != FS_NONE && is_supplied(build, node->owner))
-        add_known(&known, &fs_build_call(build, node->owner)->work);
+    const fs_work *work = node->owner != FS_NONE ? &fs_build_call(build, node->owner)->work : NULL;
+    if (work != NULL && is_supplied(build, node->owner)) add_known(&known, work);
+    else if (work != NULL && work->flops == 0) known.flops = FS_SOURCE_MODEL;
     for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
         add_known(&known, &fs_build_call(build, at)->work);
     }

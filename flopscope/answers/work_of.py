@@ -87,7 +87,7 @@ def work(
     given = [*values, *[None] * (count - len(values))]
     arguments = [_argument(*each) for each in zip(entries, kinds, given, strict=True)]
     dims, types, concrete = (list(column) for column in zip(*arguments, strict=True)) if arguments else ([], [], [])
-    found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
+    found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete, True)
     if found["of_launched"]:  # only its kernels would show it
         found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
     return Work(

@@ -56,7 +56,7 @@ ESTIMATED = 2 * 3 * 65536  # elements of two kernels of three blocks, at most 65
         ("aten::cat", [[6, 10], [4, 10]], [CAT, CAT], (0, 200, 200)),
         ("aten::_foreach_add_", [[100], [20, 10]], [ADD, ADD], (300, 8 * 300, 8 * 300)),
         ("aten::_foreach_add_", [], [ADD, ADD], (ESTIMATED, 8 * ESTIMATED, 8 * ESTIMATED)),
-        ("aten::cat", [], [CAT], UNKNOWN),
+        ("aten::cat", [], [CAT], (0, *UNKNOWN[1:])),
         ("aten::_foreach_add_", [[100]], ["somebodys_kernel"], UNKNOWN),
     ],
 )

@@ -94,6 +94,27 @@ def test_ops_over_lists_count_each_of_them(name: str, arguments: list[Any], want
     assert moved(f"aten::{name}", *arguments) == wanted
 
 
+NORM, BAG = "aten::linalg_vector_norm", "aten::_embedding_bag"
+HEADS = [(2, 16, 4, 8)] * 3
+CAUSAL = 2 * 2 * 4 * (16 * 17 // 2) * (8 + 8)  # 136 of 256 pairs
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "values", "flops"),
+    [
+        *((NORM, [(5, 5)], [None, 2, None, False, None][:given], 50) for given in (1, 2, 3, 4, 5)),
+        ("aten::_efficient_attention_forward", HEADS, [*[None] * 6, 16, 16, 0.0, 1, False], CAUSAL),
+        ("aten::_scaled_dot_product_efficient_attention", HEADS, [*[None] * 4, True], 4 * 2 * 16 * 4 * 4 * 8),
+        (BAG, [(9, 8), (20,), (4,)], [], 160),
+        (BAG, [(9, 8), (20,), (4,), None, None, None, (20,)], [*[None] * 3, False, 0, False], 320),
+        ("aten::_embedding_bag_dense_backward", [(4, 8), (20,), (20,)], [*[None] * 5, 9], 160),
+    ],
+)
+def test_arguments_at_the_end_may_be_left_out(name: str, shapes: list[Any], values: list[Any], flops: int) -> None:
+    """And a factor for each index of a bag is one FLOP more for each element."""
+    assert fs.work(name, shapes, values=values).flops == flops
+
+
 @pytest.mark.parametrize(
     ("name", "shapes", "why"),
     [

@@ -46,7 +46,7 @@ static const fs_torch_tensor *tensor_at(const fs_torch_call *call, int place)
 static int row_of(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     int row = rule->option;
-    while (call->count < places[row].fewest) row++;
+    while (!call->shortened && call->count < places[row].fewest) row++;
     return row;
 }
 

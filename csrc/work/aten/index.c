@@ -54,9 +54,11 @@ fs_work fs_count_embedding_backward(const fs_aten_rule *rule, const fs_torch_cal
     if (gradient == NULL || index == NULL || gradient->ndim == 0) return fs_work_unknown;
     double width = (double)gradient->shape[gradient->ndim - 1], added = fs_sizes_elements(index) * width;
     double rows = fs_sizes_number(fs_sizes_text(call, fs_option(rule, FS_PLACE)), NAN);
-    return fs_sizes_work(fs_flops_of(rule->flops, added, gradient->dtype),
-                         fs_sizes_read(gradient) + fs_sizes_read(index), fmin(added, rows * width) * item_at(gradient),
-                         fs_unit_of_plain(gradient->dtype));
+    const fs_torch_tensor *factors = fs_sizes_tensor(call, 8); /* of a bag: for each index */
+    return fs_sizes_work(fs_flops_of(rule->flops + (factors != NULL), added, gradient->dtype),
+                         fs_sizes_read(gradient) + fs_sizes_read(index) +
+                             (factors != NULL ? fs_sizes_read(factors) : 0),
+                         fmin(added, rows * width) * item_at(gradient), fs_unit_of_plain(gradient->dtype));
 }
 
 /* embedding_bag(weight, indices, offsets, …, include last offset at PLACE): the rows of each bag are summed. */
@@ -68,7 +70,12 @@ fs_work fs_count_embedding_bag(const fs_aten_rule *rule, const fs_torch_call *ca
     double added = fs_sizes_elements(index) * (double)weight->shape[1], bags = fs_sizes_elements(offsets);
     if (fs_sizes_is_true(fs_sizes_text(call, fs_option(rule, FS_PLACE)))) bags--;
     double read = fmin(added, fs_sizes_distinct(weight)) * item_at(weight) + fs_sizes_read(index);
-    return fs_sizes_work(fs_flops_of(rule->flops, added, weight->dtype), read + fs_sizes_read(offsets),
+    double flops = rule->flops;
+    if (fs_sizes_tensor(call, 6) != NULL) { /* a factor for each index */
+        flops++;
+        read += fs_sizes_read(fs_sizes_tensor(call, 6));
+    }
+    return fs_sizes_work(fs_flops_of(flops, added, weight->dtype), read + fs_sizes_read(offsets),
                          bags * (double)weight->shape[1] * item_at(weight), fs_unit_of_plain(weight->dtype));
 }
 

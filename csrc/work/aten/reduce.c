@@ -37,7 +37,8 @@ static unsigned reduced_dtype(const fs_aten_rule *rule, const fs_torch_call *cal
     for (unsigned i = 1; i < call->count; i++) /* `out=` */
         if (fs_sizes_tensor(call, i) != NULL) return fs_sizes_tensor(call, i)->dtype;
     unsigned place = fs_option(rule, FS_DTYPE_AT), requested = FS_TORCH_DTYPE_NONE;
-    if (place > 0) requested = fs_sizes_dtype_of(fs_sizes_text(call, all && place >= call->count ? 1 : place));
+    bool alone = all && place >= call->count && fs_option(rule, FS_PLACE) == 1; /* sum(self, dtype) */
+    if (place > 0) requested = fs_sizes_dtype_of(fs_sizes_text(call, alone ? 1 : place));
     return requested != FS_TORCH_DTYPE_NONE ? requested : fs_result_dtype(rule, fs_sizes_tensor(call, 0)->dtype);
 }
 

@@ -86,8 +86,22 @@ fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
     return pooled(rule, call, self, elements, elements * product(kernel, count));
 }
 
-/* pool(self, output size): the windows cover self, one FLOP per element. If PLACE, the place of the output size, is
- * above 1: pool(self, kernel, output size, …), one FLOP for each element of each window. */
+/* Return the number of elements in all windows of adaptive pooling along an axis: window i of `count` is from
+ * floor(i size / count) to ceil((i + 1) size / count). The floors add up to `size`; of the ends, those that no division
+ * makes whole reach one further. */
+static double in_windows(double size, double count)
+{
+    double a = size, b = count;
+    while (b > 0) {
+        double rest = fmod(a, b);
+        a = b;
+        b = rest;
+    }
+    return size + count - a; /* the greatest common divisor */
+}
+
+/* pool(self, output size): one FLOP for each element of each window. If PLACE, the place of the output size, is above
+ * 1: pool(self, kernel, output size, …). */
 fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -97,16 +111,18 @@ fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self != NULL && count == 0 && place == 1) return pooled(rule, call, self, NAN, fs_sizes_elements(self));
     if (!space_of(self, count, sizes)) return fs_work_unknown;
     numbers_at(call, place, count, NAN, result);
-    double elements = planes_of(self, count) * product(result, count), flops = fs_sizes_elements(self);
+    double elements = planes_of(self, count) * product(result, count), flops = planes_of(self, count);
     if (place > 1) {
         numbers_at(call, 1, count, NAN, kernel);
         flops = elements * product(kernel, count);
+    } else {
+        for (int i = 0; i < count; i++) flops *= in_windows(sizes[i], result[i]);
     }
     return pooled(rule, call, self, elements, flops);
 }
 
 /* backward(gradient, self, …): each element of the gradient is added to its source, `flops` times; for averages over a
- * kernel (OF_MEANS: at PLACE; 0: self is covered once) as often as the kernel has elements. Only the shape of self is
+ * kernel (OF_MEANS: at PLACE; 0: of adaptive pooling) as often as the kernel has elements. Only the shape of self is
  * used. AND_INDICES: the last tensor holds indices, which are read. */
 fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
 {
@@ -115,7 +131,9 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
     double flops = fs_sizes_elements(gradient), read = fs_sizes_read(gradient), kernel[MAX_SPACE];
     unsigned place = fs_option(rule, FS_PLACE);
     int count = dimensions_at(call, place);
-    if (fs_has(rule, FS_OF_MEANS) && place == 0) flops = fs_sizes_elements(self);
+    if (fs_has(rule, FS_OF_MEANS) && place == 0) flops = gradient->ndim == self->ndim ? 1 : (double)NAN;
+    for (uint32_t i = 0; fs_has(rule, FS_OF_MEANS) && place == 0 && i < gradient->ndim; i++)
+        flops *= in_windows((double)self->shape[i], (double)gradient->shape[i]);
     if (fs_has(rule, FS_OF_MEANS) && place > 0) {
         numbers_at(call, place, count, NAN, kernel);
         flops *= count > 0 ? product(kernel, count) : (double)NAN;
