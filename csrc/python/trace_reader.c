@@ -193,7 +193,7 @@ static PyObject *reader_scan_bytes(PyObject *object, PyObject *argument)
 /* clang-format off */
 #define COUNTED(X)                                                                              \
     X(bytes) X(events) X(kept) X(without_time) X(unknown) X(metadata) X(understood) X(too_many) \
-    X(mended) X(without_duration) X(contradicting) X(overlapping) X(process)
+    X(mended) X(without_duration) X(contradicting) X(guessed) X(overlapping) X(process)
 /* clang-format on */
 
 static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *report)

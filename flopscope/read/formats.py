@@ -157,7 +157,7 @@ def _report(path: str, report: Mapping[str, Any], reading: Reading) -> dict[str,
         "bytes": os.stat(path).st_size,
         "unknown": reading.too_long,
         "first_unknown": None,
-        **dict.fromkeys(("mended", "without_duration", "contradicting"), 0),
+        **dict.fromkeys(("mended", "without_duration", "contradicting", "guessed"), 0),
         "truncated": bool(reading.problems),
     }
 

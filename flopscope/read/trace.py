@@ -155,7 +155,7 @@ class Trace(Results):
 
 _REPORTED = (
     *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
-    *("mended", "without_duration", "contradicting", "overlapping", "truncated"),
+    *("mended", "without_duration", "contradicting", "guessed", "overlapping", "truncated"),
 )
 _REGENERATED = frozenset(
     {

@@ -31,6 +31,8 @@ ODD = {
     "without_duration": "events have a duration that is negative, too long or no number, and are counted as 0",
     "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each is "
     "attributed to the op around its call",
+    "guessed": "kernels or copies have a correlation that several processes have, as each numbers its own, and may "
+    "belong to an op of another one; a trace of each process tells",
     "overlapping": "host events overlap another one on their thread without being nested in it; the shared time is "
     "subtracted only once from the event that encloses both",
 }

@@ -1,4 +1,5 @@
-"""Names that torch does not write as JSON: quotes that are not escaped, and what Kineto replaces."""
+"""Events that are not what they should be: names that torch does not write as JSON, times that were lost, ids of two
+processes, and categories that old versions do not write."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 import warnings
 
 import pytest
+from helpers.hand_traces import call, kernel, load, op
 
 import flopscope as fs
 
@@ -84,6 +86,36 @@ def test_impossible_durations_are_counted_and_lost_times_left_out() -> None:
     assert trace.report["without_duration"] == 6 and trace.report["without_time"] == 1
     assert "6 events have a duration" in str(said[0].message) + str(said[-1].message)
     assert [event.device_time_total for event in trace.events()] == pytest.approx([5] + 6 * [float("nan")], nan_ok=True)
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_correlations_of_two_processes_are_told_apart_or_counted(told: bool) -> None:
+    """A kernel whose correlation one process alone has tells whose the device is."""
+    events = []
+    for process in (11, 12):
+        own = {"External_id": 2, "correlation": 100}
+        events += [op(f"aten::op{process}", 0, 50, process), call("cudaLaunchKernel", 10 + process, 5, process, **own)]
+        events += [kernel("k", 100 + process, 200, device=process - 11, **own)]
+        if told:
+            events += [call("cudaLaunchKernel", 300, 5, process, correlation=process)]
+            events += [kernel("k", 400, 10, device=process - 11, correlation=process)]
+    for event in events:
+        event["pid"] = event["tid"] if event["cat"] != "kernel" else event["pid"]
+    trace = load(*events)
+    rows = {row.key: row.self_device_time_total for row in trace.key_averages() if row.key.startswith("aten")}
+    assert trace.report["guessed"] == (0 if told else 2)
+    assert not told or rows == {"aten::op11": 200, "aten::op12": 200}
+
+
+def test_exports_without_categories_are_read_by_the_names_of_their_processes() -> None:
+    common = {"name": "aten::mm", "ph": "X", "dur": 5, "args": {}}
+    events = [
+        {**common, "ts": 1, "tid": 1, "pid": "CPU functions"},
+        {**common, "ts": 1, "tid": 1, "pid": "CPU functions", "ph": "s", "id": 3, "cat": "cpu_to_cuda"},
+        {**common, "ts": 4, "tid": 0, "pid": "CUDA functions", "name": "sgemm"},
+    ]
+    rows = fs.load_trace(json.dumps(events).encode()).key_averages()
+    assert [(row.key, row.device_type, row.count) for row in rows] == [("aten::mm", "cpu", 1), ("sgemm", "cuda", 1)]
 
 
 def test_live_names_are_those_of_torch() -> None:

@@ -141,10 +141,10 @@ static void unwiden(fs_event *event)
 typedef struct {
     const fs_owners *owners;
     uint32_t first; /* index of the first record of a device */
-    atomic_llong contradicting;
+    atomic_llong contradicting, guessed;
 } devices;
 
-static fs_event device_event(const fs_owners *owners, const fs_record *record, int64_t *contradicting)
+static fs_event device_event(const fs_owners *owners, const fs_record *record, fs_launcher_counts *counts)
 {
     fs_event event = event_of(record);
     if (record->kind == FS_EVENT_SYNC) { /* a wait belongs to its API call */
@@ -153,7 +153,7 @@ static fs_event device_event(const fs_owners *owners, const fs_record *record, i
         event.lane = call != NULL ? call->lane : FS_NONE;
     } else {
         if (fs_event_is_annotation(record->kind) && !owners->join->own) unwiden(&event);
-        event.launcher = fs_owners_launcher(owners, record, contradicting);
+        event.launcher = fs_owners_launcher(owners, record, counts);
         if (record->marked) event.launcher = record->mark;
     }
     return event;
@@ -163,20 +163,21 @@ static void append_pieces(void *context, int64_t begin, int64_t end)
 {
     devices *all = context;
     const fs_join *join = all->owners->join;
-    int64_t contradicting = 0;
+    fs_launcher_counts counts = {0, 0};
     for (int64_t piece = begin; piece < end; piece++) {
         uint32_t next = all->first + join->device_firsts[piece];
         for (fs_record_block *block = join->pieces[piece].first; block != NULL; block = block->next) {
             if (fs_interrupted()) return;
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (!fs_record_is_of_device(record)) continue;
-                fs_event event = device_event(all->owners, record, &contradicting);
+                fs_event event = device_event(all->owners, record, &counts);
                 fs_store_put(join->store, next, &event);
                 record->index = next++;
             }
         }
     }
-    atomic_fetch_add(&all->contradicting, contradicting);
+    atomic_fetch_add(&all->contradicting, counts.contradicting);
+    atomic_fetch_add(&all->guessed, counts.guessed);
 }
 
 fs_status fs_join_append_devices(fs_owners *owners, fs_error *err)
@@ -186,7 +187,7 @@ fs_status fs_join_append_devices(fs_owners *owners, fs_error *err)
     FS_TRY(append_marks(owners, err));
     FS_TRY(fs_store_reserve(join->store, join->device_firsts[join->piece_count], &all.first, err));
     fs_parallel_for(join->piece_count, 1, append_pieces, &all);
-    join->contradicting = all.contradicting;
+    join->counts = (fs_launcher_counts){all.contradicting, all.guessed};
     return fs_interrupt_poll(err);
 }
 

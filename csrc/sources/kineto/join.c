@@ -322,7 +322,8 @@ fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options optio
     all.join.own_memory = options.own_memory;
     all.owners.join = &all.join;
     fs_status status = join_all(&all, err);
-    report->contradicting = all.join.contradicting;
+    report->contradicting = all.join.counts.contradicting;
+    report->guessed = all.join.counts.guessed;
     report->overlapping = all.join.overlapping;
     clear(&all);
     return status;

@@ -34,6 +34,7 @@ typedef struct {
     int64_t without_duration; /* kept, with none: "dur" is negative, too long or no number */
     int64_t contradicting;  /* device work whose "External id" names another op than the one around its call; the latter
                                is used */
+    int64_t guessed;        /* device work whose correlation several processes have, and nothing tells whose it is */
     int64_t overlapping;    /* host events that began within another one on their thread and ended after it */
     int64_t base;           /* "baseTimeNanoseconds": Unix time, in ns, from which times count; 0: missing */
     int64_t process;        /* id of the process whose host threads come first; -1: none */

@@ -370,14 +370,16 @@ static bool encloses(const fs_record *outer, const fs_record *inner)
 /* Rate a call, of several with one correlation, as the launcher of the work, one bit per reason, the best first: the
  * trace gives the work's process and it matches, the same op, the process that launches the device's other work, it
  * began before the work. */
+enum { SAME_PROCESS = 8, SAME_OP = 4, SAME_DEVICE = 2, BEFORE = 1 };
+
 static int reasons_for(const fs_owners *owners, const fs_record *call, const fs_record *work)
 {
     int64_t process = process_of(owners, call);
     bool voted = work->device >= 0 && owners->devices[work->device].votes > 0;
-    int same_process = process == process_of(owners, work);
-    int same_op = call->external >= 0 && call->external == work->external;
-    int same_device = voted && owners->devices[work->device].process == process;
-    return same_process << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
+    bool same_op = call->external >= 0 && call->external == work->external;
+    bool same_device = voted && owners->devices[work->device].process == process;
+    return (process == process_of(owners, work) ? SAME_PROCESS : 0) | (same_op ? SAME_OP : 0) |
+           (same_device ? SAME_DEVICE : 0) | (call->start <= work->start ? BEFORE : 0);
 }
 
 static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs_record *than, const fs_record *work)
@@ -397,7 +399,8 @@ static bool is_before(const fs_record *call, const fs_record *work)
     return call->start <= work->start;
 }
 
-static const fs_record *choose_call(const fs_owners *owners, const fs_record *work)
+/* *guessed: calls of several processes have the correlation, and nothing tells whose work it is. */
+static const fs_record *choose_call(const fs_owners *owners, const fs_record *work, bool *guessed)
 {
     const fs_record *best = NULL;
     uint32_t high = FS_FIRST_NOT(i, 0, owners->other_count, is_before(owners->others[i], work));
@@ -407,6 +410,9 @@ static const fs_record *choose_call(const fs_owners *owners, const fs_record *wo
     while (owners->others[high - 1]->correlation != work->correlation) high--;
     for (uint32_t i = low; i < high; i++)
         if (best == NULL || is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
+    bool told = (reasons_for(owners, best, work) & (SAME_PROCESS | SAME_DEVICE)) != 0;
+    for (uint32_t i = low; i < high && !told; i++)
+        *guessed = *guessed || process_of(owners, owners->others[i]) != process_of(owners, best);
     /* Of a runtime call and the driver call inside it, the runtime call. */
     const fs_record *inner = best;
     for (uint32_t i = low; i < high; i++)
@@ -414,11 +420,17 @@ static const fs_record *choose_call(const fs_owners *owners, const fs_record *wo
     return best;
 }
 
-const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work)
+static const fs_record *call_of(const fs_owners *owners, const fs_record *work, bool *guessed)
 {
     if (work->correlation == FS_NONE) return NULL;
     const fs_record *first = find(&owners->calls, work->correlation);
-    return first != NULL && first->shared ? choose_call(owners, work) : first;
+    return first != NULL && first->shared ? choose_call(owners, work, guessed) : first;
+}
+
+const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work)
+{
+    bool guessed = false;
+    return call_of(owners, work, &guessed);
 }
 
 void fs_owners_move_calls(const fs_owners *owners)
@@ -484,13 +496,15 @@ fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err)
     return status;
 }
 
-uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, int64_t *contradicting)
+uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, fs_launcher_counts *counts)
 {
     const fs_record *op = op_named(owners, work);
     uint32_t named = op != NULL ? op->index : FS_NONE;
     if (!is_work(work) || (owners->join->own && work->external >= 0)) return named;
-    const fs_record *call = fs_owners_call(owners, work);
+    bool guessed = false;
+    const fs_record *call = call_of(owners, work, &guessed);
     if (call == NULL) return named;
-    if (named != FS_NONE && named != call->launcher) ++*contradicting;
+    counts->guessed += guessed;
+    counts->contradicting += named != FS_NONE && named != call->launcher;
     return call->launcher;
 }

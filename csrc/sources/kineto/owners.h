@@ -34,6 +34,11 @@ static inline int64_t fs_record_end(const fs_record *record)
     return record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
 }
 
+/* As in fs_kineto_report. */
+typedef struct {
+    int64_t contradicting, guessed;
+} fs_launcher_counts;
+
 typedef struct {
     fs_store *store;
     fs_host *hosts;     /* by lane, each lane in order of (start, -end) */
@@ -51,11 +56,12 @@ typedef struct {
     uint32_t piece_count;
     int64_t *processes; /* by lane of the store: the process of the thread or of the stream's work, -1: unknown */
     uint32_t process_count, process_capacity;
-    bool own;                           /* the trace was written by flopscope */
-    bool own_memory;                    /* memory belongs to events of its own thread alone */
-    bool keeps_alike;                   /* an only child is not merged with a parent of its name */
-    int64_t slack;                      /* ns by which rounding may have moved the end of an event */
-    int64_t contradicting, overlapping; /* as in fs_kineto_report */
+    bool own;         /* the trace was written by flopscope */
+    bool own_memory;  /* memory belongs to events of its own thread alone */
+    bool keeps_alike; /* an only child is not merged with a parent of its name */
+    int64_t slack;    /* ns by which rounding may have moved the end of an event */
+    fs_launcher_counts counts;
+    int64_t overlapping; /* as in fs_kineto_report */
 } fs_join;
 
 /* Return the host that a host is merged with, or itself. */
@@ -190,8 +196,8 @@ fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err);
 
 /* Return the API call that launched device work, or that waited; NULL: none. */
 const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work);
-/* Return the owner of device work or of a device annotation: an event of the store or FS_NONE. Counts
- * contradictions. On any thread, as fs_owners_call. */
-uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, int64_t *contradicting);
+/* Return the owner of device work or of a device annotation: an event of the store or FS_NONE. On any thread, as
+ * fs_owners_call. */
+uint32_t fs_owners_launcher(const fs_owners *owners, const fs_record *work, fs_launcher_counts *counts);
 
 #endif

@@ -112,7 +112,16 @@ bool fs_scan_is_communication(const fs_scan_span *name)
 typedef struct {
     int64_t number;
     bool is_number;
+    const category *tells; /* what events of a process of this name are, in exports without categories */
 } identity;
+
+/* The processes of torch.autograd.profiler's exports before torch 1.8.1. */
+static const category *category_of_process(const fs_scan_span *name)
+{
+    bool host = fs_scan_is(name, "CPU functions"), device = fs_scan_is(name, "CUDA functions");
+    const fs_scan_span meant = {device ? "kernel" : "cpu_op", 6, false};
+    return host || device ? find_category(&meant) : NULL;
+}
 
 typedef struct {
     char phase; /* "ph"; 0: missing */
@@ -144,6 +153,7 @@ static fs_scan_status read_identity(fs_scan *scan, identity *to)
         hash = (hash ^ (unsigned char)text.text[i]) * 1099511628211u;
     to->number = (int64_t)(hash >> 1);
     to->is_number = false;
+    if (status == FS_SCAN_GOOD) to->tells = category_of_process(&text);
     return status;
 }
 
@@ -352,7 +362,7 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
 {
     typedef fs_status (*keeper)(fs_piece *, const event_text *, fs_record *, fs_error *);
     static const keeper keepers[] = {[HOST] = keep_host, [DEVICE] = keep_device, [MEMORY] = keep_memory};
-    const category *found = event->category;
+    const category *found = event->category_name.size > 0 ? event->category : event->process.tells;
     bool instant = event->phase != 'X';
     if (found != NULL) {
         piece->report.understood++;
@@ -410,6 +420,7 @@ static void begin_event(event_text *event)
     fs_scan_no_text(&event->name);
     event->process.number = event->thread.number = 0;
     event->process.is_number = event->thread.is_number = false;
+    event->process.tells = NULL;
     event->start = event->duration = 0;
     event->has_start = event->has_duration = event->series_read = event->has_cpu = event->has_frame = false;
     event->wrong_duration = false;
