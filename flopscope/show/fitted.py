@@ -273,6 +273,8 @@ def notes_of(
         return
     if min(coverage["bytes"], coverage["flops"]) < 1 or table.lacks_shapes or table.device_unseen:
         return
+    if not any(row.flops > 0 or row.bytes_total_moved > 0 or row.self_device_time_total > 0 for row in rows):
+        return
     if units.MISSING not in words:
         yield "All FLOPs and bytes are known."
     elif listing.noun == "op":

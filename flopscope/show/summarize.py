@@ -79,7 +79,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
         alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
-        return Summary(alone if sampled.lines else [*rest, *said], document)
+        return Summary(alone if sampled.lines else [*rest, *(said or _without_work(results))], document)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)
     whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
@@ -95,6 +95,18 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     head = accounting_head(analysis, whole, hfu)
     parts = [*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest]
     return Summary(parts, document)
+
+
+def _without_work(results: Results) -> list[str | Rows]:
+    """Return what took the time of a recording without ops and without work of a device; [] if nothing did."""
+    rows = sorted(results.key_averages(peaks=STORED), key=lambda row: row.self_cpu_time_total, reverse=True)[:OPS_SHOWN]
+    if not rows:
+        return []
+    shown = [(shorten(row.key, HEAD), f"{row.count:,}", short_time_text(row.self_cpu_time_total)) for row in rows]
+    said = (
+        "No op and no work of a device was recorded, only calls, ranges or waits of the host; the longest by self time:"
+    )
+    return [said, "", Rows([("name", "calls", "time"), *shown])]
 
 
 def overview_html(results: Results) -> str:
@@ -143,8 +155,8 @@ def _gpu_section(core: Store, gpu: Columns, whole: str) -> Section:
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
     return [
         Rows([headers, *rows]),
-        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time, in",
-        "  kernels whose names show their use",
+        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time, in "
+        "kernels whose names show their use",
     ]
 
 

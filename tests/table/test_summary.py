@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA
+from helpers.hand_traces import call, event, load
 
 import flopscope as fs
 from flopscope import _core
@@ -180,6 +181,18 @@ def test_profiles_of_nothing_and_without_steps_or_devices() -> None:
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
     assert len(summaries.gpu_summary(core)) == 0 and not details(core).strip()  # the accounting says it all
+
+
+def test_what_the_host_called_is_named_where_nothing_did_work() -> None:
+    trace = load(call("cudaMalloc", 0, 5), call("cudaDeviceSynchronize", 10, 90), event("user_annotation", "r", 0, 200))
+    said = str(trace.summary())
+    assert said.startswith("No op and no work of a device was recorded")
+    assert re.findall(r"^  (\w+) +1 +(\S+)", said, re.MULTILINE) == [
+        ("r", "105us"),
+        ("cudaDeviceSynchronize", "90.0us"),
+        ("cudaMalloc", "5.00us"),
+    ]
+    assert str(trace.key_averages()).rstrip().endswith("Total: 200us on the CPU.")
 
 
 def test_missing_facts_are_not_zero() -> None:
