@@ -33,45 +33,8 @@ typedef struct {
     {name, sizeof name - 1, form, FS_EVENT_##kind, FS_ACCELERATOR_##accelerator}
 #define CATEGORY(name, form, kind) CATEGORY_OF(name, form, kind, CUDA)
 
-/* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and earlier, and flopscope's own. */
 static const category categories[] = {
-    CATEGORY("cpu_op", HOST, OP),
-    CATEGORY("Operator", HOST, OP),
-    CATEGORY("operator", HOST, OP),
-    CATEGORY("user_annotation", HOST, RANGE),
-    CATEGORY("cuda_runtime", HOST, RUNTIME),
-    CATEGORY("cuda_driver", HOST, RUNTIME),
-    CATEGORY("Runtime", HOST, RUNTIME),
-    CATEGORY_OF("hip_runtime", HOST, RUNTIME, HIP),
-    CATEGORY_OF("xpu_runtime", HOST, RUNTIME, XPU),
-    CATEGORY_OF("mtia_runtime", HOST, RUNTIME, MTIA),
-    CATEGORY("glow_runtime", HOST, RUNTIME),
-    CATEGORY_OF("privateuse1_runtime", HOST, RUNTIME, PRIVATE),
-    CATEGORY_OF("privateuse1_driver", HOST, RUNTIME, PRIVATE),
-    CATEGORY("overhead", HOST, OVERHEAD),
-    CATEGORY("python_function", HOST, FRAME),
-    CATEGORY("kernel", DEVICE, KERNEL),
-    CATEGORY("Kernel", DEVICE, KERNEL),
-    CATEGORY_OF("mtia_ccp_events", DEVICE, KERNEL, MTIA),
-    CATEGORY("gpu_memcpy", DEVICE, MEMCPY),
-    CATEGORY("Memcpy", DEVICE, MEMCPY),
-    CATEGORY("gpu_memset", DEVICE, MEMSET),
-    CATEGORY("Memset", DEVICE, MEMSET),
-    CATEGORY("gpu_user_annotation", DEVICE, RANGE),
-    CATEGORY("gpu_op", DEVICE, INTERVAL),
-    CATEGORY("cuda_sync", DEVICE, SYNC),
-    CATEGORY("cpu_instant_event", MEMORY, MEMORY),
-    CATEGORY("Trace", WINDOW, RANGE),
-    CATEGORY("ac2g", IGNORED, RANGE),
-    CATEGORY("fwdbwd", IGNORED, RANGE),
-    CATEGORY("async_cpu_to_gpu", IGNORED, RANGE),
-    CATEGORY("async_gpu", IGNORED, RANGE),
-    CATEGORY("forward_backward", IGNORED, RANGE),
-    CATEGORY("mtia_counters", IGNORED, RANGE),
-    CATEGORY("mtia_insight", IGNORED, RANGE),
-    CATEGORY("cuda_profiler_range", IGNORED, RANGE),
-    CATEGORY_OF("hpu_op", DEVICE, KERNEL, HPU),
-    CATEGORY("collective_comm", IGNORED, RANGE),
+#include "sources/kineto/categories.def"
 };
 enum { CATEGORY_COUNT = sizeof categories / sizeof *categories };
 
