@@ -90,6 +90,14 @@ def nothing_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flopscope.support.peaks.remembered", {})
 
 
+@pytest.fixture
+def x() -> Any:
+    """A small tensor."""
+    import flopscope as fs
+
+    return fs.ones((8, 8))
+
+
 @pytest.fixture(autouse=True)
 def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run tests that name no device on the CPU, even if there is a GPU; tests/gpu keeps the default device."""

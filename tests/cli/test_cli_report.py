@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from helpers import TRACES
+from helpers.hand_traces import op, text_of
 from helpers.report_pages import PageRead
 
 from flopscope.cli.program import main
@@ -62,9 +62,8 @@ def test_the_name_of_the_page_is_that_of_the_trace(
 def test_unrelated_traces_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = []
     for number in range(2):
-        event = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": number, "tid": 1, "ts": 1, "dur": 2}
         paths.append(tmp_path / f"{number}.json")
-        paths[-1].write_text(json.dumps({"traceEvents": [event]}))
+        paths[-1].write_bytes(text_of(op("op", 1, 2, pid=number)))
     path = tmp_path / "page.html"
     assert main(["report", *map(str, paths), "-o", str(path)]) == 2
     error = capsys.readouterr().err

@@ -9,39 +9,30 @@ from typing import Any
 
 import pytest
 from helpers import TRACES
+from helpers.hand_traces import Program
 
 from flopscope.cli.program import main
 
 
-def event(name: str, category: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
-    device = category in ("kernel", "gpu_memcpy")
-    place = {"pid": 0, "tid": 7} if device else {"pid": 100, "tid": 100}
-    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, **place, "args": args}
-
-
-def trace_text(kernel_time: float, rank: int | None = None) -> str:
+def trace_text(kernel_time: float, rank: int | None = None) -> bytes:
     """Return a trace of two steps, each with an mm, the kernel that it launched, and a relu."""
-    events = []
+    program = Program()
     for step in range(2):
-        at, correlation = 1000.0 + 1000 * step, 10 + step
-        shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "External id": correlation}
-        events += [
-            event(f"ProfilerStep#{step}", "user_annotation", at, 900),
-            event("aten::mm", "cpu_op", at + 10, 100, **shapes),
-            event("cudaLaunchKernel", "cuda_runtime", at + 20, 30, correlation=correlation),
-            event("gemm", "kernel", at + 200, kernel_time, stream=7, device=0, correlation=correlation),
-            event("aten::relu", "cpu_op", at + 500, 40, **{"Input Dims": [[64, 16]], "Input type": ["float"]}),
-        ]
-    head = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}], "record_shapes": 1}
+        at = 1000.0 + 1000 * step
+        program.step(step, at, 900)
+        program.op("aten::mm", at + 10, 100, [64, 32], [32, 16])
+        program.call("cudaLaunchKernel", at + 20, 30, correlation=10 + step)
+        program.work("gemm", at + 200, kernel_time, correlation=10 + step)
+        program.op("aten::relu", at + 500, 40, [64, 16])
     if rank is not None:
-        head["distributedInfo"] = {"rank": rank, "world_size": 2}  # type: ignore[assignment]
-    return json.dumps({"schemaVersion": 1, **head, "traceEvents": events})
+        program.head["distributedInfo"] = {"rank": rank, "world_size": 2}
+    return program.text()
 
 
 @pytest.fixture
 def trace(tmp_path: Path) -> Path:
     path = tmp_path / "run.json"
-    path.write_text(trace_text(100.0))
+    path.write_bytes(trace_text(100.0))
     return path
 
 
@@ -49,7 +40,7 @@ def trace(tmp_path: Path) -> Path:
 def ranks(tmp_path: Path) -> list[str]:
     paths = [tmp_path / "one.json", tmp_path / "zero.json"]
     for path, rank, time in zip(paths, (1, 0), (300.0, 100.0), strict=True):
-        path.write_text(trace_text(time, rank))
+        path.write_bytes(trace_text(time, rank))
     return [str(path) for path in paths]
 
 
@@ -155,7 +146,7 @@ def test_ranks_are_listed_side_by_side(ranks: list[str], tmp_path: Path, capsys:
 
 def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = trace.with_name("other.json")
-    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101'))
+    other.write_text(trace.read_text().replace('"pid": 1,', '"pid": 2,'))
     assert main(["table", str(trace), str(other), "--group-by", "category"]) == 0
     assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
 
@@ -168,7 +159,7 @@ def test_recordings_of_one_process_are_not_ranks(
     for each in content["traceEvents"]:
         each["ts"] += 10_000
     later.write_text(json.dumps(content))
-    for files, what in (([trace, later], "process 100"), ([trace, trace], "process 100"), ([ranks[0]] * 2, "rank 1")):
+    for files, what in (([trace, later], "process 1"), ([trace, trace], "process 1"), ([ranks[0]] * 2, "rank 1")):
         for command in ("table", "report"):
             assert main([command, *map(str, files)]) == 2
             (line,) = capsys.readouterr().err.splitlines()

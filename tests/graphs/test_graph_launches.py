@@ -63,7 +63,7 @@ class Recording:
         self.events = []
 
     def add(self, category, name, lane, start, length, **args):
-        process = int(category.startswith("cuda_"))
+        process = int(category.startswith(("cuda_", "cpu_")))
         self.events.append({"ph": "X", "cat": category, "name": name, "pid": process, "tid": lane,
                             "ts": (start + self.offset) / 1e3, "dur": length / 1e3, "args": args})
 
@@ -394,6 +394,50 @@ def test_launches_that_were_not_logged_are_warned_of(run: Run) -> None:
     """)  # fmt: skip
     assert found[1] == 1234 and len(found[0]) == 1, found
     assert found[0][0].startswith("1,234 launches of CUDA graphs were not logged")
+
+
+def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -> None:
+    """The trace that goes on meanwhile has the ops; its calls of the capture created the watched nodes, in time."""
+    found = run("""
+        recording = Recording()
+        def event(category, name, begin, end=None, **args):
+            end = end or time.monotonic_ns()
+            recording.add(category, name, threading.get_native_id(), begin, end - begin, **args)
+            return begin
+        def launching(op, node, kind=0):
+            first = time.monotonic_ns()
+            begin = time.monotonic_ns()
+            cuda.node("created", node, kind=kind)
+            event("cuda_runtime", "cudaMemcpyAsync" if kind else "cudaLaunchKernel", begin, correlation=node)
+            event("cpu_op", op, first)
+        event("cuda_runtime", "cudaStreamBeginCapture", time.monotonic_ns(), correlation=1)
+        launching("aten::mm", NODES)
+        launching("aten::copy_", NODES + 1, 1)
+        thread = threading.Thread(target=launching, args=("aten::relu", NODES + 2))
+        thread.start()
+        thread.join()
+        event("cuda_runtime", "cudaStreamEndCapture", time.monotonic_ns(), correlation=2)
+        for i in range(3):
+            cuda.node("cloned", 5 * NODES + i, NODES + i, kind=i % 2)
+        at = event("cuda_runtime", "cudaGraphLaunch", time.monotonic_ns(), correlation=7)
+        for i, (name, stream) in enumerate((("relu", 9), ("gemm", 7))):
+            node = {"graph id": 5, "graph node id": 5 * NODES + 2 - 2 * i, "correlation": 7}
+            recording.add("kernel", name, stream, at + 5000 * (i + 1), 4000, device=0, stream=stream, **node)
+        def resolved(): return _core.watch_state()["resolved"]
+        known = [resolved()]
+        recording.base -= 3600 * 10**9  # of another hour
+        recording.load()
+        known.append(resolved())
+        recording.base += 3600 * 10**9
+        trace = recording.load()
+        with fs.profile(timer="cupti") as later:
+            cuda.replay(("x", 5 * NODES))
+        print(json.dumps([known + [resolved()], ops(trace), trace.coverage().get("estimated"), ops(later)]))
+    """)
+    known, ops, estimated, later = found
+    assert known == [0, 0, 6]
+    assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
+    assert later["aten::mm"] == 4, "later profiles know them too"
 
 
 def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Run) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from helpers.graph_programs import GRAPH, KERNELS, Capture, Replay, step
 from helpers.hand_traces import BF16, Program
 
 import flopscope as fs
-from flopscope.cli.program import main
 
 MM_SHAPES = ([64, 128], [128, 256])
 MM_FLOPS = 2 * 64 * 128 * 256
@@ -193,21 +190,6 @@ def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) ->
     finally:
         fs.register_work("graph_scale_kernel", None)
     assert ((7, 1, 1), [(8, 8)]) in seen
-
-
-def test_the_command_joins_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replay, folder = Replay(), tmp_path / "capture_traces"
-    replay.replay(0, *KERNELS)
-    folder.mkdir()
-    (folder / "one.json.gz").write_bytes(gzip.compress(step(Capture()).text()))
-    (tmp_path / "replay.json").write_bytes(replay.text())
-    assert (
-        main(["table", str(tmp_path / "replay.json"), "--captures", str(folder), "--json", str(tmp_path / "t.json")])
-        == 0
-    )
-    assert "aten::mm" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "t.json").read_text())["rows"]
-    assert sum(row["flops"] or 0 for row in rows if row["key"] == "aten::mm") == 2 * MM_FLOPS
 
 
 def test_without_ids_of_nodes_a_loop_that_ran_several_times_is_not_matched() -> None:

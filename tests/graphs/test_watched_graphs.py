@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from helpers.fake_cupti import Run, runner
+from helpers.hand_traces import load, op
 
 import flopscope as fs
 from flopscope.record import at_import, watching
@@ -311,68 +309,6 @@ def test_forgetting_releases_all_nodes_and_launches(run: Run) -> None:
     assert found == [0, 1, {}, {"again": 4}]
 
 
-def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -> None:
-    """The trace that goes on meanwhile has the ops; its calls of the capture created the watched nodes, in time."""
-    found = run("""
-        from pathlib import Path
-        import tempfile
-        from flopscope.read.trace import Trace
-        from flopscope.read.load import read
-        base = time.time_ns() - 10**9
-        offset = time.time_ns() - time.monotonic_ns() - base
-        def us(at):  # of the trace's clock, which is behind by 20 us
-            return (at + offset) / 1e3 - 20
-        events = []
-        def event(category, name, start, end, **args):
-            events.append({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": threading.get_native_id(),
-                           "ts": us(start), "dur": (end - start) / 1e3, "args": args})
-        def launching(op, node, kind=0):
-            name = {0: "cudaLaunchKernel", 1: "cudaMemcpyAsync"}[kind]
-            first = time.monotonic_ns()
-            begin = time.monotonic_ns()
-            cuda.node("created", node, kind=kind)
-            end = time.monotonic_ns()
-            event("cuda_runtime", name, begin, end, correlation=100 + len(events))
-            event("cpu_op", op, first, time.monotonic_ns())
-        at = time.monotonic_ns()
-        event("cuda_runtime", "cudaStreamBeginCapture", at, at + 500, correlation=1)
-        launching("aten::mm", NODES)
-        launching("aten::copy_", NODES + 1, 1)
-        thread = threading.Thread(target=launching, args=("aten::relu", NODES + 2))
-        thread.start()
-        thread.join()
-        at = time.monotonic_ns()
-        event("cuda_runtime", "cudaStreamEndCapture", at, at + 500, correlation=2)
-        for i in range(3):
-            cuda.node("cloned", 5 * NODES + i, NODES + i, kind=i % 2)
-        at = time.monotonic_ns()
-        event("cuda_runtime", "cudaGraphLaunch", at, at + 500, correlation=7)
-        for i, (name, stream) in enumerate((("relu", 9), ("gemm", 7))):
-            kernel = {"device": 0, "stream": stream, "correlation": 7, "graph id": 5,
-                      "graph node id": 5 * NODES + 2 - 2 * i}
-            events.append({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream,
-                           "ts": us(at) + 5 * (i + 1), "dur": 4, "args": kernel})
-        before = _core.watch_state()["resolved"]
-        def load(events, base):
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "trace.json"
-                path.write_text(json.dumps({"traceEvents": events, "baseTimeNanoseconds": base}))
-                return Trace(*read(str(path), watched=True))
-        load(events, base - 3600 * 10**9)  # of another hour
-        other = _core.watch_state()["resolved"]
-        trace = load(events, base)
-        ops = {row.key: row.device_time_total for row in trace.key_averages(peaks="none") if row.device_time_total > 0
-               and row.device_type == "cpu" and row.key.startswith("aten")}
-        later = {row.key: row.device_time_total for row in profiled(("x", 5 * NODES)).key_averages(peaks="none")}
-        known, estimated = _core.watch_state()["resolved"], trace.coverage().get("estimated")
-        print(json.dumps([before, other, known, ops, estimated, later]))
-    """)
-    before, other, resolved, ops, estimated, later = found
-    assert before == other == 0 and resolved == 6
-    assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
-    assert later["aten::mm"] == 4, "later profiles know them too"
-
-
 def test_ops_of_torch_are_found_by_time_and_thread(bare: Run) -> None:
     pytest.importorskip("torch")
     found = bare("""
@@ -413,12 +349,7 @@ def test_the_environment_variable_asks_for_the_watch(monkeypatch: pytest.MonkeyP
         assert len(asked) == wanted
 
 
-def test_the_clock_of_a_recording_is_tied_by_marks(tmp_path: Path) -> None:
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": watching.MARK, "pid": 1, "tid": 1, "ts": ts, "dur": 1, "args": {}}
-        for ts in (10, 20)
-    ]
-    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
-    store = store_of(fs.load_trace(tmp_path / "t.json"), "events")
+def test_the_clock_of_a_recording_is_tied_by_marks() -> None:
+    store = store_of(load(op(watching.MARK, 10, 1), op(watching.MARK, 20, 1)), "events")
     assert watching._shift_of(store, [10_600 + 5_000_000, 20_400 + 5_000_000]) == 5_000_000
     assert watching._shift_of(store, [1]) is None  # a mark is missing

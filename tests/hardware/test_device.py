@@ -14,17 +14,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.fake_core import MIB, FakeCore, forget, install
+from helpers.fake_core import MIB, FakeCore, forget
 
 from flopscope.support import device as fsd
 from flopscope.support import peak_timing as fsm
 from flopscope.support import peaks as fsp
 from flopscope.support import progress as fspr
-
-
-@pytest.fixture
-def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    return install(monkeypatch, tmp_path)
 
 
 def cache_files(tmp_path: Path) -> list[Path]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import kernel, load, op
 
 import flopscope as fs
 from flopscope import _core
@@ -21,11 +21,9 @@ STATE = 'state its peaks by peaks="memory=…,bf16_tensor=…" or --peaks, in by
 
 def trace_of(properties: Any, device: int = 0) -> fs.Trace:
     """Return a trace with an element-wise op of 4 MiB that took 10 us on a device."""
-    args = {"External id": 1, "Input Dims": [[1024, 1024]], "Input type": ["float"], "Concrete Inputs": [""]}
-    op = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
-    launched = {"External id": 1, "device": device, "stream": 7, "correlation": 9}
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": device, "tid": 7, "ts": 8, "dur": 10, "args": launched}
-    return fs.load_trace(json.dumps({"deviceProperties": properties, "traceEvents": [op, kernel]}).encode())
+    args = {"Input_Dims": [[1024, 1024]], "Input_type": ["float"], "Concrete_Inputs": [""]}
+    events = op("aten::neg", 1, 5, External_id=1, **args), kernel("k", 8, 10, device=device, External_id=1)
+    return load(*events, deviceProperties=properties)
 
 
 def properties(name: str, sm_count: int, memory_bytes: int = 0, device: int = 0) -> dict[str, Any]:

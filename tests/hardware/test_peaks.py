@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.fake_core import CPU_RATES, CUDA_RATES, FakeCore, forget, install
+from helpers.fake_core import CPU_RATES, CUDA_RATES, FakeCore, forget
 
 from flopscope.cli.program import main
 from flopscope.support import busy
@@ -21,11 +21,6 @@ from flopscope.support import peak_timing as fsm
 from flopscope.support import peaks as fsp
 
 EARLIER = "2020-02-03T04:05:06+00:00"
-
-
-@pytest.fixture
-def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    return install(monkeypatch, tmp_path)
 
 
 def scale(core: FakeCore, factor: float) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from typing import Any
 
 import pytest
+from helpers.hand_traces import event, load
 
 import flopscope as fs
 from flopscope import _core
@@ -189,9 +189,7 @@ def test_a_unit_must_exist_and_needs_flops() -> None:
 
 @pytest.mark.parametrize("unit", ["fp31", "a unit whose name no unit has", 7, None])
 def test_an_unknown_unit_in_a_trace_is_none(unit: Any) -> None:
-    args = {"flops": 10, "unit": unit}
-    event = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
-    (row,) = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
+    (row,) = load(event("user_annotation", "mine", 1, 5, flops=10, unit=unit)).key_averages()
     assert (row.flops, row.unit) == (10, None)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.hand_traces import Program
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -52,11 +53,10 @@ def store_peaks() -> None:
 
 def trace_with(tmp_path: Path, file: str = "trace", **cpu: Any) -> Results:
     """Write a trace as torch does, of a product on a CPU described by these members, and load it."""
-    shapes = {"Input Dims": [[N, N], [N, N]], "Input type": ["float", "float"], "Input Strides": [[N, 1], [N, 1]]}
-    event = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 1000, "args": shapes}
-    head = {CPU_MEMBER: cpu.get("member", cpu)} if cpu else {}
-    text = json.dumps({"schemaVersion": 1, "deviceProperties": [], **head, "traceEvents": [event]})
-    (tmp_path / f"{file}.json").write_text(text)
+    program = Program(0)
+    program.op("aten::mm", 10, 1000, [N, N], [N, N], strides=[[N, 1], [N, 1]])
+    program.head = {"schemaVersion": 1, "deviceProperties": []} | ({CPU_MEMBER: cpu.get("member", cpu)} if cpu else {})
+    (tmp_path / f"{file}.json").write_bytes(program.text())
     return fs.load_trace(tmp_path / f"{file}.json")
 
 

@@ -121,9 +121,9 @@ class Program:
         self.call(CALLS[cat], launched + 1, 1, tid, self.correlation)
         self.work(kernel, begin, dur, correlation=self.correlation, **more)
 
-    def count(self, name: str, ts: float, value: float, key: str = "value", device: int = 0) -> None:
+    def count(self, name: str, ts: float, value: float, key: str = "value", device: int = 0, **more: Any) -> None:
         """Add a sample of a counter."""
-        self.events.append({"ph": "C", "name": name, "pid": device, "ts": ts, "args": {key: value}})
+        self.events.append({"ph": "C", "name": name, "pid": device, "ts": ts, "args": {key: value, **more}})
 
     def text(self) -> bytes:
         return text_of(*self.events, **self.head)

@@ -14,12 +14,6 @@ from helpers.profiled import counts, rows_of, table_of
 
 import flopscope as fs
 
-
-@pytest.fixture
-def x() -> fs.Tensor:
-    return fs.ones((8, 8))
-
-
 # Counting -------------------------------------------------------------------------------------------------------------
 
 
@@ -231,21 +225,6 @@ def test_shapes_are_recorded_with_record_shapes() -> None:
         assert shapes == {"add": [[2, 3], [3]], "mul": [[2, 3], []], "mul_": [[2, 3], [2, 3]], "fill_": [[2, 3], []]}
         assert rows["add"].input_dtypes == ["float32", "float32"]
         assert "Input Shapes" in table_of(prof, group_by_input_shape=True).table()
-
-
-def test_grouping_by_input_shape() -> None:
-    with fs.profile(record_shapes=True) as prof:
-        for shape in ((2, 3), (4,), (2, 3), (4,), (2, 3)):
-            fs.sin(fs.empty(shape))
-        fs.sin(fs.empty((2, 3), dtype="float64"))
-        fs.sin(fs.empty((3, 2)).T)
-    assert counts(prof) == {"flopscope::sin": 7}
-    grouped = [(row.input_shapes, row.count, row.flops) for row in table_of(prof, group_by_input_shape=True)]
-    by_shape: dict[str, int] = {}
-    for shapes, count, flops in grouped:
-        assert flops == count * math.prod(shapes[0])
-        by_shape[str(shapes)] = by_shape.get(str(shapes), 0) + count
-    assert by_shape == {"[[2, 3]]": 5, "[[4]]": 2}
 
 
 def test_memory_columns_count_allocated_and_freed_bytes() -> None:

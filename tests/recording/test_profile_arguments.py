@@ -23,11 +23,6 @@ from flopscope.support import capture
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
 
-@pytest.fixture
-def x() -> fs.Tensor:
-    return fs.ones((8, 8))
-
-
 @pytest.fixture(autouse=True)
 def no_warnings() -> Iterator[None]:
     with warnings.catch_warnings():

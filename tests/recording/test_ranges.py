@@ -18,11 +18,6 @@ from helpers.profiled import counts, rows_of, table_of
 import flopscope as fs
 
 
-@pytest.fixture
-def x() -> fs.Tensor:
-    return fs.ones((8, 8))
-
-
 def test_each_call_of_a_decorated_function_is_a_range(x: fs.Tensor) -> None:
     @fs.record_function("step")
     def step(n: int, *, by: int = 1) -> int:

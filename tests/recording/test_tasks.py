@@ -16,11 +16,6 @@ import flopscope as fs
 SIN = 64  # FLOPs of one sine
 
 
-@pytest.fixture
-def x() -> fs.Tensor:
-    return fs.ones((8, 8))
-
-
 def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(x: fs.Tensor) -> None:
     spans: dict[str, int] = {}
 

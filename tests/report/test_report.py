@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, memory
 from helpers.report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
@@ -26,12 +26,22 @@ TRACES = [*sorted(FOLDER.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
 
 
-EACH = [pytest.param(path, id=path.name.split(".")[0]) for path in TRACES]
+@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
+def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[fs.Trace, PageRead]:
+    """Each recorded trace and its page."""
+    trace = fs.load_trace(request.param)
+    return trace, written(trace, tmp_path_factory.mktemp("page"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stacked() -> fs.Trace:
     return fs.load_trace(FOLDER / "tutorial_naive_stack.json.gz")
+
+
+@pytest.fixture(scope="module")
+def read(stacked: fs.Trace, tmp_path_factory: pytest.TempPathFactory) -> PageRead:
+    """The page of this trace."""
+    return written(stacked, tmp_path_factory.mktemp("page"))
 
 
 def grouping(read: PageRead, name: str) -> dict[str, Any]:
@@ -45,8 +55,7 @@ def same(a: Any, b: Any) -> bool:
 # The page -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_runs_the_scripts_that_its_policy_names(stacked: fs.Trace, tmp_path: Path) -> None:
-    read = written(stacked, tmp_path)
+def test_a_page_runs_the_scripts_that_its_policy_names(read: PageRead) -> None:
     assert read.html.startswith("<!DOCTYPE html>")
     early, script = read.scripts
     (style,) = [text for tag, _, text in read.content if tag == "style"]
@@ -59,8 +68,7 @@ def test_a_page_runs_the_scripts_that_its_policy_names(stacked: fs.Trace, tmp_pa
     assert read.tags[places[0]][1].get("http-equiv") == "Content-Security-Policy"  # before all that it governs
 
 
-def test_a_page_asks_for_nothing(stacked: fs.Trace, tmp_path: Path) -> None:
-    read = written(stacked, tmp_path)
+def test_a_page_asks_for_nothing(read: PageRead) -> None:
     assert handlers(read) == []
     links = [a[name] for _, a in read.tags for name in ("src", "href", "action", "data", "poster") if name in a]
     assert all(link is not None and link.startswith("#") for link in links)
@@ -68,13 +76,6 @@ def test_a_page_asks_for_nothing(stacked: fs.Trace, tmp_path: Path) -> None:
     for script in read.scripts:
         assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|importScripts|eval)\b", script)
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|new Function", script)
-
-
-@pytest.mark.parametrize("path", EACH)
-def test_a_page_of_5000_events_takes_at_most_a_megabyte(path: Path, tmp_path: Path) -> None:
-    trace = fs.load_trace(path)
-    assert len(trace) < 5000
-    assert len(written(trace, tmp_path).html.encode()) <= 1_000_000
 
 
 def test_every_script_and_style_is_in_the_page() -> None:
@@ -88,10 +89,9 @@ def test_every_script_and_style_is_in_the_page() -> None:
 # Its data equals the results ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", EACH)
-def test_rows_equal_the_table_by_shape(path: Path, tmp_path: Path) -> None:
-    trace = fs.load_trace(path)
-    read = written(trace, tmp_path)
+def test_rows_equal_the_table_by_shape_and_take_at_most_a_megabyte(each: tuple[fs.Trace, PageRead]) -> None:
+    trace, read = each
+    assert len(trace) < 5000 and len(read.html.encode()) <= 1_000_000
     words = ("name", "shape") if trace.record_shapes else "name"
     table = trace.key_averages(group_by=words, kernels=True)
     rows = read.data["rows"]
@@ -120,10 +120,8 @@ def test_shapes_are_texts(tmp_path: Path) -> None:
     assert texts == ["8x16 16x4", "3 5x5 (3 times), 1 other"]
 
 
-@pytest.mark.parametrize("path", EACH)
-def test_the_overview_equals_accounting_and_advice(path: Path, tmp_path: Path) -> None:
-    trace = fs.load_trace(path)
-    read = written(trace, tmp_path)
+def test_the_overview_equals_accounting_and_advice(each: tuple[fs.Trace, PageRead]) -> None:
+    trace, read = each
     overview = read.data["sections"]["overview"]
     frame = trace.accounting()
     content = overview["accounting"]
@@ -158,8 +156,7 @@ def test_the_overview_equals_accounting_and_advice(path: Path, tmp_path: Path) -
         assert overview["coverage"][name] == known
 
 
-def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
-    read = written(stacked, tmp_path)
+def test_groupings_equal_tables(stacked: fs.Trace, read: PageRead) -> None:
     words = {
         "name": "name",
         "category": "category",
@@ -199,8 +196,7 @@ def test_rows_by_stream_where_there_are_several(streams: int, tmp_path: Path) ->
         assert read.texts(found["stream"]["columns"]["stream"]) == values
 
 
-def test_rows_stand_below_their_names(stacked: fs.Trace, tmp_path: Path) -> None:
-    read = written(stacked, tmp_path)
+def test_rows_stand_below_their_names(stacked: fs.Trace, read: PageRead) -> None:
     names, by_shape = grouping(read, "name"), stacked.key_averages(group_by=("name", "shape"))
     table = stacked.key_averages()
     below = read.lists(names["children"])
@@ -215,8 +211,7 @@ def test_rows_stand_below_their_names(stacked: fs.Trace, tmp_path: Path) -> None
     ]
 
 
-def test_modules_and_categories_have_their_ops_below(stacked: fs.Trace, tmp_path: Path) -> None:
-    read = written(stacked, tmp_path)
+def test_modules_and_categories_have_their_ops_below(stacked: fs.Trace, read: PageRead) -> None:
     tree, inner = grouping(read, "module"), grouping(read, "name and module")
     table = stacked.key_averages(group_by="module")
     assert read.column(tree["depth"]).tolist() == [row.module_depth for row in table]
@@ -230,8 +225,8 @@ def test_modules_and_categories_have_their_ops_below(stacked: fs.Trace, tmp_path
         assert {paths[i] for i in ops_below} <= {row.module, None}
 
 
-def test_devices_are_those_of_the_summary(stacked: fs.Trace, tmp_path: Path) -> None:
-    tables = {table["title"]: table for table in written(stacked, tmp_path).data["sections"]["devices"]["tables"]}
+def test_devices_are_those_of_the_summary(stacked: fs.Trace, read: PageRead) -> None:
+    tables = {table["title"]: table for table in read.data["sections"]["devices"]["tables"]}
     assert list(tables) == ["GPUs", "Time", "Launches", "Streams"]
     text = " ".join(str(stacked.summary()).split())
     for title in ("GPUs", "Time", "Launches"):
@@ -266,8 +261,7 @@ def test_a_torch_profile_has_a_page(tmp_path: Path) -> None:
     assert ("aten::mm", "16x16 16x16") in set(zip(keys, shapes, strict=True))
 
 
-def test_a_profile_without_shapes_has_names(tmp_path: Path) -> None:
-    x = fs.rand((8, 8), device="cpu")
+def test_a_profile_without_shapes_has_names(x: fs.Tensor, tmp_path: Path) -> None:
     with fs.profile() as prof:
         fs.add(x, x)
     read = written(prof, tmp_path, peaks="none")
@@ -302,7 +296,7 @@ def hostile() -> fs.Trace:
     return program.load()
 
 
-def test_hostile_names_are_text(tmp_path: Path) -> None:
+def test_hostile_names_are_text_and_long_ones_are_cut_with_their_length(tmp_path: Path) -> None:
     read = written(hostile(), tmp_path, title=f"{NASTY}\ud800")
     assert read.data["title"].endswith("\\ud800")
     kinds = {tag: sum(one == tag for one, _ in read.tags) for tag in ("img", "script", "style")}
@@ -315,10 +309,6 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     keys = read.texts(read.data["rows"]["columns"]["key"])
     assert any(key is not None and key.startswith("</script><script>alert(1)") and "\\u202e" in key for key in keys)
     assert {"__proto__", "constructor"} <= set(keys)
-
-
-def test_long_names_are_cut_with_their_length(tmp_path: Path) -> None:
-    read = written(hostile(), tmp_path)
     assert max(map(len, read.strings)) < MOST_TEXT + 100
     assert any(text.endswith("… (1,000,000 characters)") for text in read.strings)
     assert len(read.html) < 1_000_000
@@ -359,11 +349,8 @@ def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.
     times = [3, 50, 2, 40, 1, 30]
     for number, time in enumerate(times):
         program.op(f"op_{number}", 100.0 * number, time)
-        change = {"Device Type": 0, "Device Id": -1, "Bytes": 64 << number, "Addr": number + 1}
-        program.events.append(
-            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 100.0 * number + 0.5}
-            | {"args": change}
-        )
+        change = {"Device Id": -1, "Addr": number + 1}
+        program.events.append(memory(100.0 * number + 0.5, 64 << number, device_type=0, **change))
     trace = program.load()
     whole = written(trace, tmp_path).data["sections"]
     monkeypatch.setattr(ops, "MOST_ROWS", 3)
@@ -373,9 +360,9 @@ def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.
     others = len(trace.key_averages()) - 3
     assert by_name["table"]["count"] == 3 and by_name["left_out"]["rows"] == others
     assert by_name["left_out"]["host_time"] == pytest.approx(3 + 2 + 1)
-    memory = read.data["sections"]["memory"]["devices"][0]
-    assert sorted(read.column(memory["rows"])) == [-1, 0, 1, 2]
-    assert memory["peak"]["row"] == 2 and memory["peak_reserved"] is None
+    device = read.data["sections"]["memory"]["devices"][0]
+    assert sorted(read.column(device["rows"])) == [-1, 0, 1, 2]
+    assert device["peak"]["row"] == 2 and device["peak_reserved"] is None
     timeline, before = read.data["sections"]["timeline"], whole["timeline"]
     assert [lane["count"] for lane in timeline["lanes"]] == [lane["count"] for lane in before["lanes"]]
     labels = zip(read.texts(timeline["labels"]["name"]), read.column(timeline["labels"]["row"]), strict=True)
@@ -396,12 +383,11 @@ def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypa
     assert written(stacked, tmp_path).data["rows"]["count"] == by_shape
 
 
-@pytest.mark.parametrize("path", EACH)
 def test_rows_of_the_core_lead_to_the_names_of_a_page_without_shapes(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    each: tuple[fs.Trace, PageRead], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(profile, "MOST_ROWS", 0)
-    source = profile.Profile(fs.load_trace(path), blocks=1000)
+    source = profile.Profile(each[0], blocks=1000)
     own, row_of = source.shaped.columns, source.row_of
     assert row_of is not None and len(row_of) == len(own["key"])
     for name in ("key", "device_type", "is_user_annotation"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from pathlib import Path
@@ -30,10 +31,9 @@ def sampled(devices: int = 1, points: list[float] = POINTS) -> Program:
     program = Program(devices)
     for device in range(devices):
         program.run("aten::relu", BEGIN + 10 * device, BEGIN + 20, 5, [64, 64], kernel="relu_kernel", device=device)
-        for i, value in enumerate([*points, None]):
-            args = {"GB/s": 0, "missing": 1} if value is None else {"GB/s": value}
-            event = {"ph": "C", "name": "dram_bytes_read", "pid": device, "ts": BEGIN + i, "args": args}
-            program.events.append(event)
+        for i, value in enumerate(points):
+            program.count("dram_bytes_read", BEGIN + i, value, "GB/s", device)
+        program.count("dram_bytes_read", BEGIN + len(points), 0, "GB/s", device, missing=1)
     return program
 
 
@@ -79,7 +79,7 @@ def test_tracks_past_the_limit_are_counted(tmp_path: Path) -> None:
     program = sampled()
     for name in range(counters.MOST_TRACKS + 3):
         for i in range(2):
-            program.events.append({"ph": "C", "name": f"c{name}", "pid": 0, "ts": BEGIN + i, "args": {"value": name}})
+            program.count(f"c{name}", BEGIN + i, name)
     found = written(program.load(), tmp_path).data["sections"]["timeline"]["counters"]
     assert len(found["tracks"]) == counters.MOST_TRACKS and found["left_out"] == 4
 
@@ -137,8 +137,8 @@ def test_a_long_track_is_merged_and_says_so(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_overview_has_the_sums_that_the_summary_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = sampled()  # its kernel runs from 20 to 25 µs, of 25
-    for ts, args in ((18, {"%": 0.0}), (20, {"%": 90.0}), (21, {"%": 60.0}), (22, {"%": 0, "missing": 1})):
-        program.events.append({"ph": "C", "name": "tensor_active", "pid": 0, "ts": BEGIN + ts, "args": args})
+    for ts, share, more in ((18, 0.0, {}), (20, 90.0, {}), (21, 60.0, {}), (22, 0, {"missing": 1})):
+        program.count("tensor_active", BEGIN + ts, share, "%", **more)
     trace = program.load()
     assert overview_of(trace, tmp_path)["hfu"] == pytest.approx((90 + 60) / 2 * 5 / 25)
     head, row = devices_of(trace, tmp_path)["Counters"]["rows"]
@@ -212,7 +212,7 @@ def test_the_report_joins_captures(tmp_path: Path) -> None:
     assert graphs_of(path)["works whose node of a capture is known"] == "0"
 
 
-def test_summary_and_compare_join_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_compare_and_table_join_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replay, capture = replayed(tmp_path)
     out = tmp_path / "out.json"
     for more, unmodelled in (([], 48.0), (["--captures", str(capture)], 0.0)):
@@ -223,7 +223,14 @@ def test_summary_and_compare_join_captures(tmp_path: Path, capsys: pytest.Captur
         assert main(["compare", str(replay), str(replay), "--json", str(out), *more]) == 0
         names.append("aten::mm" in out.read_text())
     assert names == [False, True]
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    (folder / "one.json.gz").write_bytes(gzip.compress(capture.read_bytes()))
     capsys.readouterr()
+    assert main(["table", str(replay), "--captures", str(folder), "--json", str(out)]) == 0
+    assert "aten::mm" in capsys.readouterr().out
+    rows = json.loads(out.read_text())["rows"]
+    assert sum(row["flops"] or 0 for row in rows if row["key"] == "aten::mm") == 2 * 4 * 64 * 128 * 256
 
 
 def graphs_of(path: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, memory
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
@@ -45,10 +45,16 @@ def tracks_of(page: PageRead, device: int) -> dict[str, dict[str, Any]]:
     return {page.strings[one["label"]]: one for one in listed if one["device"] == device}
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
-def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
-    text = gzip.decompress(path.read_bytes())
-    page, listed = written(loaded(text), tmp_path), changes_of(text)
+@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
+def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
+    """The changes of a recorded trace, the trace, and its page."""
+    text = gzip.decompress(request.param.read_bytes())
+    trace = loaded(text)
+    return changes_of(text), trace, written(trace, tmp_path_factory.mktemp("page"))
+
+
+def test_the_curves_are_those_of_the_trace(each: tuple[Any, ...]) -> None:
+    listed, _, page = each
     devices = {device["name"]: device for device in page.data["sections"]["memory"]["devices"]}
     for name, kind in (("GPU 0", 1), ("CPU", 0)):
         own = [one for one in listed if one["Device Type"] == kind]
@@ -65,11 +71,9 @@ def test_the_curves_are_those_of_the_trace(path: Path, tmp_path: Path) -> None:
         assert device["peak_reserved"] == max(one["Total Reserved"] for one in own)
 
 
-@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name.split(".")[0])
-def test_who_holds_the_peak_is_who_allocated_what_is_not_freed(path: Path, tmp_path: Path) -> None:
-    text = gzip.decompress(path.read_bytes())
-    trace = loaded(text)
-    page, listed = written(trace, tmp_path), [one for one in changes_of(text) if one["Device Type"] == 1]
+def test_who_holds_the_peak_is_who_allocated_what_is_not_freed(each: tuple[Any, ...]) -> None:
+    every, trace, page = each
+    listed = [one for one in every if one["Device Type"] == 1]
     device = next(one for one in page.data["sections"]["memory"]["devices"] if one["name"] == "GPU 0")
     alive: dict[int, int] = {}
     most, at_peak = -1, 0
@@ -105,15 +109,8 @@ def test_without_totals_the_curve_is_the_sum_of_the_changes(tmp_path: Path) -> N
     program = Program()
     program.op("aten::empty", 0, 10)
     sizes = [-300, 512, 256, -512, 1024]
-    for i, size in enumerate(sizes):
-        program.events.append(
-            {
-                **{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 2 + i},
-                "args": {"Bytes": size, "Device Type": 1, "Device Id": 0},
-            }
-        )
-    text = json.dumps({**program.head, "traceEvents": program.events}).encode()
-    page = written(loaded(text), tmp_path)
+    program.events += [memory(2 + i, size) for i, size in enumerate(sizes)]
+    page = written(program.load(), tmp_path)
     (device,) = page.data["sections"]["memory"]["devices"]
     tracks = tracks_of(page, 0)
     assert page.column(tracks["allocated"]["mean"]).tolist() == [0, 512, 768, 256, 1280] and [*tracks] == ["allocated"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from helpers import DATA
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, load, op
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
@@ -32,11 +31,7 @@ MISSING = -(2**63)
 
 def names_page(folder: Path, names: int) -> PageRead:
     """Return the page of ops of different names, each longer than the one before."""
-    host = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "args": {}}
-    events = [{**host, "name": f"op{i}", "ts": 100 * i, "dur": i + 1} for i in range(names)]
-    (folder / "t.json").write_text(json.dumps({"traceEvents": events}))
-    fs.load_trace(folder / "t.json").write_report(folder / "t.html")
-    return PageRead(folder / "t.html")
+    return written(load(*(op(f"op{i}", 100 * i, i + 1) for i in range(names))), folder)
 
 
 def test_names_past_the_limit_are_one_and_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -110,8 +105,12 @@ def trace(request: pytest.FixtureRequest) -> fs.Trace:
         return fs.load_trace(request.param)
 
 
-def test_every_event_is_drawn_once_in_a_lane(trace: fs.Trace, tmp_path: Path) -> None:
-    timeline = drawn(trace, tmp_path)
+@pytest.fixture(scope="module")
+def timeline(trace: fs.Trace, tmp_path_factory: pytest.TempPathFactory) -> Drawn:
+    return drawn(trace, tmp_path_factory.mktemp("page"))
+
+
+def test_every_event_is_drawn_once_in_a_lane(trace: fs.Trace, timeline: Drawn) -> None:
     events = trace.events()
     begin = events._begin
     expected: Counter[Any] = Counter()
@@ -132,8 +131,7 @@ def test_every_event_is_drawn_once_in_a_lane(trace: fs.Trace, tmp_path: Path) ->
         assert (timeline.start[a + 1 : b] >= timeline.start[a : b - 1] + timeline.duration[a : b - 1]).all()
 
 
-def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, tmp_path: Path) -> None:
-    timeline = drawn(trace, tmp_path)
+def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, timeline: Drawn) -> None:
     gaps = analysis_of(trace, "test").gap_cells
     expected: dict[Any, int] = defaultdict(int)
     for device, cause, time in zip(gaps["device"].tolist(), gaps["cause"].tolist(), gaps["time"].tolist(), strict=True):
@@ -146,8 +144,7 @@ def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, tmp_path: Path)
     assert found == {key: time for key, time in expected.items() if time}
 
 
-def test_idle_times_are_where_no_work_is(trace: fs.Trace, tmp_path: Path) -> None:
-    timeline = drawn(trace, tmp_path)
+def test_idle_times_are_where_no_work_is(timeline: Drawn) -> None:
     for device in {lane["device"] for lane in timeline.lanes if lane["device"] >= 0}:
         work, idle = (
             sorted(
@@ -166,8 +163,7 @@ def test_idle_times_are_where_no_work_is(trace: fs.Trace, tmp_path: Path) -> Non
             assert all(a >= end or b <= begin for a, b in work[place : place + 50])
 
 
-def test_rows_and_launches_are_those_of_the_events(trace: fs.Trace, tmp_path: Path) -> None:
-    timeline = drawn(trace, tmp_path)
+def test_rows_and_launches_are_those_of_the_events(trace: fs.Trace, timeline: Drawn) -> None:
     keys = timeline.page.texts(timeline.page.data["rows"]["columns"]["key"])
     for label, row in enumerate(timeline.label_rows):
         kind, name = timeline.kinds[label], timeline.names[label]
@@ -316,9 +312,6 @@ def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
 
 
 def test_events_without_times_are_counted(tmp_path: Path) -> None:
-    trace = many(2).load()
-    core = _core.Store()
-    core.extend(store_of(trace, "test"))
     assert timeline_of([Part(_core.Store())], Columns()) is None
     program = Program()
     for depth in range(70):

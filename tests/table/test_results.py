@@ -2,42 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from helpers.tables import make_table
 
-import flopscope as fs
 from flopscope.results.categories import by_category
 from flopscope.results.ranks import join_ranks
-from flopscope.results.results import Results
-
-
-def test_results_without_events_are_errors() -> None:
-    empty = Results()
-    assert len(empty) == 0 and bool(empty) and empty.dropped == 0 and empty.get_trace_id() is None
-    for method in (empty.key_averages, empty.events, empty.step_breakdown, empty.summary, empty.coverage):
-        with pytest.raises(RuntimeError, match=r"^there is no .*: nothing was recorded$"):
-            method()
-    with pytest.raises(ValueError, match="with_stack=True"):
-        empty.key_averages(group_by_stack_n=2)
-    with pytest.raises(ValueError, match="with_stack=True"):
-        empty.export_stacks("nowhere")
-
-
-def test_results_need_only_a_core(tmp_path: Path) -> None:
-    x = fs.ones((4, 4))
-    with fs.profile(record_shapes=True) as prof:
-        fs.add(x, x)
-    results = Results()
-    results._core, results.record_shapes = prof._core, True
-    table, expected = (r.key_averages(group_by_input_shape=True, peaks="none") for r in (results, prof))
-    assert table.to_dicts() == expected.to_dicts()
-    assert results.coverage() == prof.coverage() and len(results) == len(prof) == len(results.events())
-    results.add_metadata("who", "a test")
-    results.export_chrome_trace(tmp_path / "trace.json")
-    assert '"who": "a test"' in (tmp_path / "trace.json").read_text()
-
 
 # Ranks ----------------------------------------------------------------------------------------------------------------
 

@@ -28,11 +28,6 @@ from flopscope.results.table import COLUMNS
 WHOLE = 1000
 
 
-@pytest.fixture
-def x() -> fs.Tensor:
-    return fs.ones((8, 8))
-
-
 @contextlib.contextmanager
 def stacks_recorded() -> Iterator[Any]:
     """Record stacks in a block, and stop the recorder when the block ends."""

@@ -114,17 +114,3 @@ def test_torchs_trace_of_nothing_is_empty() -> None:
     assert len(fs.load_trace(text)) == 0 and str(fs.load_trace(text).summary()) == "Nothing was recorded."
     with pytest.raises(NotATrace):
         fs.load_trace(json.dumps(TORCH).encode())
-
-
-def test_ranks_count_what_is_not_a_trace(tmp_path: Path) -> None:
-    program = Program()
-    program.step(0, 0, 40)
-    program.run("aten::add", 1, 5, 20, [64, 64], [64, 64])
-    for rank in range(2):
-        (tmp_path / f"rank{rank}.json").write_bytes(program.text())
-    (tmp_path / "rank2.json").write_text(json.dumps(PHASES["asynchronous"][0]))
-    message = r"1 file is left out of 3: rank2\.json \(not a trace that flopscope reads: 3 ev"
-    with pytest.warns(UserWarning, match=message):
-        ranks = fs.load_ranks([str(tmp_path / f"rank{rank}.json") for rank in range(3)])
-    (left_out,) = ranks.files[ranks.files.source.str.endswith("rank2.json")].problem
-    assert left_out.startswith("not a trace that flopscope reads: 3 events, none of them")
