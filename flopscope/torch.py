@@ -299,8 +299,9 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         return self._joined[1]
 
     def _why_nothing(self) -> str:
-        if self.record_steps and self.step_num > 0:
-            return f"the schedule has recorded no step up to step {self.step_num}"
+        if self.record_steps:
+            told = f"up to step {self.step_num}" if self.step_num else "as prof.step(), which ends each, was not called"
+            return f"the schedule has recorded no step {told}"
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:

@@ -210,6 +210,10 @@ def test_results_before_the_end_are_errors() -> None:
     with prof, pytest.raises(RuntimeError, match="still running; stop it"):
         prof.coverage()
     assert len(prof.key_averages(peaks="none")) >= 0
+    with ft.profile(activities=CPU, schedule=fs.schedule(wait=1, warmup=0, active=1)) as prof:
+        pass
+    with pytest.raises(RuntimeError, match=r"no step as prof\.step\(\), which ends each, was not called"):
+        prof.key_averages()
 
 
 @pytest.mark.parametrize("make", ["torch.profiler", "torch.autograd.profiler"])

@@ -189,13 +189,15 @@ def test_categories_follow_from_the_annotations() -> None:
     assert {event.device_index for event in events if event.kind == "kernel"} == {1}
 
 
-def test_names_of_rocprofv3_are_those_of_torch() -> None:
-    kernel = [(4, annotation(key, value)) for key, value in {"agent": 2, "queue": 1, "corr_id": 4}.items()]
+@pytest.mark.parametrize("agent", [2, "Agent-2"])
+def test_names_of_rocprofv3_are_those_of_torch(agent: int | str) -> None:
+    kernel = [(4, annotation(key, value)) for key, value in {"agent": agent, "queue": 1, "corr_id": 4}.items()]
     content = track(7, 12, 13)
     content += _slice(1000, 2000, "gemm", (22, "kernel_dispatch"), *kernel)
     content += _slice(500, 600, "hipLaunchKernel", (22, "hip_runtime_api"), (4, annotation("corr_id", 4)))
-    kinds = {event.name: (event.kind, event.correlation) for event in fs.load_trace(content).events()}
-    assert kinds == {"gemm": ("kernel", 4), "hipLaunchKernel": ("runtime", 4)}
+    events = fs.load_trace(content).events()
+    kinds = {event.name: (event.kind, event.correlation, event.device_index) for event in events}
+    assert kinds == {"gemm": ("kernel", 4, 2), "hipLaunchKernel": ("runtime", 4, -1)}
 
 
 def test_slices_that_end_without_a_beginning_are_left_out() -> None:

@@ -217,6 +217,8 @@ fs_text fs_pftrace_renamed(fs_text name, const char *const (*rows)[2], size_t co
     return name;
 }
 
+#define AGENT "Agent-" /* rocprofv3's device 4 is "Agent-4", or just 4 */
+
 /* Put "name": value, or the value alone. */
 static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool named, fs_error *err)
 {
@@ -235,6 +237,9 @@ static fs_status put_annotation(const writing *to, fs_wire wire, int depth, bool
         name = fs_pftrace_renamed(name.bytes != NULL ? name : (fs_text){"", 0}, names, sizeof names / sizeof *names);
         FS_TRY(fs_text_put_quoted(to->text, name.bytes, name.size, err));
         FS_TRY(fs_text_put_plain(to->text, ":", err));
+        fs_text agent = fs_pftrace_text_of(to->names, to->epoch, &value, FS_INTERNED_TEXT);
+        if (fs_text_is(name, "device") && agent.bytes != NULL && fs_text_begins(agent, AGENT))
+            return fs_text_put_quoted(to->text, agent.bytes + sizeof AGENT - 1, agent.size - (sizeof AGENT - 1), err);
     }
     return put_value(to, wire, &value, depth, err);
 }
