@@ -88,7 +88,7 @@ def step():
 """,
     ),
     "tf32": Cure(
-        "tf32_products",
+        "tf32",
         f"torch.backends.cuda.matmul.allow_tf32 = mended\n"
         f"model, x = {LAYERS.format(6, 4096, 4096)}, torch.randn(4096, 4096, device=device)\n"
         f"optimizer = torch.optim.SGD(model.parameters(), 1e-3, fused=True)\n{TRAINED}",

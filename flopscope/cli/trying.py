@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shlex
 import signal
 import sys
 import time
@@ -12,7 +13,6 @@ from typing import Any
 
 from flopscope.cli.parser import add_files, add_program, parsed
 from flopscope.support.files import require_writable, write_json
-from flopscope.support.suggest import did_you_mean
 
 EXAMPLES = """\
 examples:
@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a Python program with and without changes that need no edit, measure its steps, and say which to keep."
     )
-    parser.add_argument("--changes", type=_names, metavar="NAME,…", help="try these; --list names them all")
+    text = "try these; --list names them all"
+    parser.add_argument("--changes", type=lambda names: names.split(","), metavar="NAME,…", help=text)
     parser.add_argument("--all", action="store_true", help="try all that can apply, not only what something proposes")
     parser.add_argument("--list", action="store_true", help="list the changes, and what each may change, and end")
     positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
@@ -48,18 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, json="all numbers")
     parser.add_argument("--job", dest="owns_process", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=_run)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    from flopscope.measuring.trying.switches import SWITCHES
-
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names:
-        if name not in SWITCHES:
-            raise argparse.ArgumentTypeError(f"there is no change {name!r}{did_you_mean(name, SWITCHES)}; see --list")
-    if not names:
-        raise argparse.ArgumentTypeError("no change is named; see --list")
-    return names
 
 
 def _run(options: argparse.Namespace) -> Any:
@@ -83,10 +72,10 @@ def _list() -> None:
 
 def _try(options: argparse.Namespace) -> int:
     from flopscope.measuring.trying.result import text_of
-    from flopscope.measuring.trying.trial import Program, Trial, launcher_words
+    from flopscope.measuring.trying.switches import named
+    from flopscope.measuring.trying.trial import Program, Trial
     from flopscope.show.fitted import terminal_width
     from flopscope.support.process import rank_in
-    from flopscope.support.progress import time_bar
 
     if (rank_in(os.environ) or {}).get("world_size", 1) > 1:
         raise ValueError("this process is one rank of several: run flopscope try by itself, with --launcher COMMAND")
@@ -97,7 +86,8 @@ def _try(options: argparse.Namespace) -> int:
             pass
     if options.json:
         require_writable(options.json)
-    launcher = launcher_words(options.launcher)
+    named(options.changes)
+    launcher = tuple(shlex.split(options.launcher or ""))
     program = Program(options.script, tuple(options.arguments), options.kind, launcher)
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time)), file=sys.stderr)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -107,9 +97,7 @@ def _try(options: argparse.Namespace) -> int:
     def tell(text: object) -> None:
         print(f"flopscope try: {time.monotonic() - begin:4.0f} s  {text}", file=sys.stderr, flush=True)
 
-    with time_bar(f"trying changes on {program.title}", options.max_time) as advance:
-        wanted = options.changes, options.all, options.max_time, options.margin / 100
-        tried = Trial(program, *wanted, tell, advance).run()
+    tried = Trial(program, options.changes, options.all, options.max_time, options.margin / 100, tell).run()
     print(text_of(tried, terminal_width()), end="")
     if options.json:
         write_json(options.json, tried.to_dict())

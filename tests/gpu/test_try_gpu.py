@@ -45,25 +45,21 @@ def seen(processes: Processes) -> Seen:
 
 
 def test_the_gpu_is_seen(seen: Seen) -> None:
-    is_new = torch.cuda.get_device_capability() >= (8, 0)
-    assert seen.cuda and seen.has_tf32 == is_new and seen.device == torch.cuda.get_device_name()
-    assert not seen.tf32 and not seen.half
+    assert seen.cuda and not seen.tf32 and not seen.half
     assert not SWITCHES["fused_optimizer"].why_not(seen) and SWITCHES["threads"].why_not(seen)
 
 
 def test_tf32_is_faster_and_keeps_the_losses(processes: Processes, seen: Seen) -> None:
-    if SWITCHES["tf32_products"].why_not(seen):
+    if torch.cuda.get_device_capability() < (8, 0):
         pytest.skip("this GPU has no TF32")
-    plain, changed = (processes.run(name, seen, 5, 100, 120) for name in ("", "tf32_products"))
+    plain, changed = (processes.run(name, seen, 5, 100, 120) for name in ("", "tf32"))
     assert plain.seconds is not None and changed.seconds is not None
     assert changed.hits > 0 and changed.seconds < 0.9 * plain.seconds
-    assert changed.values == pytest.approx(plain.values, rel=SWITCHES["tf32_products"].tolerance)
+    assert changed.values == pytest.approx(plain.values, rel=SWITCHES["tf32"].tolerance)
 
 
 def test_steps_are_recorded(processes: Processes, seen: Seen) -> None:
-    path, why = processes.trace((5, 8), 120)
-    assert path is not None, why
-    assert len(fs.load_trace(path).step_breakdown()) == 3
+    assert len(fs.load_trace(processes.trace((5, 8), 120)).step_breakdown()) == 3
 
 
 @pytest.mark.parametrize("name", ["compile_graphs", "autocast", "fused_optimizer"])

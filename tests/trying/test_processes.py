@@ -64,7 +64,6 @@ def test_steps_after_the_warm_ones_are_timed_and_nothing_runs_after_the_last() -
     record = run(STEPS, warm=3, steps=10)
     assert record.steps == 13 and record.problem == ""
     assert record.seconds is not None and 0.02 <= record.seconds < 0.2
-    assert record.start is not None and record.start >= 3 * 0.02
     assert record.peak is not None and record.peak > 1e6
     assert Path("steps").read_text() == "13"
     assert not Path("finally").exists() and not Path("at_exit").exists()
@@ -159,8 +158,8 @@ def test_code_and_modules_are_programs_too() -> None:
 
 def test_the_trace_of_some_steps_is_recorded_and_the_program_stopped() -> None:
     script(Path.cwd(), STEPS.replace("time.sleep(0.02)", "fs.neg(fs.ones((8, 8), device='cpu'))"))
-    path, why = Processes(Program("program.py"), files()).trace((3, 6), 60)
-    assert path is not None and why == "" and Path("steps").read_text() == "6"
+    path = Processes(Program("program.py"), files()).trace((3, 6), 60)
+    assert Path("steps").read_text() == "6"
     import flopscope as fs
 
     assert len(fs.load_trace(path).step_breakdown()) == 3
@@ -183,9 +182,8 @@ def test_a_look_sees_what_the_program_uses_and_a_switch_is_applied_as_torch_is_i
     pytest.importorskip("torch")
     seen_first = look(TRAINING)
     seen = Seen(**seen_first.seen)
-    assert seen.trains and seen.zeroed and seen.float32 and seen.gradients and seen.modules == 1 and not seen.half
-    assert seen.optimizers == [{"name": "AdamW", "fused": None, "foreach": False}]
-    assert not seen.cuda and not seen.compiled and not seen.images and seen.draws
+    assert seen.trains and seen.zeroed and seen.gradients and seen.modules == 1 and not seen.half
+    assert not seen.cuda and not seen.convolutions and seen.draws
     assert seen_first.of == "losses" and len(seen_first.values) == 8
     for name, hits in {"fused_optimizer": 1, "zero_grad": 25}.items():
         record = switched(TRAINING, name, seen, 5, 20)
@@ -214,57 +212,29 @@ def test_what_a_program_sets_itself_is_set_again_also_if_it_calls_no_module() ->
     pytest.importorskip("torch")
     text = """
     import torch
-    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(1)
     weight = torch.nn.Parameter(torch.ones(4))
     optimizer = torch.optim.SGD([weight])
     while True:
         weight.sum().backward()
         optimizer.step()
     """
-    assert switched(text, "nondeterministic", Seen(torch="2", deterministic=True), 3, 5).hits > 0
+    assert switched(text, "threads", Seen(torch="2", cpus=2), 3, 5).hits > 0
 
 
 def test_a_program_without_a_loss_is_compared_by_what_its_modules_return() -> None:
     pytest.importorskip("torch")
     text = """
         import torch, flopscope as fs
-        from torch.utils.data import DataLoader
-        model = torch.nn.Conv2d(3, 4, 3)
-        for image in DataLoader(torch.ones(80, 3, 8, 8), batch_size=2):
-            model(image)
+        model = torch.nn.Conv2d(3, 4, 3, dtype=torch.bfloat16)
+        for step in range(20):
+            model(torch.ones(2, 3, 8, 8, dtype=torch.bfloat16))
             fs.step()
         """
     record = look(text)
     seen = Seen(**record.seen)
     assert record.of == "outputs" and len(record.values) == 8
-    assert seen.images and seen.convolutions and not seen.trains and not seen.draws
-    loader = {"num_workers": 0, "pin_memory": False, "prefetch_factor": None, "iterable": False}
-    assert seen.loaders == [loader]
-
-
-HICCUP = """
-import time
-import flopscope as fs
-for step in range(10**9):
-    time.sleep(1 if step == 17 else 0.004)
-    fs.step()
-"""
-
-
-def test_one_long_step_among_many_is_not_the_time_of_a_step() -> None:
-    assert 0.004 < seconds_of(run(HICCUP, warm=2, steps=50)) < 0.02  # the mean is 0.024
-    few = seconds_of(run(HICCUP, warm=2, steps=49))
-    assert few > 0.02, "of few steps it is the mean"
-
-
-def test_every_tenth_step_counts() -> None:
-    program = HICCUP.replace("step == 17", "False").replace("0.004)", "0.04 if step % 10 == 0 else 0.004)")
-    assert seconds_of(run(program, warm=2, steps=50)) > 0.0075
-
-
-def seconds_of(record: Record) -> float:
-    assert record.problem == "" and record.seconds is not None
-    return record.seconds
+    assert seen.half and seen.convolutions and not seen.trains and not seen.draws
 
 
 def test_batches_that_workers_had_ready_are_no_part_of_the_measured_steps() -> None:
@@ -284,18 +254,6 @@ def test_batches_that_workers_had_ready_are_no_part_of_the_measured_steps() -> N
     record = run(text, warm=3, steps=10)
     assert record.problem == "" and (record.warm, record.steps) == (3 + 2 * 4, 3 + 2 * 4 + 10)
     assert record.seconds is not None and record.seconds > 0.02, "two workers that need 50 ms each"
-
-
-def test_a_program_of_16_bits_is_seen() -> None:
-    pytest.importorskip("torch")
-    text = """
-        import torch, flopscope as fs
-        model = torch.nn.Linear(4, 4, dtype=torch.bfloat16)
-        for step in range(20):
-            model(torch.ones(1, 4, dtype=torch.bfloat16))
-            fs.step()
-        """
-    assert look(text).seen["half"]
 
 
 def test_ranks_of_torchrun_end_together(tmp_path: Path) -> None:

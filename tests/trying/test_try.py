@@ -15,18 +15,15 @@ from flopscope.measuring.trying import calls
 from flopscope.measuring.trying.switches import SWITCHES
 from flopscope.support.lock import alone
 
-# Deterministic algorithms fill each new tensor, which costs more than the rest of this program.
+# Filling the gradient again and again costs more than the rest of this program.
 FILLING = """
 import torch
-torch.manual_seed(0)
-torch.use_deterministic_algorithms(True)
-model = torch.nn.Linear(8, 8)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-x = torch.ones(4, 8)
+weight = torch.nn.Parameter(torch.ones(4_000_000))
+optimizer = torch.optim.SGD([weight], lr=0.1)
 while True:
-    torch.empty(16_000_000)
-    optimizer.zero_grad()
-    (model(x) - x).square().mean().backward()
+    for _ in range(50):
+        optimizer.zero_grad(set_to_none=False)
+    weight.mean().backward()
     optimizer.step()
 """
 
@@ -40,7 +37,7 @@ def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> 
     path = script(tmp_path, FILLING)
     before = path.read_bytes()
     files = ["--json", "all.json"]
-    words = ["-m", "flopscope", "try", "--changes", "nondeterministic", "--max-time", "300", *files, "program.py"]
+    words = ["-m", "flopscope", "try", "--changes", "zero_grad", "--max-time", "300", *files, "program.py"]
     with start(tmp_path, words) as process:
         out, err = process.communicate(timeout=400)
     result = subprocess.CompletedProcess(words, process.returncode, out, err)
@@ -52,9 +49,8 @@ def test_the_cure_of_a_program_is_found_applied_and_measured(tmp_path: Path) -> 
     assert change["verdict"] == "faster" and change["ratio"]["high"] < 1 / 1.01, result.stdout
     assert change["ratio"]["value"] < 0.5, result.stdout  # the time of the steps, which are mostly filling
     assert change["parity"]["of"] == "losses" and change["parity"]["difference"] == 0
-    assert content["kept"] == ["nondeterministic"]
-    assert "torch.use_deterministic_algorithms(False)" in result.stdout and "faster" in result.stdout
-    assert content["runs"] >= 2 + 6
+    assert content["kept"] == ["zero_grad"]
+    assert "optimizer.zero_grad(set_to_none=True)" in result.stdout and "faster" in result.stdout
     assert path.read_bytes() == before
 
 
@@ -75,10 +71,9 @@ def test_a_program_without_end_needs_steps(tmp_path: Path) -> None:
 WRONG = {
     ("-",): "a program from standard input cannot be run several times",
     ("missing.py",): "missing.py: No such file",
-    ("--changes", "autocst", "x.py"): "there is no change 'autocst'; did you mean 'autocast'?; see --list",
-    ("--changes", ",", "x.py"): "no change is named; see --list",
+    ("--changes", "autocst", "program.py"): "there is no change 'autocst'; did you mean 'autocast'?",
     ("--max-time", "0", "x.py"): "'0' is not a positive number",
-    ("--launcher", "no-such-launcher -n 2", "program.py"): "there is no command 'no-such-launcher'",
+    ("--launcher", "no-such-launcher -n 2", "program.py"): "no-such-launcher: No such file",
     ("--json", "nowhere/x.json", "program.py"): "nowhere",
     ("program.py",): "run flopscope try by itself, with --launcher COMMAND",
     (): "the following arguments are required: SCRIPT",
@@ -142,21 +137,22 @@ def test_a_callable_is_timed_with_the_lock_of_the_fixture_held(monkeypatch: pyte
 
 def test_a_callable_is_measured_with_and_without_changes_that_are_undone() -> None:
     torch = pytest.importorskip("torch")
-    torch.use_deterministic_algorithms(True)
-    try:
-        tried = fs.try_changes(
-            lambda: (torch.empty(4_000_000), torch.ones(3))[1],
-            changes=["nondeterministic", "threads", "inference_mode"],
-            max_time=2.0,
-        )
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
+    x = torch.ones(4, requires_grad=True)
+
+    def chain() -> object:
+        y = x
+        for _ in range(100):
+            y = y * 1.0
+        return y
+
+    before = torch.get_num_threads()
+    tried = fs.try_changes(chain, changes=["inference_mode", "threads", "fused_optimizer"], max_time=2.0)
+    assert torch.get_num_threads() == before and not chain().is_inference()
     verdicts = {one.name: one.verdict for one in tried.changes}
-    assert verdicts["nondeterministic"] == "faster" and "threads" not in verdicts
+    assert verdicts["inference_mode"] == "faster" and "fused_optimizer" not in verdicts
     assert tried.changes[0].parity.of == "returned values" and tried.changes[0].parity.difference == 0
-    assert any("threads does not apply" in note for note in tried.notes)
-    assert tried.kept == ["nondeterministic"] and "a call without changes" in str(tried)
+    assert "fused_optimizer does not apply: it cannot be switched for one callable." in tried.notes
+    assert "inference_mode" in tried.kept and "a call without changes" in str(tried)
 
 
 def test_a_change_that_changes_what_is_returned_is_told() -> None:
@@ -180,8 +176,8 @@ def test_a_change_that_fails_is_told_and_what_fails_by_itself_is_raised() -> Non
 
 def test_wrong_arguments_of_try_changes_are_errors() -> None:
     pytest.importorskip("torch")
-    with pytest.raises(ValueError, match="there is no change 'tf32'; did you mean 'tf32_"):
-        fs.try_changes(lambda: None, changes=["tf32"])
+    with pytest.raises(ValueError, match="there is no change 'tf23'; did you mean 'tf32'"):
+        fs.try_changes(lambda: None, changes=["tf23"])
     with pytest.raises(TypeError, match="must be callable"):
         fs.try_changes(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="max_time"):

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from flopscope.measuring.distribution import confidence_of_check
-from flopscope.measuring.trying.verdicts import (
+from flopscope.measuring.trying.result import (
     CHECKS,
     FEWEST,
     LEAST_GAIN,

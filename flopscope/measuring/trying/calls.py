@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from flopscope.measuring.measuring import require_numbers
 from flopscope.measuring.paired import compare_times
 from flopscope.measuring.stage import name_of, require_callable
-from flopscope.measuring.trying.effects import Call, Reach
 from flopscope.measuring.trying.look import Looking, Seen, magnitudes
-from flopscope.measuring.trying.result import Change, Tried, change_of
-from flopscope.measuring.trying.switches import SWITCHES, Switch
-from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, Ratio, parity_of
-from flopscope.support.device import find_device
+from flopscope.measuring.trying.result import FEWEST, MARGIN, Change, Ratio, Tried, parity_of
+from flopscope.measuring.trying.switches import Call, Reach, Switch, named
 from flopscope.support.lock import alone
-from flopscope.support.suggest import did_you_mean
 
 SECONDS = 10.0
 
@@ -42,23 +36,18 @@ def try_changes(
     max_time: seconds of timing for each change.
     margin: relative difference up to which times count as the same.
 
-    Raises ImportError if the program has not imported torch; ValueError for an unknown change; the exceptions of fn
+    Raises ImportError without torch; ValueError for an unknown change; the exceptions of fn
     without a change. One that fn raises with a change makes that change "failed".
     """
     require_callable(fn)
     require_numbers(margin=margin, max_time=max_time)
-    torch = sys.modules.get("torch")
-    if torch is None:
-        raise ImportError("try_changes() switches settings of torch; import torch first")
-    begin = time.monotonic()
-    names = [changes] if isinstance(changes, str) else SWITCHES if changes is None else changes
-    for name in names:
-        if name not in SWITCHES:
-            raise ValueError(f"there is no change {name!r}{did_you_mean(str(name), SWITCHES)}")
+    import torch
+
+    switches = named([changes] if isinstance(changes, str) else changes)
     reach = Reach(torch, Seen())
     reach.seen = _look(reach, fn)
-    tried = Tried(name_of(fn), "call", math.nan, [], device=reach.seen.device)
-    for one in map(SWITCHES.__getitem__, names):
+    tried = Tried(name_of(fn), "call", math.nan, [])
+    for one in switches:
         call = _switched(one, reach, fn)
         why_not = one.why_not(reach.seen) or ("" if call is not None else "it cannot be switched for one callable")
         if call is not None and not why_not:
@@ -66,7 +55,6 @@ def try_changes(
         elif changes is not None:
             tried.notes.append(f"{one.name} does not apply: {why_not}.")
     tried.before = next((one.before for one in tried.changes if not math.isnan(one.before)), math.nan)
-    tried.seconds = time.monotonic() - begin
     tried.keep_faster()
     return tried
 
@@ -81,7 +69,7 @@ def _look(reach: Reach, fn: Callable[[], Any]) -> Seen:
     finally:
         seen = looking.finish()
         reach.undo()
-    seen.cpus, seen.device = len(os.sched_getaffinity(0)), seen.device or find_device("cpu").name
+    seen.cpus = len(os.sched_getaffinity(0))
     seen.modules = max(seen.modules, 1)  # the callable takes the place of a module
     seen.gradients |= bool(reach.torch.is_grad_enabled())
     return seen
@@ -106,13 +94,10 @@ def _switched(switch: Switch, reach: Reach, fn: Call) -> Call | None:
 
 
 def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, margin: float) -> Change:
-    change = change_of(switch, reach.seen, margin)
-    change.hits = 1
+    change = Change(switch.name, hits=1, margin=margin)
     plain = [_results(reach.torch, fn) for _ in range(2)]
     try:
-        begin = time.monotonic()
         changed = _results(reach.torch, call)
-        change.start = 0.0, time.monotonic() - begin if switch.group == "compile" else 0.0
         change.parity = parity_of("returned values", plain, changed, switch.tolerance_in(reach.seen))
         with alone():
             times = compare_times(call, fn, margin=margin, max_time=max_time)
@@ -120,15 +105,12 @@ def _tried(switch: Switch, reach: Reach, fn: Call, call: Call, max_time: float, 
         change.problem = f"{type(problem).__name__}: {problem}"
         return change
     change.ratio = Ratio(times.ratio, *times.ci, max(times.rounds, FEWEST))
-    change.before, change.after, change.notes = times.g_median, times.f_median, list(times.notes)
+    change.before = times.g_median
     return change
 
 
 def _results(torch: Any, call: Call) -> list[float]:
     """Call with the same seed each time, and return the mean magnitudes of the result."""
-    state = torch.get_rng_state()
-    torch.manual_seed(0)
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
         return [float(one) for one in magnitudes(torch, call())]
-    finally:
-        torch.set_rng_state(state)

@@ -9,16 +9,12 @@ import random
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
-from flopscope.measuring.trying.effects import Reach
 from flopscope.measuring.trying.look import Looking, Seen
-from flopscope.measuring.trying.switches import SWITCHES
+from flopscope.measuring.trying.switches import SWITCHES, Reach
 from flopscope.record.steps import StepCounter
 from flopscope.support import own_path
-from flopscope.support.device import find_device
 from flopscope.support.files import finite, write_json
 from flopscope.support.imports import after_import
 from flopscope.support.process import rank_in
@@ -29,9 +25,6 @@ MOST_LOOKED_AT = 200
 """Steps of the run that looks at the program."""
 LOOKED_AT = ((12, 0.5), (6, 5.0))
 """Steps and seconds after which it has seen enough: fewer steps if they are slow."""
-BLOCKS, BLOCK = 5, 10
-"""Measured steps are timed in this many blocks if each has so many steps; the median counts, so that a moment in which
-the machine was busy with something else does not. A period of the program is then shorter than a block."""
 TRY = "FLOPSCOPE_TRY"
 """The environment variable that tells the program that it is tried."""
 
@@ -40,9 +33,8 @@ TRY = "FLOPSCOPE_TRY"
 class Job:
     """What a process is to do. It is passed as JSON."""
 
-    target: str
-    arguments: list[str]
-    option: str
+    program: list[Any]
+    """The arguments of PythonProgram."""
     record: str
     """File to write the record to."""
     switch: str = ""
@@ -66,8 +58,6 @@ class Record:
     """Steps before the measured ones."""
     marks: list[float] = field(default_factory=list)
     """When they ended, from the start of the program on; of a look."""
-    start: float | None = None
-    """From the start of the program to the end of its warm-up."""
     whole: float | None = None
     """Of the program, if it ended by itself."""
     peak: float | None = None
@@ -98,7 +88,7 @@ class Inside:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._switch = SWITCHES.get(job.switch)
-        self._program = PythonProgram(job.target, job.arguments, job.option)
+        self._program = PythonProgram(*job.program)
         self._record = Record()
         self._reach: Reach | None = None
         self._looking: Looking | None = None
@@ -106,8 +96,7 @@ class Inside:
         self._steps = StepCounter(self._ended, bool)
         self._began = 0.0
         self._opened = 0  # the step before the measured ones
-        self._block = 0  # steps of a block
-        self._times: list[float] = []  # between the blocks
+        self._opening = 0.0  # when that ended
 
     def run(self) -> Any:
         random.seed(0)
@@ -171,28 +160,18 @@ class Inside:
         if count <= warm and self._reach is not None:
             self._reach.hold()  # also if it calls no module
         if count >= warm and not self._opened:
-            # Batches that workers have ready are no part of the measured steps. Those that they load come in turns, of
-            # which a block may have the short ones.
-            queued = 0 if self._looking is None else self._looking.queued()
-            self._record.warm = warm + queued
+            # Batches that workers have ready are no part of the measured steps.
+            self._record.warm = warm + (0 if self._looking is None else self._looking.queued)
             if count >= self._record.warm:
-                self._block = steps // BLOCKS if steps >= BLOCKS * BLOCK and not queued else steps
                 self._opened = count
-                self._open()
-        elif self._opened and (count - self._opened) % self._block == 0:
+                if self._reach is not None:
+                    self._reach.leave()
+                wait_for_devices()
+                self._opening = time.perf_counter()
+        elif self._opened and count - self._opened == steps:
             wait_for_devices()
-            self._times.append(time.perf_counter())
-            if count - self._opened + self._block > steps:
-                self._record.seconds = median(b - a for a, b in pairwise(self._times)) / self._block
-                self._finish()
-
-    def _open(self) -> None:
-        """Begin the measured steps."""
-        if self._reach is not None:
-            self._reach.leave()
-        wait_for_devices()
-        self._times = [time.perf_counter()]
-        self._record.start = self._times[0] - self._began
+            self._record.seconds = (time.perf_counter() - self._opening) / steps
+            self._finish()
 
     # The end ----------------------------------------------------------------------------------------------------------
 
@@ -211,7 +190,7 @@ class Inside:
             record.values, record.hits = list(values), self._reach.hits
             seen = self._looking.finish() if looks else seen
         if looks:
-            seen.cpus, seen.device = len(os.sched_getaffinity(0)), seen.device or find_device("cpu").name
+            seen.cpus = len(os.sched_getaffinity(0))
             record.seen = asdict(seen)
         if (rank_in(os.environ) or {}).get("rank", 0) == 0:
             write_json(self._job.record, finite(asdict(record)))

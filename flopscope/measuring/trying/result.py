@@ -1,36 +1,133 @@
-"""What was tried: a row for each change, what needs an edit, and the text of it: a table, why, what to write."""
+"""What was tried: the ratio of the step times without and with each change, how far the results are apart, the verdict,
+and the text of it: a table, why, what to write.
+
+Each pair is two fresh processes, one after the other, so that a slow change of the machine affects both. Their ratios
+are few; the interval is that of Student's t for the mean of their logarithms.
+"""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from statistics import fmean, stdev
+from typing import Any, Literal, NamedTuple
 
-from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.switches import SWITCHES, Switch
-from flopscope.measuring.trying.verdicts import FEWEST, MARGIN, USELESS, Parity, Ratio
+from flopscope.measuring.paired import verdict_of
+from flopscope.measuring.trying.switches import SWITCHES
 from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING, bytes_text, percent_text, plural, short_time_text
 
-Verdict = Literal["faster", "no difference", "slower", "unclear", "changes results", "failed", "not applied"]
+Word = Literal["faster", "no difference", "slower", "unclear"]
+Verdict = Word | Literal["changes results", "failed", "not applied"]
+
+CHECKS = {3: 5.6041, 4: 6.4378, 6: 5.2316, 9: 4.5398, 13: 4.2074, 19: 3.9976, 28: 3.8720, 42: 3.7976}
+"""Numbers of pairs after which there may be a verdict, and the quantile of Student's t for each: all checks together
+err in 5 % of cases, of which the n-th has a share as confidence_of_check() gives it."""
+FEWEST, MOST = min(CHECKS), max(CHECKS)
+LEAST_GAIN = 0.01
+"""A change is faster or slower if its whole interval is beyond this."""
+MARGIN = 0.02
+"""Relative difference within which the whole interval must lie for "no difference"."""
+SPREAD = 3.0
+"""Times the distance of unchanged runs within which a further one may lie: there are few of them."""
+USELESS = 0.1
+"""Relative spread of unchanged runs from which a comparison says nothing."""
+
+
+class Ratio(NamedTuple):
+    """Time with the change over time without it."""
+
+    value: float = math.nan
+    """Geometric mean over the pairs; NaN without pairs."""
+    low: float = math.nan
+    high: float = math.nan
+    """Confidence interval; NaN with a single pair."""
+    pairs: int = 0
+
+    @property
+    def gain(self) -> float:
+        """Percent of the step time that the change saves; negative if it is slower."""
+        return 100 * (1 - self.value)
+
+    def word(self, margin: float = MARGIN) -> Word:
+        """Return what the interval shows; "unclear" if it shows nothing yet."""
+        if self.pairs < FEWEST:
+            return "unclear"
+        beyond = verdict_of(self.low, self.high, LEAST_GAIN)
+        if beyond == "faster" or beyond == "slower":
+            return beyond
+        return "no difference" if verdict_of(self.low, self.high, margin) == "same" else "unclear"
+
+
+def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio:
+    """Return the ratio for pairs of times (without, with), those up to the last check if the time ended after it."""
+    count = max((one for one in CHECKS if one <= len(pairs)), default=len(pairs))
+    logs = [math.log(changed / plain) for plain, changed in pairs[:count]]
+    if not logs:
+        return Ratio()
+    half = CHECKS[count] * stdev(logs) / math.sqrt(count) if count in CHECKS else math.nan
+    return Ratio(math.exp(fmean(logs)), math.exp(fmean(logs) - half), math.exp(fmean(logs) + half), count)
+
+
+class Parity(NamedTuple):
+    """How far the results of a changed run are from those of unchanged ones, relative to the latter."""
+
+    of: str = ""
+    """ "losses", "outputs" or "returned values"; "" if nothing was recorded in both."""
+    values: int = 0
+    """Values that were compared."""
+    difference: float = math.nan
+    """Largest relative difference beyond what unchanged runs gave; NaN if there is nothing to compare."""
+    own: float = math.nan
+    """Largest relative distance of an unchanged run from the first one; NaN with fewer than two of them."""
+    tolerance: float = math.nan
+    """Difference up to which the results count as kept; NaN if the change draws other random numbers."""
+
+    @property
+    def kept(self) -> bool | None:
+        """Whether the results are kept; None if that is unknown."""
+        if not self.values or self.own > USELESS or math.isnan(self.tolerance):
+            return None
+        return self.difference <= max(self.tolerance, SPREAD * self.own if self.own == self.own else 0.0)
+
+
+def parity_of(of: str, plain: Sequence[Sequence[float]], changed: Sequence[float], tolerance: float) -> Parity:
+    """Compare the values of a changed run with those of unchanged runs."""
+    count = min([len(changed), *map(len, plain)]) if plain else 0
+    if not count:
+        return Parity(tolerance=tolerance)
+    difference = own = 0.0
+    for value, *ones in zip(changed[:count], *plain, strict=False):
+        scale = max(map(abs, ones))
+        difference = max(difference, _apart(value, min(ones), max(ones), scale))
+        own = max(own, *(_apart(one, ones[0], ones[0], scale) for one in ones))
+    return Parity(of, count, difference, own if len(plain) > 1 else math.nan, tolerance)
+
+
+def _apart(value: float, low: float, high: float, scale: float) -> float:
+    """Return the relative distance of a value from an interval; infinite for a NaN where there was none."""
+    if math.isnan(value) or math.isnan(low) or math.isnan(high):
+        return 0.0 if math.isnan(value) and math.isnan(low) else math.inf
+    beyond = max(low - value, value - high, 0.0)
+    return 0.0 if beyond == 0 else beyond / scale if scale > 0 and math.isfinite(scale) else math.inf
+
+
+# Records --------------------------------------------------------------------------------------------------------------
 
 _NOT_RUN = "it was not run, or ended before it was measured"
 NO_RATIO, NO_PARITY = Ratio(), Parity()
 
 _RATIO = columns("value low high pairs#", why="there are no pairs, or one only", value="time with over time without")
 _CHANGE = (
-    *columns("name$ what$ verdict$ effect$ lines$ source$ problem$ notes@", lines="what to write into the program"),
+    *columns("name$ verdict$ problem$"),
     *columns("predicted:%", why="the advice makes no estimate", predicted="saving by the advice, of the step"),
     record("ratio", _RATIO),
-    *columns("before after", "µs", _NOT_RUN),
-    *(
-        Field(name, "numbers", unit, "without and with it", _NOT_RUN)
-        for name, unit in (("memory", "bytes"), ("start", "s"))
-    ),
+    *columns("before", "µs", _NOT_RUN),
+    Field("memory", "numbers", "bytes", "without and with it", _NOT_RUN),
     record("parity", columns("of$ values# difference own tolerance", why="there is nothing to compare")),
     *columns("hits#", why="it was not run", hits="how often it changed something in the program"),
     *columns("margin:share", margin="up to which times count as the same"),
@@ -39,11 +136,10 @@ TRIED = Document(
     "tried",
     "changes that were tried on a program",
     (
-        *columns("title$ per$ device$ runs# seconds:s", per='what times are of: "step", "program" or "call"'),
+        *columns("title$ per$", per='what times are of: "step", "program" or "call"'),
         *columns("before", "µs", "it was not measured", before="median time without a change"),
         rows("changes", _CHANGE, "the most promising first"),
         *columns("kept@ lines@ notes@", kept="the changes that are faster, the best first", lines="for those"),
-        rows("edits", columns("action$ saving:% where$"), "advice that needs an edit of the program"),
     ),
 )
 
@@ -54,31 +150,19 @@ class Change:
 
     name: str
     """Name of the switch."""
-    what: str
-    """What it changes, in a few words."""
     predicted: float = math.nan
     """Saving by the advice, in percent of the step; NaN: the advice makes no estimate."""
     ratio: Ratio = NO_RATIO
     """Time with the change over time without."""
     before: float = math.nan
     """Time without it: median of the runs that were paired with it."""
-    after: float = math.nan
     memory: tuple[float, float] = (math.nan, math.nan)
     """Peak memory in bytes without and with it."""
-    start: tuple[float, float] = (math.nan, math.nan)
-    """Seconds until the first measured step without and with it: torch.compile compiles by then."""
     parity: Parity = NO_PARITY
     hits: int | None = None
     """How often it changed something in the program; None: it was not run."""
     problem: str = ""
     """Why it failed."""
-    notes: list[str] = field(default_factory=list)
-    """What else happened in the measured runs."""
-    effect: str = ""
-    """What else it may change."""
-    lines: str = ""
-    """What to write into the program."""
-    source: str = ""
     margin: float = MARGIN
 
     @property
@@ -91,22 +175,6 @@ class Change:
         if self.parity.kept is False:
             return "changes results"
         return self.ratio.word(self.margin)
-
-
-def change_of(switch: Switch, seen: Seen, margin: float, predicted: float = math.nan) -> Change:
-    """Return a change before it is measured."""
-    about = {name: getattr(switch, name) for name in ("name", "what", "effect", "source")}
-    return Change(**about, predicted=predicted, lines=switch.lines_for(seen), margin=margin)
-
-
-@dataclass
-class Edit:
-    """A piece of advice that needs an edit of the program."""
-
-    action: str
-    saving: float
-    """In percent of the step, by the advice."""
-    where: str | None
 
 
 @dataclass
@@ -123,16 +191,8 @@ class Tried:
     """Changes, the most promising first."""
     kept: list[str] = field(default_factory=list)
     """The changes that are faster, the best first; of those that exclude each other, the best."""
-    edits: list[Edit] = field(default_factory=list)
-    """Advice that was not tried."""
     notes: list[str] = field(default_factory=list)
-    """What was not tried or not measured, and why."""
-    runs: int = 0
-    """How often the program ran."""
-    seconds: float = math.nan
-    """How long that took."""
-    device: str = ""
-    """Name of the GPU or the CPU."""
+    """What was not tried or not measured, and why; advice that needs an edit of the program."""
     lines: list[str] = field(default_factory=list)
     """What to write into the program for the kept changes."""
 
@@ -152,7 +212,7 @@ class Tried:
             group = SWITCHES[one.name].group or one.name
             if group not in groups:
                 self.kept.append(one.name)
-                self.lines += one.lines.split("\n")
+                self.lines += SWITCHES[one.name].lines.split("\n")
                 groups.add(group)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -167,10 +227,6 @@ class Tried:
 
 HEADER = ["change", "predicted", "measured", "interval", "memory", "parity", "verdict"]
 WIDTH = 100
-TOO_WIDE = 200.0
-"""Percent between the ends of an interval above which they are not shown."""
-LATER = 1.0, 1.2
-"""Seconds, and times the start without a change, from which a longer start is worth a line."""
 NOTHING = (
     "Nothing was tried: no change that can be switched on is shown by the advice or the program. --all tries all that "
     "apply, --list names them."
@@ -190,9 +246,7 @@ def text_of(tried: Tried, width: int = WIDTH) -> str:
         return [line for text in texts for line in textwrap.wrap(printable(text), width, **how)]
 
     time = f"{short_time_text(tried.before)} a {tried.per}" if not math.isnan(tried.before) else "not timed"
-    spent = f"{plural(tried.runs, 'run')} in {tried.seconds:.0f} s" if tried.runs else "in this process"
-    device = f", on {printable(tried.device)}" if tried.device else ""
-    lines = [f"{printable(tried.title)}: {time} without changes; {spent}{device}", ""]
+    lines = [f"{printable(tried.title)}: {time} without changes", ""]
     if not tried.changes:
         lines += wrapped(NOTHING)
     else:
@@ -202,11 +256,6 @@ def text_of(tried: Tried, width: int = WIDTH) -> str:
     if tried.lines:
         lines += ["", "Write into the program:", *(f"    {line}" for line in tried.lines)]
     lines += wrapped(ALONE) if len(tried.kept) > 1 else []
-    if tried.edits:
-        lines += ["", "Advice that needs an edit, with its estimate:"]
-        for edit in tried.edits:
-            at = f", at {edit.where}" if edit.where else ""
-            lines += wrapped(f"  {edit.action}: {percent_text(edit.saving)}{at}")
     lines += ["", *wrapped(*tried.notes)] if tried.notes else []
     return "\n".join(lines) + "\n"
 
@@ -214,8 +263,6 @@ def text_of(tried: Tried, width: int = WIDTH) -> str:
 def row_of(one: Change) -> list[str]:
     """Return the cells of a change."""
     ratio, parity = one.ratio, one.parity
-    low, high = 100 * (1 - ratio.high), 100 * (1 - ratio.low)
-    is_known = ratio.pairs >= FEWEST and high - low <= TOO_WIDE
     own, apart = (
         MISSING if math.isnan(part) else f"{part:.0e}" if part else "0" for part in (parity.own, parity.difference)
     )
@@ -224,7 +271,7 @@ def row_of(one: Change) -> list[str]:
         one.name,
         percent_text(one.predicted),
         MISSING if math.isnan(ratio.value) else f"{ratio.gain:+.1f}%",
-        f"{low:.1f} to {high:.1f}" if is_known else MISSING,
+        f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}" if ratio.pairs >= FEWEST else MISSING,
         MISSING if math.isnan(sum(one.memory)) else " -> ".join(memory),
         f"{apart} ({own})" if parity.values else "not compared",
         one.verdict,
@@ -233,7 +280,7 @@ def row_of(one: Change) -> list[str]:
 
 def reasons_of(one: Change) -> Iterator[str]:
     """Yield what a reader must know besides the numbers."""
-    verdict, parity = one.verdict, one.parity
+    verdict, parity, effect = one.verdict, one.parity, SWITCHES[one.name].effect
     values = plural(parity.values, parity.of.removesuffix("s"))
     differ = f"the first {values} differ by {parity.difference:.2g} of their size"
     if verdict == "failed":
@@ -241,7 +288,7 @@ def reasons_of(one: Change) -> Iterator[str]:
     if verdict == "not applied":
         yield "it found nothing to change in the program"
     if verdict == "changes results":
-        yield f"{differ}, and {parity.tolerance:g} is allowed. It may change: {one.effect}"
+        yield f"{differ}, and {parity.tolerance:g} is allowed. It may change: {effect}"
     if parity.values and parity.own > USELESS:
         yield (
             f"results cannot be compared: those of unchanged runs differ by {parity.own:.2g} of their size, though "
@@ -249,9 +296,7 @@ def reasons_of(one: Change) -> Iterator[str]:
         )
     elif parity.difference > 0 and math.isnan(parity.tolerance):
         yield f"{differ}, as it draws other random numbers; compare the results of longer runs"
-    if verdict == "faster" and one.effect:
-        yield f"it may change: {one.effect}"
-    soon, late = one.start
-    if late > max(soon + LATER[0], LATER[1] * soon):
-        yield f"the first measured step begins {late - soon:.1f} s later"
-    yield from one.notes
+    if verdict == "faster":
+        yield f"it may change: {effect}"
+    if verdict == "unclear" and one.hits is None:
+        yield "the time was over before it was measured"
