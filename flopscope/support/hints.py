@@ -83,6 +83,10 @@ _WITHOUT_OPS = (
 )
 WITHOUT_OPS = HINTS._replace(shapes=_WITHOUT_OPS, advice=_WITHOUT_OPS, kernels=_WITHOUT_OPS)
 """Hints of a trace of torch without ops."""
+GENERATED = (
+    "Code that torch.compile generates for a CPU is recorded only with torch._inductor.config.cpp."
+    "enable_kernel_profile = True, set before it compiles; its work is unknown."
+)
 ON_CPU_WITHOUT_OPS = (
     "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
     "flops=…, bytes=…, unit=…)."

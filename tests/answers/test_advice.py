@@ -24,7 +24,7 @@ from helpers.faulty_programs import (
     product,
     transposed,
 )
-from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
+from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, call, in_a_row, kernel, load, op
 
 import flopscope as fs
 from flopscope.answers.advice import Advice
@@ -307,3 +307,12 @@ def test_names_are_escaped_in_html_and_text() -> None:
 def test_nothing_to_gain_is_said() -> None:
     advice = in_a_row(FILL).load().advice()
     assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_code_generated_for_a_cpu_is_named_with_its_setting(kernels: bool) -> None:
+    """With kernels of a device, these are what is not modelled."""
+    events = [op("Torch-Compiled Region: 0/0", 0, 900), op("aten::empty", 10, 5)]
+    more = [call("cudaLaunchKernel", 20, 5, correlation=1), kernel("triton_poi_fused_0", 50, 400, correlation=1)]
+    said = str(load(*events, *(more if kernels else ()), record_shapes=1).summary())
+    assert ("cpp.enable_kernel_profile" in said) == (not kernels)
