@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from helpers import DATA
+from helpers.hand_traces import kernel, load
 from helpers.recorded_counters import SIZES, recording
 
 import flopscope as fs
@@ -200,20 +201,14 @@ def test_the_core_divides_samples_as_the_definition_does() -> None:
 # Counters of traces ---------------------------------------------------------------------------------------------------
 
 
-KERNEL = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
-
-
-def trace_of(tmp_path: Path, *events: dict[str, object]) -> Path:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": list(events)}), encoding="utf-8")
-    return path
+KERNEL = kernel("k", 100, 100)
 
 
 def point(ts: float, value: float, name: str = "power", key: str = "W", **more: object) -> dict[str, object]:
     return {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": ts, "args": {key: value, **more}}
 
 
-def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> None:
+def test_counter_events_of_others_become_the_same_columns() -> None:
     points = [
         point(90 + 10 * i, value, name, key)
         for i in range(13)
@@ -224,7 +219,7 @@ def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> Non
         ]
     ]
     elsewhere = {"ph": "C", "name": "dram__bytes_read.sum", "pid": 4321, "tid": 1, "ts": 90, "args": {"value": 1}}
-    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *points, elsewhere))
+    trace = load(KERNEL, *points, elsewhere)
     row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
     assert row.dram_bytes_read == pytest.approx(2e7)
     assert row.sm_active == pytest.approx(50)
@@ -264,7 +259,7 @@ def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
     assert _core.Store().trace_text("samples") == b""
 
 
-def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
+def test_broken_counter_events_are_left_out() -> None:
     bad = [
         {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {}},
         {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": "much"}},
@@ -276,17 +271,16 @@ def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
         {"ph": "C", "args": 3, "name": "x", "pid": 0, "ts": 1},
         {"ph": "C", "name": "x", "pid": 0, "ts": 2, "args": {str(i): i for i in range(20)}},
     ]
-    trace = fs.load_trace(trace_of(tmp_path, *bad, KERNEL))
+    trace = load(*bad, KERNEL)
     assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
     assert len(trace.counter_timeline()) == 0
 
 
-def test_names_of_counters_are_read_as_json(tmp_path: Path) -> None:
+def test_names_of_counters_are_read_as_json() -> None:
     name, key = 'speed of "fans"', "µ/s"
     text = json.dumps({"traceEvents": [KERNEL, *(point(90 + 10 * i, i, name, key) for i in range(3))]})
     assert "\\u00b5" in text
-    (tmp_path / "trace.json").write_text(text.replace("/s", "\\/s"), encoding="utf-8")
-    timeline = fs.load_trace(tmp_path / "trace.json").counter_timeline()
+    timeline = fs.load_trace(text.replace("/s", "\\/s").encode()).counter_timeline()
     assert timeline[f"{name}.{key}"].tolist() == [0, 1]
 
 
@@ -298,16 +292,16 @@ def test_names_of_counters_are_read_as_json(tmp_path: Path) -> None:
     ],
     ids=["of points of one time the last one counts", "impossible times are left out"],
 )
-def test_points_become_samples(points: list[dict[str, object]], kept: list[int], tmp_path: Path) -> None:
-    trace = fs.load_trace(trace_of(tmp_path, points[0], KERNEL, *points[1:]))
+def test_points_become_samples(points: list[dict[str, object]], kept: list[int]) -> None:
+    trace = load(points[0], KERNEL, *points[1:])
     assert trace.counter_timeline()["power.W"].tolist() == kept
 
 
-def test_work_of_any_length_is_counted(tmp_path: Path) -> None:
+def test_work_of_any_length_is_counted() -> None:
     limit = 2**61 / 1000 - 1024
     works = [KERNEL | {"name": f"long {i}", "ts": -limit, "dur": limit, "tid": i} for i in range(9)]
     points = [point(-limit + i * limit / 4, 1e6, "l2_bytes", "GB/s") for i in range(8)]
-    trace = fs.load_trace(trace_of(tmp_path, KERNEL, *works, *points))
+    trace = load(KERNEL, *works, *points)
     found = {row.key: row.l2_bytes for row in trace.key_averages(peaks="none")}
     assert all(math.isfinite(found[f"long {i}"]) for i in range(9)) and math.isnan(found["k"])
 
@@ -315,14 +309,14 @@ def test_work_of_any_length_is_counted(tmp_path: Path) -> None:
 # Text -----------------------------------------------------------------------------------------------------------------
 
 
-def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
+def test_tables_show_counters_only_where_there_are_any() -> None:
     points = [
         point(90 + 10 * i, value, name, "value")
         for i in range(13)
         for name, value in (("dram__bytes_read.sum", 2e6), ("dram__bytes_write.sum", 1e6), ("tensor_active", 25))
     ]
-    without = fs.load_trace(trace_of(tmp_path, KERNEL)).key_averages(peaks="none")
-    counted = fs.load_trace(trace_of(tmp_path, KERNEL, *points)).key_averages(peaks="none")
+    without = load(KERNEL).key_averages(peaks="none")
+    counted = load(KERNEL, *points).key_averages(peaks="none")
     for text in (without.table(), str(without)):
         assert "DRAM" not in text and "Tensor" not in text and "Traffic" not in text
     assert "DRAM B/s" in counted.table() and "300 G" in counted.table() and "25.0%" in counted.table()

@@ -152,32 +152,6 @@ def test_unknown_units_and_timing_sources_are_errors() -> None:
 # The users of the roofline --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "stated",
-    [
-        {"bytes": 4e6},
-        {"flops": 3e8, "unit": "fp32"},
-        {"flops": 3e8, "bytes": 4e6, "unit": "fp32"},
-        {"flops": 1e3, "bytes": 4e6},
-        {"flops": 3e8},
-    ],
-)
-def test_stated_work_is_rated_equally_in_a_range_and_a_measurement(stated: dict[str, Any]) -> None:
-    """Equal work and time give equal results in the row of a range and in the core's rate(), used by measure()."""
-    x = fs.rand((512, 512), device="cpu")
-    with fs.profile() as prof, fs.record_function("mine", **stated):
-        fs.sin(x)
-    limits = {"cpu": PEAKS}
-    columns, _ = prof._core.table(False, 0, limits)  # type: ignore[union-attr]
-    at = columns["key"].index("mine")
-    row = {name: columns[name][at] for name in columns}
-    flops, moved = stated.get("flops", NAN), stated.get("bytes", NAN)
-    rated = _core.rate(_core.roof(flops, moved, stated.get("unit"), PEAKS), flops, moved, row["cpu_time_total"], "cpu")
-    for name, value in rated.items():
-        assert row[name] == value or row[name] == pytest.approx(value, nan_ok=True), name
-    assert row["unit"] == stated.get("unit")
-
-
 def test_a_unit_must_exist_and_needs_flops() -> None:
     with pytest.raises(ValueError, match="unit='fp31' is not a compute unit"):
         fs.record_function("mine", flops=1, unit="fp31")

@@ -28,7 +28,7 @@ BEGIN = """
 import json, os, sys, threading, time, warnings
 import flopscope as fs
 from flopscope import _core
-from helpers.fake_cupti import CALL_NS, GRAPH_LAUNCH, LAUNCH, Cuda, rows
+from helpers.fake_cupti import CALL_NS, GRAPH_LAUNCH, LAUNCH, Cuda, refused, rows
 
 LIBRARY = sys.argv[1]
 fs.set_default_device("cpu")
@@ -90,6 +90,15 @@ def rows(prof: Any) -> dict[str, dict[str, Any]]:
         row.key + (" @cuda" if row.device_type == "cuda" else ""): {name: getattr(row, name) for name in names}
         for row in prof.key_averages(peaks="none")
     }
+
+
+def refused(call: Callable[[], object]) -> str:
+    """Return the message of the RuntimeError that a call raises; "" if it raises none."""
+    try:
+        call()
+    except RuntimeError as problem:
+        return str(problem)
+    return ""
 
 
 class Cuda:

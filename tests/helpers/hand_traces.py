@@ -54,11 +54,16 @@ def text_of(*events: Json, **head: Any) -> bytes:
     return json.dumps({**head, "traceEvents": events}).encode()
 
 
-def load(*events: Json, **head: Any) -> fs.Trace:
-    """Return the trace of these events, without the warnings about it."""
+def quietly(source: Any, **options: Any) -> fs.Trace:
+    """Load a trace without the warnings about it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return fs.load_trace(text_of(*events, **head))
+        return fs.load_trace(source, **options)
+
+
+def load(*events: Json, **head: Any) -> fs.Trace:
+    """Return the trace of these events, without the warnings about it."""
+    return quietly(text_of(*events, **head))
 
 
 class Program:

@@ -70,23 +70,6 @@ def test_a_child_leaves_the_block_without_results(leave: str) -> None:
     """)
 
 
-def test_a_child_can_run_its_own_profile() -> None:
-    run("""
-        with fs.profile(schedule=fs.schedule(wait=0, warmup=1, active=3)) as prof:
-            prof.step()
-            pid = os.fork()
-            if pid == 0:
-                with fs.profile() as mine, fs.record_function("mine"):
-                    fs.cos(x)
-                assert names(mine) == {"mine": 1, "flopscope::cos": 1}
-                prof.step()
-                os._exit(0)
-            assert status_of(pid) == 0
-            fs.sin(x)
-        assert names(prof)["flopscope::sin"] == 1 and "mine" not in names(prof)
-    """)
-
-
 def test_workers_of_multiprocessing() -> None:
     run("""
         import multiprocessing

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers import fake_triton
 from helpers.fake_triton import ADD_IR, DOUBLE_IR, TENSOR_PTX, JITFunction, Tensor
-from helpers.hand_traces import call, kernel, op, text_of
+from helpers.hand_traces import Program
 
 import flopscope as fs
 from flopscope.record.triton_launches import LAUNCHES
@@ -282,39 +282,13 @@ def test_threads_have_launches_of_their_own(chains: Any) -> None:
     assert all(event.cpu_parent is None for event in prof.events())
 
 
-def trace_of(tmp_path: Any, name: str, kernel_name: str) -> fs.Trace:
-    """Return a trace of torch in which two launches ran one kernel each, of 2 µs."""
-    events = []
-    for place in range(2):
-        start, link = 100.0 * place, {"correlation": place + 1}
-        events += [
-            op(name, start, 20, **{"External id": place + 1}),
-            call("cuLaunchKernelEx", start + 5, 5, **link, **{"External id": place + 1}),
-            kernel(kernel_name, start + 30, 2, **link, **{"External id": place + 1}),
-        ]
-    path = tmp_path / "trace.json"
-    path.write_bytes(text_of(*events))
-    return fs.load_trace(path)
-
-
-@pytest.mark.parametrize("name", ["triton::mm_kernel", "mm [M=4]"])
-def test_a_trace_has_the_work_in_both_rows(name: str, tmp_path: Any) -> None:
-    trace = trace_of(tmp_path, f"{name} [flops=2000000 bytes=4000000 unit=fp16_tensor]", "mm_kernel")
-    for key in (name, "mm_kernel"):
-        row = row_of(trace, key)
-        assert (row.count, row.flops, row.bytes_total_moved) == (2, 4e6, 8e6)
-        assert (row.flops_source, row.bytes_source, row.unit) == ("stated", "stated", "fp16_tensor")
-        assert row.tflops_per_s == pytest.approx(4e6 / 4e-6 / 1e12)
-    sources = trace.coverage()
-    assert sources["bytes_source"]["stated"] == sources["flops_source"]["stated"] == 1
-    sums = trace.key_averages(peaks="none").by_category()
-    assert sum(row.flops for row in sums if row.flops == row.flops) == 4e6  # once
-
-
 @pytest.mark.parametrize("name", ["triton::mm_kernel", "mm [M=4]"])
 @pytest.mark.parametrize("work", ["[flops=8 bytes=9]", "[bytes<=9]"])
-def test_a_rule_for_the_kernel_takes_precedence(name: str, work: str, tmp_path: Any) -> None:
-    trace = trace_of(tmp_path, f"{name} {work}", "mm_kernel")
+def test_a_rule_for_the_kernel_takes_precedence(name: str, work: str) -> None:
+    program = Program()
+    for start in (0, 100):
+        program.run(f"{name} {work}", start, start + 30, 2, kernel="mm_kernel")
+    trace = program.load()
     fs.register_work("mm_kernel", lambda call: (100, 200, 300))
     try:
         row = row_of(trace, name)

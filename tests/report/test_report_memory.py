@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import warnings
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.hand_traces import Program, memory
+from helpers.hand_traces import Program, memory, quietly
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
@@ -33,12 +32,6 @@ def changes_of(text: bytes) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: int(one["time"]))
 
 
-def loaded(text: bytes) -> fs.Trace:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(text)
-
-
 def tracks_of(page: PageRead, device: int) -> dict[str, dict[str, Any]]:
     """Return the tracks of a device in the timeline by their labels; -1: of the CPU."""
     listed = page.data["sections"]["memory"]["tracks"]
@@ -49,7 +42,7 @@ def tracks_of(page: PageRead, device: int) -> dict[str, dict[str, Any]]:
 def each(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, ...]:
     """The changes of a recorded trace, the trace, and its page."""
     text = gzip.decompress(request.param.read_bytes())
-    trace = loaded(text)
+    trace = quietly(text)
     return changes_of(text), trace, written(trace, tmp_path_factory.mktemp("page"))
 
 
@@ -155,7 +148,7 @@ def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
 
 def test_an_exported_trace_keeps_the_totals(tmp_path: Path) -> None:
     text = gzip.decompress(TRACES[0].read_bytes())
-    trace = loaded(text)
+    trace = quietly(text)
     trace.export_chrome_trace(tmp_path / "trace.json")
     names = ("Total Allocated", "Total Reserved", "Addr", "Bytes", "Device Type")
     before, after = (

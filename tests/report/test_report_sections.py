@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.hand_traces import H200, NCCL, Program, in_a_row
+from helpers.hand_traces import H200, NCCL, Program, in_a_row, quietly
 from helpers.report_pages import PageRead, handlers
 
 import flopscope as fs
@@ -29,9 +28,7 @@ NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
 
 
 def load(name: str) -> fs.Trace:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(RECORDED / f"{name}.json.gz")
+    return quietly(RECORDED / f"{name}.json.gz")
 
 
 def numbers(page: PageRead, columns: dict[str, Any]) -> dict[str, list[float]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from helpers import DATA
-from helpers.hand_traces import Program, load, op
+from helpers.hand_traces import Program, load, op, quietly
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
@@ -100,9 +99,7 @@ TRACES = sorted(FOLDER.glob("*.json.gz"))
 
 @pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
 def trace(request: pytest.FixtureRequest) -> fs.Trace:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(request.param)
+    return quietly(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import json
 import warnings
 
 import pytest
-from helpers.hand_traces import call, kernel, load, op
+from helpers.hand_traces import call, kernel, load, op, quietly
 
 import flopscope as fs
 
@@ -34,24 +34,18 @@ def _event(name: str, i: int, phase: str = "X") -> str:
     )
 
 
-def _read(text: str) -> fs.Trace:
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("always")
-        return fs.load_trace(text.encode())
-
-
 @pytest.mark.parametrize("times", [1, 5000])
 def test_a_string_ends_where_what_must_follow_it_follows(times: int) -> None:
     names = NAMES * times
     text = f'{{"traceEvents": [{",".join(_event(name, i) for i, name in enumerate(names))}]}}'
-    trace = _read(text)
+    trace = quietly(text.encode())
     assert [event.name for event in trace.events()] == names
     assert not trace.report["truncated"] and trace.report["mended"] == (len(NAMES) - 1) * times
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_events_that_are_left_out_lose_no_other(name: str) -> None:
-    trace = _read(f'{{"traceEvents": [{_event(name, 1, "f")}, {_event("next", 2)}]}}')
+    trace = quietly(f'{{"traceEvents": [{_event(name, 1, "f")}, {_event("next", 2)}]}}'.encode())
     assert [event.name for event in trace.events()] == ["next"]
 
 
@@ -59,7 +53,8 @@ def test_names_of_events_that_are_left_out_lose_no_other(name: str) -> None:
 @pytest.mark.parametrize("last", [False, True])
 def test_members_of_the_trace_are_read_past_likewise(note: str, last: bool) -> None:
     note, events = f'"note": "{note}"', f'"traceEvents": [{_event("a", 1)}]'
-    trace = _read("{" + (f"{events}, {note}" if last else f'{note}, "with_stack": 1, {events}') + "}")
+    text = f"{{{events}, {note}}}" if last else f'{{{note}, "with_stack": 1, {events}}}'
+    trace = quietly(text.encode())
     assert trace.metadata["note"] in note and trace.report["mended"] == 1
     assert len(trace) == 1 and trace.with_stack is not last
 

@@ -220,13 +220,3 @@ def test_kernels_of_unknown_size_are_matched_by_kind_and_order() -> None:
     assert result.collectives["message_bytes"].isna().all() and list(result.ranks["unmatched"]) == [1, 0]
     assert list(result.collectives["straggler"]) == [1] * 4
     assert "--" in str(result) and "nan" not in str(result)
-
-
-def test_collectives_of_different_groups_are_not_matched() -> None:
-    def stated(group: str, sequence: int) -> list[Call]:
-        return [("record_param_comms", {**STATED, "Process Group Name": group, "Seq": sequence})]
-
-    first = [(GENERIC[1], stated("a", 1)), (GENERIC[1], stated("b", 1))]
-    second = [(GENERIC[1], stated("b", 1)), (GENERIC[1], stated("c", 1))]
-    result = fs.stragglers([trace_of(first), trace_of(second, rank=1)])
-    assert list(result.collectives["group"]) == ["b"] and list(result.ranks["unmatched"]) == [1, 1]

@@ -117,13 +117,6 @@ def test_concurrent_processes_with_one_id_are_ranks() -> None:
         fs.stragglers(dict(enumerate(moved)))
 
 
-def test_two_traces_of_one_rank_are_an_error() -> None:
-    a, b = (trace(member("distributedInfo", {"rank": 3}), pid=pid) for pid in (100, 101))
-    for traces in ([a, b], {0: a, 1: b}):
-        with pytest.raises(ValueError, match="two of the traces are of rank 3: <bytes> and <bytes> are recordings"):
-            fs.stragglers(traces)
-
-
 def test_recordings_are_joined_by_their_bases() -> None:
     early, late = (load(op("a", start, 10), baseTimeNanoseconds=base) for start, base in ((5e6, 10**9), (0, 7 * 10**9)))
     columns, *_ = joined([early, late]).events()
