@@ -35,8 +35,8 @@ def kept_of(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"date": result["date"], "machine": facts, **table, "ratios": dict(ratios_of(result))}
 
 
-def ratios_of(result: Mapping[str, Any]) -> Iterator[tuple[str, list[float]]]:
-    """Yield the name of each ratio, and its median and quartiles: over the rounds, or of targets in "x"."""
+def ratios_of(result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield the name of each ratio and its median over the rounds, or the value of a target in "x"."""
     cases: dict[str, list[Mapping[str, Any]]] = {}
     for sample in result["samples"]:
         if sample["unit"] in TIMES and sample["values"]:
@@ -47,10 +47,10 @@ def ratios_of(result: Mapping[str, Any]) -> Iterator[tuple[str, list[float]]]:
             for peer in samples:
                 if peer not in mine:
                     name = f"{case}: {ours['who']} / {peer['who']}"
-                    yield name, _numbers(_over(ours["values"], peer["values"]))
+                    yield name, _rounded(_over(ours["values"], peer["values"]).median)
     for target in result["targets"]:
         if target["unit"] in RATIOS and not target.get("least"):
-            yield target["text"], _numbers(spread([target["value"]]))
+            yield target["text"], _rounded(target["value"])
 
 
 def _label(sample: Mapping[str, Any]) -> str:
@@ -65,8 +65,8 @@ def _over(ours: list[float], theirs: list[float]) -> Spread:
     return spread([spread(ours).median / spread(theirs).median])
 
 
-def _numbers(found: Spread) -> list[float]:
-    return [float(f"{value:.4g}") for value in (found.median, found.low, found.high)]
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def before(name: str, now: Mapping[str, Any], candidates: list[Kept]) -> dict[str, Any] | None:
@@ -107,9 +107,8 @@ def _target_rows(name: str, now: Mapping[str, Any], old: Mapping[str, Any] | Non
 
 def _changes(name: str, now: Mapping[str, Any], old: Mapping[str, Any] | None) -> Iterator[tuple[float, str]]:
     """Yield the change of each ratio that was there before, as a fraction, and its line."""
-    for what, (value, low, high) in now["ratios"].items():
-        last, last_low, last_high = (old or {}).get("ratios", {}).get(what, (0, 0, 0))
+    for what, value in now["ratios"].items():
+        last = (old or {}).get("ratios", {}).get(what, 0)
         if last > 0:
             change = value / last - 1
-            doubt = "" if low > last_high or high < last_low else "; the quartiles overlap"
-            yield change, f"regression: {name}: {what}: {last:.4g} -> {value:.4g} (+{change:.1%}{doubt})"
+            yield change, f"regression: {name}: {what}: {last:.4g} -> {value:.4g} (+{change:.1%})"
