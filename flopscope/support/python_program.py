@@ -58,8 +58,14 @@ class PythonProgram:
         self._replaced = sys.modules["__main__"]  # keeps the globals of the command that runs it
         sys.modules["__main__"] = main
         sys.argv = list(self.argv)
+        now, before = vars(builtins), dict(vars(builtins))
         try:
-            self._run(vars(main))
+            try:
+                self._run(vars(main))
+            finally:  # what follows needs those that the program has set to None
+                for name in before:
+                    if now.get(name) is None:
+                        now[name] = before[name]
         except BaseException as ended:
             self.problem = ended
         sys.settrace(None)

@@ -35,6 +35,11 @@ LEFT = {
         def fail(*_, **__): raise ImportError('no')
         builtins.__import__ = fail
         """,
+    "no builtins": """
+        import builtins
+        for name in [*vars(builtins)]:
+            if name.islower() and not name.startswith('_') and name != 'setattr': setattr(builtins, name, None)
+        """,
     "small files and no memory": """
         import resource
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, -1))
