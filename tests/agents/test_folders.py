@@ -69,6 +69,24 @@ def test_every_tool_refuses_paths_outside(tree: Path) -> None:
         assert "outside of the folders" in server.refused("ranks", paths=["."])  # because of the links in it
 
 
+@pytest.mark.parametrize("swapped", ["a.json.gz", "below"])
+def test_a_link_that_is_swapped_in_after_the_check_leads_nowhere(
+    tree: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders, check = Folders([str(tree / "inside")]), Folders.path
+
+    def check_and_swap(self: Folders, given: str) -> str:
+        real, place = check(self, given), tree / "inside" / swapped
+        place.rename(tree / "inside" / "moved")
+        place.symlink_to(tree / "outside" / ("" if swapped == "below" else "secret.json.gz"))
+        return real
+
+    (tree / "outside" / "b.json.gz").write_bytes((tree / "outside" / "secret.json.gz").read_bytes())
+    monkeypatch.setattr(Folders, "path", check_and_swap)
+    with pytest.raises(Outside, match="was replaced while it was opened"):
+        folders.trace("below/b.json.gz" if swapped == "below" else swapped)
+
+
 def test_paths_inside_are_found(tree: Path) -> None:
     found = Folders([str(tree / "inside")])
     inside = tree / "inside"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO
 
+from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.input import start_of
+from flopscope.read.load import read
 from flopscope.read.nsys import REPORT
-from flopscope.read.trace import Trace, load_trace
+from flopscope.read.trace import Trace
 from flopscope.support.files import close_names
 from flopscope.support.safe import shown
 
@@ -60,35 +65,57 @@ class Folders:
             raise FileNotFoundError(f"there is no {shown(given)} in {self.text}{hint}")
         return existing[0]
 
-    def trace_path(self, given: str) -> str:
-        """Return the real path of a file that may be a trace, as path().
+    @contextmanager
+    def opened(self, given: str) -> Iterator[tuple[str, IO[bytes]]]:
+        """Open a file that may be a trace, as path(), and give its real path and the file.
 
-        Raise ValueError for a folder, for a pipe or a device, which may never end, and for what only another program
-        reads.
+        No link is followed on the way, so that one that has just been put there leads nowhere. Raise ValueError for a
+        folder, for a pipe or a device, which may never end, and for what only another program reads.
         """
         real = self.path(given)
         name = os.path.basename(real)
         if os.path.isdir(real):
             raise ValueError(f"{name} is a folder; open lists the traces in it")
-        if not os.path.isfile(real):
-            raise ValueError(f"{name} is not a regular file")
-        if start_of(real).startswith(REPORT):
-            raise ValueError(
-                f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys export "
-                f"--type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
-            )
-        return real
+        with open(real, "rb", buffering=0, opener=self._open_beneath) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError(f"{name} is not a regular file")
+            if start_of(file).startswith(REPORT):
+                raise ValueError(
+                    f"{name} is a report of Nsight Systems, which only nsys reads, and no program is run here: nsys "
+                    f"export --type sqlite --output REPORT.sqlite REPORT.nsys-rep, and open REPORT.sqlite"
+                )
+            yield real, file
+
+    def _open_beneath(self, real: str, flags: int) -> int:
+        """Open a real path in one of the folders, one name after the other."""
+        folder = self._folder_of(real)
+        flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        names = os.path.relpath(real, folder).split(os.sep)
+        for place, name in enumerate(names, 1):
+            above = descriptor
+            try:
+                descriptor = os.open(name, flags | (os.O_DIRECTORY if place < len(names) else 0), dir_fd=above)
+            except OSError as problem:
+                if problem.errno in (errno.ELOOP, errno.ENOTDIR):
+                    raise Outside(f"{shown(real)} was replaced while it was opened") from None
+                raise
+            finally:
+                os.close(above)
+        return descriptor
 
     def trace(self, given: str) -> Trace:
-        """Return the trace of a file, as trace_path(). It is read once as long as the file does not change."""
-        path = self.trace_path(given)
-        status = os.stat(path)
-        key = (path, status.st_mtime_ns, status.st_size)
-        if key not in self._open:
-            trace = load_trace(path)
-            for old in [old for old in self._open if old[0] == path]:
-                del self._open[old]
-            self._open[key] = trace
+        """Return the trace of a file, as opened(). It is read once as long as the file does not change."""
+        with self.opened(given) as (path, file):
+            status = os.fstat(file.fileno())
+            key = (path, status.st_mtime_ns, status.st_size)
+            if key not in self._open:
+                # SQLite would look up where the descriptor's link leads: it reads a copy.
+                copied = start_of(file).startswith(DATABASE)
+                trace = Trace(*read(file if copied else f"/proc/self/fd/{file.fileno()}", name=path))
+                for old in [old for old in self._open if old[0] == path]:
+                    del self._open[old]
+                self._open[key] = trace
         self._open.move_to_end(key)
         while len(self._open) > 1 and (
             len(self._open) > MOST_TRACES or sum(map(len, self._open.values())) > MOST_EVENTS
@@ -125,5 +152,7 @@ class Folders:
 
     def _short(self, real: str) -> str:
         """Return a path relative to the first folder that holds it."""
-        folder = next(folder for folder in self._real if os.path.commonpath([folder, real]) == folder)
-        return os.path.relpath(real, folder)
+        return os.path.relpath(real, self._folder_of(real))
+
+    def _folder_of(self, real: str) -> str:
+        return next(folder for folder in self._real if os.path.commonpath([folder, real]) == folder)

@@ -223,7 +223,10 @@ def ranks(
     waiting is told apart from work. Name the folder of the traces or each file. It needs the extra `ranks`."""
     from flopscope.ranks.load import load_ranks
 
-    found = [folders.trace_path(file) for path in paths for file in find_traces(folders.path(path)).paths]
+    found = []
+    for file in (file for path in paths for file in find_traces(folders.path(path)).paths):
+        with folders.opened(file) as (real, _):
+            found.append(real)
     loaded = load_ranks(list(dict.fromkeys(found)), workers=1 if len(found) < 3 else None)
     document = loaded.to_dict()
     named = {rank for finding in document["findings"] for rank in finding["ranks"] or ()}
