@@ -346,24 +346,6 @@ def test_any_text_is_a_range(text: str) -> None:
     assert reader.finish(store, b"{}", 0)["kept"] == 1
 
 
-def test_the_reader_refuses_wrong_arguments() -> None:
-    reader = fs._core.DatabaseReader()
-    for arguments, problem in (
-        (("kernels", ("start",), []), "no kind"),
-        (("kernel", ("begin",), []), "no column"),
-        (("kernel", ("start", "start"), []), "given twice"),
-        (("kernel", ("start",), [(1, 2)]), "a tuple of 1 values"),
-        (("kernel", ("start",), [[1]]), "a tuple of 1 values"),
-    ):
-        with pytest.raises(ValueError, match=problem):
-            reader.add(*arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="no kind"):
-        reader.read("file:x", [("kernels", "SELECT 1", None, 0, 0, ())])
-    reader.finish(fs._core.Store(), b"{}", 0)
-    with pytest.raises(RuntimeError, match="has finished"):
-        reader.add("kernel", ("start",), [])
-
-
 def test_the_core_finds_the_library_of_pythons_module() -> None:
     assert database._library()
     assert fs._core.DatabaseReader.use_library("") >= 3026000, "it stays loaded"

@@ -140,15 +140,6 @@ def test_as_an_op_grows_its_bound_changes_once() -> None:
         assert list(dict.fromkeys(bounds)) == [first, "memory"] and bounds == sorted(bounds)
 
 
-def test_unknown_units_and_timing_sources_are_errors() -> None:
-    with pytest.raises(ValueError, match=r"unit='fp31' is not a compute unit; the units are fp64, .*int8_tensor"):
-        _core.roof(1.0, 1.0, "fp31", PEAKS)
-    with pytest.raises(ValueError, match="unknown timing source sundial"):
-        _core.rate(_core.roof(1.0, 1.0, None, PEAKS), 1.0, 1.0, 1.0, "sundial")
-    with pytest.raises(TypeError, match="expected a Roof, not tuple"):
-        _core.rate((1.0,), 1.0, 1.0, 1.0, "cpu")  # type: ignore[arg-type]
-
-
 # The users of the roofline --------------------------------------------------------------------------------------------
 
 

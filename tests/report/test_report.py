@@ -397,14 +397,6 @@ def test_rows_of_the_core_lead_to_the_names_of_a_page_without_shapes(
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_page_has_no_other_sections(tmp_path: Path) -> None:
-    wrong = page.Page("title")
-    wrong.sections["colours"] = {}
-    with pytest.raises(ValueError, match="no section colours"):
-        page.write(tmp_path / "report.html", wrong)
-    assert [*tmp_path.iterdir()] == []
-
-
 def test_no_threads_are_left(stacked: fs.Trace, tmp_path: Path) -> None:
     before = threading.active_count()
     stacked.write_report(tmp_path / "report.html")

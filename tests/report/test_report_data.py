@@ -51,14 +51,6 @@ def test_columns_are_read_back(tmp_path: Path) -> None:
         assert np.array_equal(found.astype(float), array.astype(float), equal_nan=True)
 
 
-@pytest.mark.parametrize("wrong", [np.zeros((2, 2)), np.array(["a"]), np.array([1j])])
-def test_a_column_of_something_else_is_an_error(wrong: np.ndarray[Any, Any]) -> None:
-    columns = Columns()
-    with pytest.raises((TypeError, ValueError), match="column"):
-        columns.add(wrong)
-    columns.close()
-
-
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=8))
 def test_json_is_inert(content: Any) -> None:
     text = json_text(content)

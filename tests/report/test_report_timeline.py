@@ -315,9 +315,3 @@ def test_events_without_times_are_counted(tmp_path: Path) -> None:
         program.op(f"aten::op{depth}", depth, 200 - 2 * depth)
     timeline = drawn(program.load(), tmp_path)
     assert timeline.data["facts"]["deep"] == 6 and len(timeline.blocks("host")) == 64
-
-
-@pytest.mark.parametrize("blocks", [-1, 0])
-def test_a_limit_below_1_is_refused(blocks: int) -> None:
-    with pytest.raises(ValueError, match="1 block or more"):
-        _core.Store().timeline(True, 0, {}, False, (), True, blocks)

@@ -1,26 +1,10 @@
-"""Text tables and numbers: the layout and units shared by all views."""
+"""Numbers in texts: the units shared by all views."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
-
-from flopscope.support.columns import aligned_line, aligned_lines, column_widths, dashes
 from flopscope.support.units import flop_rate_text, long_time_text, percent_text, short_time_text, si_text
-
-ROWS = [("name", "n", "of"), ("add", "12345", "a"), ("reciprocal", "6", "bc")]
-
-
-def test_columns_are_aligned_and_a_rule_is_as_wide_as_a_line() -> None:
-    assert aligned_lines(ROWS) == ["name            n  of", "add         12345   a", "reciprocal      6  bc"]
-    assert aligned_lines(ROWS, ">")[1] == "       add  12345   a"  # the last alignment applies to all further columns
-    assert aligned_lines(ROWS, "><")[2] == "reciprocal  6      bc"
-    widths = column_widths(ROWS)
-    assert widths == [10, 5, 2] and dashes(widths) == "----------  -----  --"
-    assert len(dashes(widths)) == len(aligned_line(ROWS[0], widths))
-    with pytest.raises(ValueError):
-        aligned_lines([("a", "b"), ("c",)])
 
 
 def test_quantities_have_the_largest_prefix_that_they_reach() -> None:

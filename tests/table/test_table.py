@@ -121,16 +121,6 @@ def test_rows_have_a_kind() -> None:
     assert len(table.to_pandas()) == 5 and list(table.to_pandas("kernel").key) == ["k"]
 
 
-def test_wrong_columns_are_rejected() -> None:
-    columns = dict(make_table(*ROWS).columns)
-    short = {**columns, "count": [1]}
-    with pytest.raises(ValueError, match=r"the same length; got \[1, 3\]"):
-        EventTable(short, Facts())
-    del columns["bound"]
-    with pytest.raises(ValueError, match="the columns of a table must be key, "):
-        EventTable(columns, Facts())
-
-
 def test_the_columns_include_those_of_the_core() -> None:
     core = re.findall(r"^FS_COLUMN\((\w+), (\w+), (\w+),", DEFINITIONS.read_text(encoding="utf-8"), re.M)
     columns = {column.name: column for column in COLUMNS}

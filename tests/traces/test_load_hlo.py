@@ -15,9 +15,6 @@ from helpers.hand_traces import text_of
 from helpers.hlo_traces import ELEMENTS, HLO, PRODUCT, STEP, STEPS, TRIPS, recorded
 
 import flopscope as fs
-from flopscope.read.hlo import tie
-from flopscope.read.load import read
-from flopscope.read.xplane import Modules
 
 
 def _ops(trace: fs.Trace, **options: Any) -> dict[str, Any]:
@@ -189,28 +186,3 @@ def test_what_is_no_hlo_is_an_error(wrong: Any, error: type[Exception], text: st
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(4 << 20)))
     with pytest.raises(error, match=text), patch("flopscope.read.input.EXPANSION_FREE", 1 << 20):
         fs.load_trace(recorded(), hlo=tmp_path / wrong if isinstance(wrong, Path) else wrong)
-
-
-def test_instructions_that_a_profiler_named_are_taken() -> None:
-    """The names of the kernels say nothing; the recording itself has the module and the instruction of each."""
-    events = json.loads(recorded())
-    for event in events["traceEvents"]:
-        event["name"] = "opaque" if event["cat"] == "kernel" else event["name"]
-    core = read(json.dumps(events).encode()).core
-    loop = ["custom-call.1", "custom-call.1", "loop_multiply_fusion", "loop_add_fusion"]
-    names = ["loop_convert_fusion.7", "copy.1", *TRIPS * loop, "loop_multiply_fusion.1"]
-    instructions = [("jit_step", name) for name in dict.fromkeys(names)]
-    columns, _, kinds, _ = core.events()
-    works = [i for i, kind in enumerate(columns["kind"]) if kinds[kind] in ("kernel", "memset")]
-    places = [instructions.index(("jit_step", name)) for name in STEPS * names]
-    modules = Modules({"jit_step(7)": HLO.encode()}, works, places, instructions)
-    counts = tie(core, {}, modules, "a recording")
-    assert counts["by_name"] == len(works)
-    assert counts["instructions"] == STEPS * (3 + 3 * TRIPS) and counts["executions"] == STEPS
-
-
-def test_a_module_of_a_recording_that_is_no_hlo_is_left_out() -> None:
-    core = read(recorded()).core
-    with pytest.warns(UserWarning, match="a recording: the kernels of a module belong to no .*: jit_f: line 1"):
-        counts = tie(core, {"jit_step": HLO}, Modules({"jit_f": b"module"}, (), (), []), "a recording")
-    assert counts["tied_ns"] == counts["kernel_ns"]

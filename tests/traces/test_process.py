@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope import _core
 from flopscope.results.process import joined
-from flopscope.results.results import store_of
 
 COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float",
               "In msg nelems": 1024, "Out msg nelems": 1024}  # fmt: skip
@@ -121,19 +119,3 @@ def test_recordings_are_joined_by_their_bases() -> None:
     early, late = (load(op("a", start, 10), baseTimeNanoseconds=base) for start, base in ((5e6, 10**9), (0, 7 * 10**9)))
     columns, *_ = joined([early, late]).events()
     assert sorted(columns["start"].tolist()) == [5_000_000_000, 6_000_000_000]
-
-
-def test_a_store_is_extended_only_by_another_one() -> None:
-    one, two = (store_of(load(op("a", 0, 10)), "events") for _ in range(2))
-    with pytest.raises(ValueError, match="by another one"):
-        one.extend(one)
-    profiler = _core.Profiler()
-    profiler.start()
-    with pytest.raises(RuntimeError, match="still running"):
-        profiler.store.extend(two)
-    profiler.stop()
-    with pytest.raises(ValueError, match="Profiler"):
-        profiler.store.extend(two)
-    one.extend(two, 2**63 - 1)
-    one.extend(two, -(2**63))
-    assert one.event_count == 3

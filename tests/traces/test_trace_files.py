@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.chrome_events import parse_checked, slices, written
+from helpers.chrome_events import parse_checked, slices
 
 import flopscope as fs
 from flopscope import _core
@@ -58,20 +58,6 @@ def test_a_failed_export_names_the_path_that_the_user_passed(
     assert caught.value.filename == str(path)
     assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
     assert names_in(tmp_path) == []
-
-
-def test_exceptions_of_a_writer_propagate(core: _core.Store) -> None:
-    class Stop(BaseException):
-        pass
-
-    def stop(piece: bytes) -> None:
-        raise Stop(len(piece))
-
-    with pytest.raises(Stop):
-        core.write_trace(stop, "1")
-    with pytest.raises(TypeError, match="not callable"):
-        core.write_trace(None, "1")  # type: ignore[arg-type]
-    assert written(core), "the trace can be written again"
 
 
 def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
