@@ -150,7 +150,7 @@ def test_a_running_profile_has_no_table() -> None:
     with fs.profile() as prof:
         for ask in (
             *(prof.key_averages, prof.coverage, prof.gpu_summary, prof.step_breakdown, prof.launch_summary),
-            *(prof.collectives, prof.stream_summary, lambda: prof.write_report("r.html")),
+            *(prof.collectives, prof.stream_summary, prof.summary, lambda: prof.write_report("r.html")),
             *(lambda: prof.export_chrome_trace("t.json"), lambda: prof._core.table(False, 0, {}), prof.events),
         ):
             with pytest.raises(RuntimeError, match="still running"):

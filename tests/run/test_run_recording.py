@@ -27,6 +27,13 @@ def names(trace: Path) -> list[str]:
     return [str(e.get("name")) for e in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]]
 
 
+def traced(folder: Path, path: Path, *options: object) -> tuple[str, list[str]]:
+    """Run a program that succeeds; return flopscope's messages and the names of the events in its trace."""
+    result = run(folder, "--no-report", "--no-summary", *options, "--trace", "t.json", path)
+    assert result.returncode == 0, result.stderr
+    return own(result.stderr), names(folder / "t.json")
+
+
 # What is recorded without torch ---------------------------------------------------------------------------------------
 
 
@@ -43,14 +50,11 @@ def test_flopscopes_ops_are_recorded_and_stdout_stays_the_programs(tmp_path: Pat
 
 def test_marked_steps_are_recorded(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "for i in range(6):\n    [fs.exp(x) for _ in range(i)]\n    fs.step()\n")
-    result = run(tmp_path, "--no-report", "--no-summary", "--steps", "2:4", "--trace", "t.json", path)
-    assert result.returncode == 0
+    _, found = traced(tmp_path, path, "--steps", "2:4")
     assert step_names(tmp_path / "t.json") == ["ProfilerStep#2", "ProfilerStep#3"]
-    found = names(tmp_path / "t.json")
     assert found.count("flopscope::exp") == 2 + 3 and found.count("flopscope::neg") == 0
-    run(tmp_path, "--no-report", "--no-summary", "--steps", ":2", "--trace", "t.json", path)
+    assert traced(tmp_path, path, "--steps", ":2")[1].count("flopscope::exp") == 0 + 1
     assert step_names(tmp_path / "t.json") == ["ProfilerStep#0", "ProfilerStep#1"]
-    assert names(tmp_path / "t.json").count("flopscope::exp") == 0 + 1
     result = run(tmp_path, "--no-report", "--steps", "10:15", path)
     assert "ended in step 6, and --steps 10:15 begins later" in own(result.stderr)
     plain = script(tmp_path, OPS, "plain.py")
@@ -72,9 +76,7 @@ while time.monotonic() < until and (fs._core.is_recording() or not seen):
 fs.sin(x)
 """,
     )
-    result = run(tmp_path, "--no-report", "--no-summary", "--seconds", "1.5:2.5", "--trace", "t.json", path)
-    assert result.returncode == 0
-    found = names(tmp_path / "t.json")
+    _, found = traced(tmp_path, path, "--seconds", "1.5:2.5")
     assert "flopscope::exp" in found and "flopscope::neg" not in found and "flopscope::sin" not in found
     late = run(tmp_path, "--no-report", "--seconds", "100:", script(tmp_path, OPS, "short.py"))
     assert re.search(r"ended after [\d.e-]+ s, and --seconds 100: begins later", own(late.stderr))
@@ -221,11 +223,10 @@ def test_the_rank_is_in_the_name(name: str, expected: str) -> None:
 
 def test_without_a_window_an_unmarked_first_step_is_told(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "for i in range(3):\n    fs.exp(x)\n    fs.step()\n")
-    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
+    assert "step 0 is recorded, but not marked" in traced(tmp_path, path)[0]
     assert step_names(tmp_path / "t.json") == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
-    assert "step 0 is recorded, but not marked" in own(result.stderr)
-    result = run(tmp_path, "--no-report", "--no-summary", "--steps", "0:", "--trace", "t.json", path)
-    assert step_names(tmp_path / "t.json")[0] == "ProfilerStep#0" and "step 0" not in own(result.stderr)
+    assert "step 0" not in traced(tmp_path, path, "--steps", "0:")[0]
+    assert step_names(tmp_path / "t.json")[0] == "ProfilerStep#0"
     result = run(tmp_path, "--no-report", "--no-summary", script(tmp_path, OPS, "plain.py"))
     assert "step 0" not in own(result.stderr)
 
@@ -331,8 +332,7 @@ def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None
             torch.sub(x, y)
         """,
     )
-    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
-    assert result.returncode == 0, result.stderr
+    traced(tmp_path, path)
     trace = fs.load_trace(tmp_path / "t.json")
     rows = {row.key: row for row in trace.key_averages(group_by_input_shape=True)}
     add = rows["triton_poi_fused_add_0"]

@@ -212,16 +212,8 @@ def test_missing_facts_are_not_zero() -> None:
     assert line.split() == ["cuda:0", "50.0%", "--", "--", "0.0%", "50.0%"]
 
 
-def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
-    recorder = _core.Profiler()
-    core = recorder.store
-    recorder.start()
-    try:
-        for make in (summaries.gpu_summary, summaries.step_breakdown, summaries.launch_summary, summarize.details):
-            with pytest.raises(RuntimeError, match="still running"):
-                make(core)
-    finally:
-        recorder.stop()
+def test_an_unknown_step_is_an_error() -> None:
+    core = _core.Store()
     with pytest.raises(ValueError, match='"x": the profile has no steps'):
         summaries.gpu_summary(core, "x")
     for i in range(3):
