@@ -17,8 +17,6 @@ from flopscope.support.core_facts import WORK
 
 HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
-FLUSHED_CACHES = 2  # size of the rotated arguments as a multiple of the L2 cache
-MAX_COPIES = 8
 GRAPH_CALLS, GRAPH_REPLAYS = 20, 10
 GRAPH_BYTES = 1 << 30  # maximum for all calls of a graph, whose results stay allocated
 _RECIPE = capture.Recipe(
@@ -159,64 +157,6 @@ def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence
             times[-1] += max(0, start + ns - max(start, reached))
         reached = max(reached, start + ns)
     return times
-
-
-def rotated(fn: Callable[..., Any], args: tuple[Any, ...], l2_bytes: int, max_bytes: int) -> Callable[[], Any]:
-    """Return a function that calls fn with args and with copies of them in turn, so that they do not stay in cache.
-
-    Dense flopscope and torch tensors on CUDA are copied until the sets fill twice the cache, are 8 or take max_bytes. A
-    tensor that is passed twice is copied once per set. A tensor with gaps or an offset into its storage is not copied:
-    its copy would have another layout, and so another time.
-    """
-    tensors = {id(arg): arg for arg in args if _can_be_copied(arg)}
-    size = sum(tensor.nbytes for tensor in tensors.values())
-    copies = 0 if not size else min(MAX_COPIES - 1, FLUSHED_CACHES * l2_bytes // size, max_bytes // size)
-    sets = [args]
-    for _ in range(copies):
-        twins = {name: _copy(tensor) for name, tensor in tensors.items()}
-        sets.append(tuple(twins.get(id(arg), arg) for arg in args))
-    turn = 0
-
-    def call() -> Any:
-        nonlocal turn
-        turn = turn + 1 if turn + 1 < len(sets) else 0
-        return fn(*sets[turn])
-
-    return call
-
-
-def _is_torch(value: Any) -> bool:
-    torch: Any = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-def _can_be_copied(value: Any) -> bool:
-    if isinstance(value, _core.Tensor):
-        step, packed = 1, True
-        for length, stride in zip(reversed(value.shape), reversed(value.strides), strict=True):
-            packed, step = packed and (stride == step or length == 1), step * length
-        return value.device != "cpu" and packed
-    if not (_is_torch(value) and value.is_cuda):
-        return False
-    with suppress(Exception):  # layouts without strides: sparse, nested
-        return value.storage_offset() == 0 and _is_dense(value.shape, value.stride())
-    return False
-
-
-def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether the elements fill their memory without gaps or repetition, in any order of the dimensions."""
-    step = 1
-    for stride, length in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= length
-    return True
-
-
-def _copy(tensor: Any) -> Any:
-    if isinstance(tensor, _core.Tensor):
-        return _core.copy(tensor)
-    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def held_bytes(device: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.measuring.counting import count_call, cupti_stays, rate_l2
-from flopscope.measuring.cuda import CudaClock, Graph, LostRecords, rotated
+from flopscope.measuring.cuda import CudaClock, Graph, LostRecords
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement, Shares
 from flopscope.measuring.sampling import Rule, Series, collect, no_collector
@@ -21,7 +21,6 @@ from flopscope.record.counters import check_counters
 from flopscope.record.energy import EnergyMeter
 from flopscope.support.device import PEAK_SOURCES, measure_peaks
 from flopscope.support.model import Model, why_unknown
-from flopscope.support.peak_timing import free_bytes
 from flopscope.support.peaks import Peaks
 from flopscope.support.progress import time_bar
 
@@ -54,7 +53,7 @@ def measure(
         is known only where the bytes are the bound on every unit.
     device: "cpu" times until the call returns; "cuda:0" times its work on that GPU. None: the device that fn uses.
     cache: "cold" flushes the caches before each sample, outside the timed region (on CUDA the L2 cache with its
-        persisting lines; tensors in args alternate with copies); "hot" does not. None: cold on CUDA, hot on the CPU.
+        persisting lines); "hot" does not. None: cold on CUDA, hot on the CPU.
     spread, min_time, max_time: sampling stops when half of the median's 95 % confidence interval is within ``spread``
         of the median, the medians of both halves of the samples agree equally well, and at least 10 samples have taken
         min_time seconds. It also stops after max_time seconds with at least 3 samples, or after 4 * max_time with at
@@ -87,7 +86,7 @@ def measure(
         roofs = _roofs(stage, stated, known)
         with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
             stage.call_between_samples(show_time)
-            series, extras = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
+            series, extras = _sample(stage, call, Rule(spread, min_time, max_time), graph)
         stage.notes.extend(_notes_of(series.times))
         if bytes is None:
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
@@ -100,9 +99,7 @@ def measure(
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
 
-def _sample(
-    stage: Stage, call: Callable[[], Any], fn: Callable[..., Any], args: tuple[Any, ...], rule: Rule, graph: bool
-) -> tuple[Series, dict[str, Any]]:
+def _sample(stage: Stage, call: Callable[[], Any], rule: Rule, graph: bool) -> tuple[Series, dict[str, Any]]:
     """Return the samples, and the fields of the Measurement that do not come from them."""
     if stage.device.kind == "cpu":
         clock = stage.clock([call], stage.cold)
@@ -111,9 +108,7 @@ def _sample(
         return series, {"batch": clock.batches[0]}
     extras: dict[str, Any] = {"kernels": stage.looks[0].kernels}
     with stage.recording():
-        l2_bytes = int(stage.device.properties["l2_bytes"])
-        copied = rotated(fn, args, l2_bytes, free_bytes(stage.device)) if stage.cold else call
-        clock = stage.clock([copied], stage.cold)
+        clock = stage.clock([call], stage.cold)
         (per_call,) = stage.warm_up(clock, rule.max_time)
         meter = EnergyMeter(str(stage.device.properties["uuid"]))
         series = _collect_on_cuda(stage, clock, rule, per_call)

@@ -119,59 +119,6 @@ def test_a_call_that_launches_only_once_is_an_error_and_events_replace_lost_reco
     assert here.notes == ["the times are from CUDA events: CUPTI recorded 2 of 3 calls and lost 0 records"]
 
 
-class Copied:
-    """A stand-in for a torch tensor on CUDA."""
-
-    is_cuda, requires_grad, nbytes, shape = True, False, 1000, (10, 25)
-
-    def __init__(self, strides: tuple[int, ...] = (25, 1), offset: int = 0) -> None:
-        self._strides, self._offset = strides, offset
-
-    def stride(self) -> tuple[int, ...]:
-        return self._strides
-
-    def storage_offset(self) -> int:
-        return self._offset
-
-    def detach(self) -> Copied:
-        return self
-
-    def clone(self) -> Copied:
-        return Copied()
-
-    def requires_grad_(self, wanted: bool) -> Copied:
-        return self
-
-
-def test_arguments_alternate_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
-    x = Copied()
-    seen: list[tuple[Any, ...]] = []
-    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, max_bytes=10**6)
-    for _ in range(8):
-        call()
-    assert len({id(a) for a, _, _ in seen}) == 4  # three copies of 1000 bytes beside the original: twice the cache
-    assert all(a is b and three == 3 for a, b, three in seen)
-    seen.clear()
-    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, max_bytes=10)()
-    assert seen == [(x,)]
-
-
-@pytest.mark.parametrize(
-    ("strides", "offset", "copied"),
-    [((25, 1), 0, True), ((1, 10), 0, True), ((50, 2), 0, False), ((0, 1), 0, False), ((25, 1), 1, False)],
-)
-def test_a_tensor_whose_copy_would_have_another_layout_is_not_copied(
-    monkeypatch: pytest.MonkeyPatch, strides: tuple[int, int], offset: int, copied: bool
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
-    seen: list[Any] = []
-    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, max_bytes=10**6)
-    for _ in range(8):
-        call()
-    assert (len(set(map(id, seen))) > 1) == copied
-
-
 def test_without_cuda_the_core_functions_raise() -> None:
     with pytest.raises(ValueError, match='device="cpu" is not a CUDA device'):
         fs._core.measure_wait("cpu")
