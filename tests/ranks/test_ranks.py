@@ -232,11 +232,28 @@ def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
     assert list(files["rank"]) == [0, 1, 2, 3] and list(files["rank_from"]) == ["order", "trace", "order", "trace"]
 
 
-def test_missing_ranks_are_counted(tmp_path: Path) -> None:
-    simulated(tmp_path, lost=(2, 5))
-    with pytest.warns(UserWarning, match="2 of 8 ranks have no trace: 2, 5"):
+@pytest.mark.parametrize(
+    ("present", "world", "notes"),
+    [
+        ((0, 1, 3, 4, 6, 7), 8, ["2 of 8 ranks have no trace: 2, 5"]),
+        (
+            (0, 3),
+            2,
+            ["1 of 2 ranks have no trace: 1", "the traces name a world size of 2, but are of rank 3 too"],
+        ),
+        ((7,), None, []),
+    ],
+)
+def test_ranks_without_a_trace_and_beyond_the_world_are_noted(
+    present: tuple[int, ...], world: int | None, notes: list[str], tmp_path: Path
+) -> None:
+    for rank in present:
+        small_rank(tmp_path / f"{rank}.json", rank, world)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         ranks = fs.load_ranks(tmp_path, workers=1)
-    assert len(ranks) == 6 and ranks.notes == ["2 of 8 ranks have no trace: 2, 5."]
+    assert [str(one.message) for one in caught] == notes
+    assert ranks.notes == [f"{note[0].upper()}{note[1:]}." for note in notes]
 
 
 def test_a_world_size_makes_no_memory(tmp_path: Path) -> None:
@@ -250,15 +267,6 @@ def test_a_world_size_makes_no_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert note == "2,147,483,646 of 2,147,483,648 ranks have no trace: 1, 2, 4, 5, 6, 7, 8, 9, …"
-
-
-def test_ranks_beyond_the_world_size_are_noted(tmp_path: Path) -> None:
-    for rank in (0, 3):
-        small_rank(tmp_path / f"{rank}.json", rank, 2)
-    beyond = pytest.warns(UserWarning, match="a world size of 2, but are of rank 3 too")
-    with beyond, pytest.warns(UserWarning, match="1 of 2 ranks have no trace: 1"):
-        notes = fs.load_ranks(tmp_path, workers=1).notes
-    assert "The traces name a world size of 2, but are of rank 3 too." in notes
 
 
 @pytest.mark.parametrize(
@@ -277,13 +285,6 @@ def test_ranks_and_sizes_beyond_the_limits_are_refused(rank: int, world: object,
     small_rank(tmp_path / "a.json", rank, world)
     with pytest.raises(ValueError, match=reason):
         fs.load_ranks(tmp_path, workers=1)
-
-
-def test_without_a_world_size_no_rank_is_absent(tmp_path: Path) -> None:
-    small_rank(tmp_path / "a.json", 7, None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert fs.load_ranks(tmp_path, workers=1).notes == []
 
 
 @pytest.mark.parametrize(

@@ -180,13 +180,6 @@ def test_autocast_is_around_the_forward_pass_and_its_result_is_float32() -> None
     assert 0 < (result - plain).abs().max() < 0.02
 
 
-def test_inference_mode_is_around_the_forward_pass() -> None:
-    model = network()
-    with switched("inference_mode"):
-        assert model(torch.ones(1, 8)).is_inference()
-    assert not network()(torch.ones(1, 8)).is_inference()
-
-
 def test_convolutions_and_their_images_get_channels_last() -> None:
     torch.manual_seed(0)
     model, images = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3)), torch.rand(2, 3, 8, 8)
