@@ -296,16 +296,6 @@ def test_threads_launch_graphs_of_their_own(run: Run, recorded: str) -> None:
     ]
 
 
-def test_launches_of_each_kind_of_default_stream_are_logged(run: Run) -> None:
-    found = run("""
-        _core.watch_launches(True)
-        cuda.launch_graph(3)
-        cuda.launch_graph(3, function="cuGraphLaunch_ptsz")
-        print(json.dumps(_core.watch_state()["launches"]))
-    """)
-    assert found == 2
-
-
 PROFILE = """
 class Profile:
     # As torch.autograd.profiler.profile.
@@ -329,7 +319,7 @@ def calls():
 """
 
 
-def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu(run: Run) -> None:
+def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu_and_graphs_are_watched(run: Run) -> None:
     found = run(PROFILE, """
         found = [calls()]
         with Profile():
@@ -339,9 +329,24 @@ def test_cupti_calls_back_at_launches_only_while_torch_records_a_gpu(run: Run) -
             found.append(calls())
         with fs.profile(timer="cupti"):
             found.append(calls())
-        print(json.dumps([found, _core.watch_state()["launches"]]))
+        logged = [_core.watch_state()["launches"]]
+        _core.watch_launches(True)
+        cuda.launch_graph(3, function="cuGraphLaunch_ptsz")
+        logged.append(_core.watch_state()["launches"])
+        _core.watch_launches(False)
+        _core.watch_stop()
+        with Profile():
+            found.append(calls())
+            _core.watch_start()
+            found.append(calls())
+            _core.watch_stop()
+            found.append(calls())
+        _core.watch_start()
+        found.append(calls())
+        print(json.dumps([found, logged]))
     """)  # fmt: skip
-    assert found == [[0, 2, 0, 0, 0], 1], "one of the two is logged"
+    assert found[0] == [0, 2, 0, 0, 0, 0, 2, 0, 0]
+    assert found[1] == [1, 2], "one of the two callbacks of a launch is logged, on each kind of default stream"
 
 
 def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Run) -> None:
@@ -362,23 +367,6 @@ def test_a_profile_that_fails_or_is_dropped_ends_the_log(run: Run) -> None:
         print(json.dumps(found))
     """)  # fmt: skip
     assert found == [2, 0, 0]
-
-
-def test_a_watch_that_begins_or_ends_within_a_profile_is_followed(run: Run) -> None:
-    found = run(PROFILE, """
-        _core.watch_stop()
-        found = []
-        with Profile():
-            found.append(calls())
-            _core.watch_start()
-            found.append(calls())
-            _core.watch_stop()
-            found.append(calls())
-        _core.watch_start()
-        found.append(calls())
-        print(json.dumps(found))
-    """)  # fmt: skip
-    assert found == [0, 2, 0, 0]
 
 
 def test_launches_that_were_not_logged_are_warned_of(run: Run) -> None:

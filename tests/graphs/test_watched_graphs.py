@@ -265,21 +265,15 @@ def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Run) -> Non
     assert found == [{"step": 4}, [0, 0, 1], False]
 
 
-def test_the_place_of_an_idle_client_is_taken_only_on_request(bare: Run) -> None:
-    found = bare("""
-        cuda.take("<not provided>")
-        said = [refused(lambda: _core.watch_start(evict)) for evict in (False, True)]
-        print(json.dumps([*said, _core.watch_state()["on"]]))
-    """)
-    assert "without a name" in found[0] and found[1:] == ["", True]
-
-
-def test_another_named_client_is_never_evicted(bare: Run) -> None:
+def test_the_place_of_an_idle_client_without_a_name_is_taken_only_on_request(bare: Run) -> None:
     found = bare("""
         cuda.take("nsight")
-        print(json.dumps(refused(lambda: _core.watch_start(True))))
+        named = refused(lambda: _core.watch_start(True))
+        cuda.take("<not provided>")
+        said = [refused(lambda: _core.watch_start(evict)) for evict in (False, True)]
+        print(json.dumps([named, *said, _core.watch_state()["on"]]))
     """)
-    assert found == "CUPTI is taken by nsight"
+    assert found[0] == "CUPTI is taken by nsight" and "without a name" in found[1] and found[2:] == ["", True]
 
 
 def test_forgetting_releases_all_nodes_and_launches(run: Run) -> None:

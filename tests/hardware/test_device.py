@@ -19,7 +19,6 @@ from helpers.fake_core import MIB, FakeCore, forget
 from flopscope.support import device as fsd
 from flopscope.support import peak_timing as fsm
 from flopscope.support import peaks as fsp
-from flopscope.support import progress as fspr
 
 
 def cache_files(tmp_path: Path) -> list[Path]:
@@ -336,22 +335,3 @@ def test_progress_without_a_terminal_or_rich_is_silent(
         monkeypatch.setitem(sys.modules, "rich.console", None)
     fsd.measure_peaks("cpu")
     assert capfd.readouterr() == ("", "")
-
-
-def test_progress_counts_every_step_of_every_round(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    bars = pytest.importorskip("rich.progress")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    shares: list[float] = []
-    update = bars.Progress.update
-
-    def counted(self: Any, task: Any, completed: float, **arguments: Any) -> None:
-        shares.append(completed)
-        update(self, task, completed=completed, **arguments)
-
-    monkeypatch.setattr(bars.Progress, "update", counted)
-    monkeypatch.setattr(fspr, "PAUSE_SECONDS", 0.0)
-    fsd.measure_peaks("cpu")
-    steps = 9 * fsm.MAX_ROUNDS
-    assert shares == [done / steps for done in range(steps + 1)]
-    fsd.measure_peaks("cpu", progress=False, force=True)
-    assert len(shares) == steps + 1

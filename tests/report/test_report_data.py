@@ -63,14 +63,6 @@ def test_json_is_inert(content: Any) -> None:
         assert json.loads(text) == (content if math.isfinite(content) else None)
 
 
-def test_numbers_are_floats_and_none_is_unknown(tmp_path: Path) -> None:
-    columns = Columns()
-    given = [columns.numbers(iter([1, None, 2.5])), columns.numbers(np.array([3, 4])), columns.numbers([])]
-    mixed, whole, empty = read_back(columns, given, tmp_path)
-    assert np.array_equal(mixed, [1.0, np.nan, 2.5], equal_nan=True)
-    assert whole.dtype == "f8" and whole.tolist() == [3.0, 4.0] and not len(empty)
-
-
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -65,9 +65,3 @@ def test_markers_of_bounds_differ() -> None:
     assert len(set(markers)) == len(markers) == len(_core.bounds)
     assert list(BOUNDS)[-1] == "unknown" and all(bound.meaning for bound in _core.bounds.values())
     assert set(markers) <= set(pytest.importorskip("matplotlib.lines").Line2D.filled_markers)
-
-
-def test_categories_are_drawn_in_the_colour_of_a_series() -> None:
-    assert all(1 <= series <= len(_core.series) and 0 <= dark < 1 for _, series, dark, _ in _core.categories)
-    looks = [(series, dark) for _, series, dark, _ in _core.categories]
-    assert len(set(looks)) == len(looks)

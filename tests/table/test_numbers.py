@@ -42,12 +42,6 @@ def test_a_column_is_a_sequence_of_the_numbers_and_a_buffer(values: list[float],
         assert copied.tolist() == values
 
 
-def test_equal_values_are_stored_once() -> None:
-    assert np.asarray(column_of([1.5] * 1000, False)).strides == (0,)
-    assert np.asarray(column_of([1.5, 2.5], False)).strides == (8,)
-    assert np.asarray(column_of([1, 1], True), dtype=float).tolist() == [1.0, 1.0]
-
-
 @pytest.mark.parametrize("values", [[10, 20, 30, 40], [5, 5, 5, 5]])
 def test_rows_are_chosen_as_those_of_a_list(values: list[int]) -> None:
     column = column_of(values, True)
