@@ -109,7 +109,10 @@ static bool mend_other(mending *text)
         if (text->depth == MOST_OPEN) return false;
         text->objects[++text->depth] = c == '{';
     }
-    if ((c == '}' || c == ']') && (text->depth == 0 || text->objects[text->depth--] != (c == '}'))) return false;
+    if (c == '}' || c == ']') {
+        if (text->depth == 0 || text->objects[text->depth] != (c == '}')) return false;
+        text->depth--;
+    }
     if (c == '{' || c == ',') text->wants_key = text->objects[text->depth];
     if (c == ':') text->wants_key = false;
     return put(text->copy, c);

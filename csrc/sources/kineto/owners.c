@@ -402,14 +402,14 @@ static bool is_before(const fs_record *call, const fs_record *work)
 /* *guessed: calls of several processes have the correlation, and nothing tells whose work it is. */
 static const fs_record *choose_call(const fs_owners *owners, const fs_record *work, bool *guessed)
 {
-    const fs_record *best = NULL;
     uint32_t high = FS_FIRST_NOT(i, 0, owners->other_count, is_before(owners->others[i], work));
     uint32_t low = high > NEAR_CALLS ? high - NEAR_CALLS : 0;
     high = owners->other_count - high > NEAR_CALLS ? high + NEAR_CALLS : owners->other_count;
     while (owners->others[low]->correlation != work->correlation) low++;
     while (owners->others[high - 1]->correlation != work->correlation) high--;
-    for (uint32_t i = low; i < high; i++)
-        if (best == NULL || is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
+    const fs_record *best = owners->others[low];
+    for (uint32_t i = low + 1; i < high; i++)
+        if (is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
     bool told = (reasons_for(owners, best, work) & (SAME_PROCESS | SAME_DEVICE)) != 0;
     for (uint32_t i = low; i < high && !told; i++)
         *guessed = *guessed || process_of(owners, owners->others[i]) != process_of(owners, best);
