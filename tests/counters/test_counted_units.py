@@ -62,14 +62,13 @@ def test_a_gpu_that_lacks_a_unit_counts_the_others(run: Run, lacks: str) -> None
 
 
 def test_where_not_all_fit_one_pass_the_last_are_left_out(run: Run) -> None:
-    found = run("""
+    row, columns, hosts = run("""
         cuda.set("fitting", 6)
         with fs.profile(counters="require") as prof:
             for _ in range(5): works("k", sectors=1e6, fma_active=80.0)
             time.sleep(0.002)
         print(json.dumps([roofs(prof), prof.counter_timeline().columns.tolist(), cuda.count("hosts")]))
         """)
-    row, columns, hosts = found
     assert row["fma_active"] == pytest.approx(80, rel=0.02) and row["dram_bytes_read"] is not None
     assert row["l2_bytes"] is None and hosts == 0
     assert len({"dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "fma_active"} & {*columns}) == 5

@@ -161,7 +161,7 @@ def test_a_context_that_is_destroyed_while_it_is_counted_is_named(run: Run) -> N
 
 
 def test_a_forked_child_says_that_it_cannot_count(run: Run) -> None:
-    found = run("""
+    status, sampler, child, parent = run("""
         count()
         receive, send = os.pipe()
         child = os.fork()
@@ -171,7 +171,6 @@ def test_a_forked_child_says_that_it_cannot_count(run: Run) -> None:
         status = os.waitpid(child, 0)[1]
         print(json.dumps([status, *json.loads(os.read(receive, 4096)), count()]))
         """)
-    status, sampler, child, parent = found
     assert status == 0 and parent == COUNTED
     assert "forked after CUPTI was loaded" in sampler and "forked after CUPTI was loaded" in child["error"]
 
@@ -218,7 +217,7 @@ def test_each_version_of_cupti_gets_its_own_arguments(run: Run, version: int) ->
 
 
 def test_calls_are_counted_apart_once_for_each_pass(run: Run) -> None:
-    found = run("""
+    values, called, ready, still_open, hosts = run("""
         cuda.set("passes", 3)
         called, ready = [], []
         def work(name, us, read):
@@ -230,7 +229,6 @@ def test_calls_are_counted_apart_once_for_each_pass(run: Run) -> None:
         values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
         print(json.dumps([values, called, len(ready), cuda.count("open"), cuda.count("hosts")]))
         """)
-    values, called, ready, still_open, hosts = found
     assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
     assert called == ["a", "b"] * 3 and ready == 6
     assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
@@ -246,7 +244,7 @@ def test_counters_that_never_are_complete_are_an_error(run: Run) -> None:
 
 
 def test_a_call_that_fails_gives_the_counters_back(run: Run) -> None:
-    found = run("""
+    told, still_open, hosts = run("""
         def fail(): raise ZeroDivisionError("in the call")
         told = []
         try:
@@ -261,7 +259,6 @@ def test_a_call_that_fails_gives_the_counters_back(run: Run) -> None:
             cuda.fail(step, 0)
         print(json.dumps([told, cuda.count("open"), cuda.count("hosts")]))
         """)
-    told, still_open, hosts = found
     assert told[0] == "in the call" and len(told) == 9
     assert all("another profiler holds the counters" in text for text in told[1:])
     assert (still_open, hosts) == (0, 0)

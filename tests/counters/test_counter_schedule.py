@@ -46,11 +46,10 @@ run = runner(SETUP, SAMPLE)
 
 
 def test_short_programs_are_sampled_finely_and_long_ones_throughout(run: Run) -> None:
-    found = run("""
+    short, profile, long, live, program, resting = run("""
         print(json.dumps([busy(*one) for one in
                           ((0.03, False), (0.8, False), (11.2, False), (1.1, True), (2.8, True), (8.6, False))]))
         """)
-    short, profile, long, live, program, resting = found
     assert (short["live"], short["sessions"]) == (0, 1) and short["count"] - 1 <= short["fine"] > 5000
     assert profile["count"] - 1 <= profile["fine"] + profile["live"] and profile["sessions"] == 2
     assert 500 < profile["fine"] < 1100 and profile["live"] > 500

@@ -12,7 +12,7 @@ run = runner(SETUP)
 
 
 def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:
-    rows = run("""
+    found, samples, still_open, hosts = run("""
         with fs.profile(counters="require") as prof:
             for i in range(5):
                 kernel("long", 200, read=8e8, written=4e8, gap=0)
@@ -21,7 +21,6 @@ def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:
             time.sleep(0.002)
         print(json.dumps([counted(prof), len(prof.counter_timeline()), cuda.count("open"), cuda.count("hosts")]))
         """)
-    found, samples, still_open, hosts = rows
     assert found["long"]["dram_bytes_read"] == pytest.approx(5 * 8e8, rel=0.005)
     assert found["long"]["dram_bytes_written"] == pytest.approx(5 * 4e8, rel=0.01)
     assert found["long"]["dram_gbytes_per_s"] == pytest.approx(6000, rel=0.01)
@@ -109,7 +108,7 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:
 
 
 def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
-    told = run_with_fake(
+    warned, error, events, again = run_with_fake(
         build(tmp_path, "cuptiPmSamplingEnable"),
         """
         import flopscope.support.package as package
@@ -122,7 +121,6 @@ def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
         print(json.dumps([[str(one.message) for one in caught], error, len(prof), len(again)]))
         """,
     )
-    warned, error, events, again = told
     for text in (*warned, error):
         assert "has no function cuptiPmSamplingEnable" in text and "CUDA 12.6 or later" in text
     assert len(warned) == 1 and events > 0 and again > 0
@@ -142,7 +140,7 @@ def test_ga100_is_sampled_by_cycles_and_an_unknown_gpu_is_named(run: Run) -> Non
 
 
 def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(run: Run) -> None:
-    found = run("""
+    report, tracks, read, windows, sessions = run("""
         sampler = _core.Sampler(0, 20_000, 0, 2000)  # windows of 40 ms
         core = _core.Profiler(cupti=True)
         core.start(); sampler.start()
@@ -156,14 +154,13 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(run
         print(json.dumps([sampler.report, tracks, row["dram_bytes_read"][at], cuda.count("windows"),
                           cuda.count("sessions")]))
         """)
-    report, tracks, read, windows, sessions = found
     assert windows >= 2 and sessions <= 1 + report["overflows"]  # a busy machine may wake the thread too late
     assert 400 < tracks["dram_bytes_read"] == report["samples"]
     assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
 
 
 def test_full_buffers_are_counted_and_sampling_goes_on(run: Run) -> None:
-    found = run("""
+    limited, lost, still_open = run("""
         sampler = _core.Sampler(0, 100_000, 30, 0)  # live, at most 30 samples
         sampler.start(); time.sleep(0.3); sampler.stop()
         limited = sampler.report
@@ -174,14 +171,13 @@ def test_full_buffers_are_counted_and_sampling_goes_on(run: Run) -> None:
         time.sleep(0.2); sampler.stop()
         print(json.dumps([limited, sampler.report, cuda.count("open")]))
         """)
-    limited, lost, still_open = found
     assert limited["samples"] == 30 and limited["lost"] > 100 and limited["overflows"] == 1
     assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100
     assert still_open == 0
 
 
 def test_windows_shrink_where_records_are_longer_than_expected(run: Run) -> None:
-    found = run("""
+    report, windows = run("""
         cuda.set("record_bytes", 37 << 10)  # 2.3 times what the buffer allows for
         # Windows of 1.2 s, then of 120 ms (too long), at last of 60 ms: the buffer holds 104 ms, so that the thread may
         # be woken 47 ms late.
@@ -189,13 +185,12 @@ def test_windows_shrink_where_records_are_longer_than_expected(run: Run) -> None
         sampler.start(); time.sleep(3); sampler.stop()
         print(json.dumps([sampler.report, cuda.count("windows")]))
         """)
-    report, windows = found
     assert 2 <= report["overflows"] <= windows // 2  # more than two where a busy machine wakes the thread too late
     assert report["samples"] > 1000 and report["lost"] > 1000
 
 
 def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(run: Run) -> None:
-    told = run("""
+    warned, row, again, still_open = run("""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with fs.profile(counters=True) as prof:
@@ -205,7 +200,6 @@ def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(run: R
         with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
         print(json.dumps([messages(caught), counted(prof)["k"], counted(again)["k"], cuda.count("open")]))
         """)
-    warned, row, again, still_open = told
     assert len(warned) == 1 and "counting ended early" in warned[0]
     assert row["count"] == 1 and row["dram_bytes_read"] is None
     assert again["dram_bytes_read"] == pytest.approx(1e8, rel=0.01) and still_open == 0
@@ -261,7 +255,7 @@ def test_a_forked_child_leaves_the_counters_alone(run: Run) -> None:
 
 
 def test_a_schedule_counts_each_cycle_apart(run: Run) -> None:
-    found = run("""
+    seen, still_open, sessions = run("""
         seen = []
         plan = fs.schedule(wait=0, warmup=1, active=1, repeat=2)
         with fs.profile(schedule=plan, counters="require", on_trace_ready=lambda p: seen.append(counted(p)["k"])) as p:
@@ -271,6 +265,5 @@ def test_a_schedule_counts_each_cycle_apart(run: Run) -> None:
                 p.step()
         print(json.dumps([seen, cuda.count("open"), cuda.count("sessions")]))
         """)
-    seen, still_open, sessions = found
     assert [row["dram_bytes_read"] for row in seen] == [pytest.approx(2e8, rel=0.01), pytest.approx(4e8, rel=0.01)]
     assert still_open == 0 and sessions == 2

@@ -237,7 +237,7 @@ def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(run: Run,
 
 
 def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run) -> None:
-    found = run("""
+    lost_before, kept, lost, first, again, kept_later = run("""
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
         recording = Recording()
@@ -256,7 +256,6 @@ def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run)
         print(json.dumps([before["launches_lost"], state["launches"], state["launches_lost"], first,
                           told(again.load()), _core.watch_state()["launches"]]))
     """)
-    lost_before, kept, lost, first, again, kept_later = found
     assert (lost_before, kept, lost) == (0, 1 << 18, 1)
     assert first[0] == {} and first[1]["tied"] == 0 and first[1]["ambiguous"] == 2, "too many launches for one call"
     assert again == [{"norm": 4, "relu": 4}, _counts(launches=1, tied=1, matched=2), False]
@@ -386,7 +385,7 @@ def test_launches_that_were_not_logged_are_warned_of(run: Run) -> None:
 
 def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -> None:
     """The trace that goes on meanwhile has the ops; its calls of the capture created the watched nodes, in time."""
-    found = run("""
+    known, ops, estimated, later = run("""
         recording = Recording()
         def event(category, name, begin, end=None, **args):
             end = end or time.monotonic_ns()
@@ -422,7 +421,6 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -
             cuda.replay(("x", 5 * NODES))
         print(json.dumps([known + [resolved()], ops(trace), trace.coverage().get("estimated"), ops(later)]))
     """)
-    known, ops, estimated, later = found
     assert known == [0, 0, 6]
     assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
     assert later["aten::mm"] == 4, "later profiles know them too"

@@ -125,7 +125,7 @@ def test_graphs_copies_fills_and_waits_are_rows_and_lost_records_are_counted(run
 
 
 def test_warm_up_steps_are_not_recorded(run: Run) -> None:
-    result = run("""
+    table, subscribed, finalized, dropped = run("""
     tables = []
     def ready(prof):
         tables.append(rows(prof))
@@ -135,7 +135,6 @@ def test_warm_up_steps_are_not_recorded(run: Run) -> None:
             prof.step()
     print(json.dumps([tables[0], cuda.count("subscribed"), cuda.count("finalized"), prof.dropped]))
     """)
-    table, subscribed, finalized, dropped = result
     assert {"kernel 2 @cuda", "kernel 3 @cuda"} == {name for name in table if name.startswith("kernel")}
     assert table["ProfilerStep*" if "ProfilerStep*" in table else "ProfilerStep#2"]["device_time_total"] in (1, 2)
     assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
