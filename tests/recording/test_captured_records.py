@@ -76,14 +76,15 @@ def test_records_have_the_names_of_torch(run: Run, record: str) -> None:
     assert found[2] == (len(expected) if record == "fake_call" else 0), "CUPTI does not record the other calls"
 
 
-def test_a_trace_contains_the_captured_records(run: Run, tmp_path: Path) -> None:
-    target = tmp_path / "trace.json"
-    trace = run(f"""
+def test_a_trace_has_the_captured_records_and_describes_the_devices_that_worked(run: Run, tmp_path: Path) -> None:
+    target = str(tmp_path / "trace.json")
+    waited, trace = run(f"""
+    cuda.fake.fake_set_active(0, 0)  # used through a context other than the primary one
     cuda.fake.fake_set_launch(264, 128, 40, 1024, 2048)
     with fs.profile(timer="cupti") as prof:
         cuda.launch("_Z1kv", 4000, device=1, stream=13)
-    prof.export_chrome_trace({str(target)!r})
-    print(open({str(target)!r}).read())
+    prof.export_chrome_trace({target!r})
+    print(json.dumps([cuda.count("waited"), json.load(open({target!r}))]))
     """)
     (kernel,) = (event for event in trace["traceEvents"] if event.get("cat") == "kernel")
     (call,) = (event for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime")
@@ -94,17 +95,6 @@ def test_a_trace_contains_the_captured_records(run: Run, tmp_path: Path) -> None
     assert arguments["registers per thread"] == 40 and arguments["shared memory"] == 3072
     assert arguments["correlation"] == call["args"]["correlation"]
     assert kernel["ts"] - call["ts"] == pytest.approx(0.5, abs=2e-3)
-
-
-def test_devices_that_worked_are_described(run: Run, tmp_path: Path) -> None:
-    target = str(tmp_path / "trace.json")
-    waited, trace = run(f"""
-    cuda.fake.fake_set_active(0, 0)  # used through a context other than the primary one
-    with fs.profile(timer="cupti") as prof:
-        cuda.launch("kernel", 4000, device=1)
-    prof.export_chrome_trace({target!r})
-    print(json.dumps([cuda.count("waited"), json.load(open({target!r}))]))
-    """)
     assert waited == 1 and trace["deviceProperties"] == [
         {
             **{"id": 1, "name": "Fake L4", "totalGlobalMem": 24 << 30, "computeMajor": 8, "computeMinor": 9},

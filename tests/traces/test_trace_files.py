@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import re
-import stat
 import threading
 import time
 from pathlib import Path
@@ -40,9 +39,6 @@ def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path)
     assert parse_checked(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
     assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
     assert re.fullmatch("[0-9A-F]{32}", parse_checked(plain)["trace_id"])
-    mask = os.umask(0)
-    os.umask(mask)
-    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o666 & ~mask
 
 
 def test_a_failed_export_names_the_path_that_the_user_passed(
