@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import math
 import os
 import shlex
@@ -90,6 +91,7 @@ def _try(options: argparse.Namespace) -> int:
     launcher = tuple(shlex.split(options.launcher or ""))
     program = Program(options.script, tuple(options.arguments), options.kind, launcher)
     print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time)), file=sys.stderr)
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: the program's daemons can be waited for
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     begin = time.monotonic()

@@ -123,7 +123,8 @@ def test_a_program_that_hangs_is_ended_with_what_it_started() -> None:
     record = run(
         """
         import pathlib, subprocess, sys, time
-        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        waits = [sys.executable, "-c", "import time; time.sleep(600)"]
+        child = subprocess.Popen(waits, start_new_session=True)
         pathlib.Path("child").write_text(str(child.pid))
         time.sleep(600)
         """,

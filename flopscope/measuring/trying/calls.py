@@ -15,14 +15,12 @@ from flopscope.measuring.trying.result import FEWEST, MARGIN, Change, Ratio, Tri
 from flopscope.measuring.trying.switches import Call, Reach, Switch, named
 from flopscope.support.lock import alone
 
-SECONDS = 10.0
-
 
 def try_changes(
     fn: Callable[[], Any],
     *,
     changes: str | Sequence[str] | None = None,
-    max_time: float = SECONDS,
+    max_time: float = 10.0,
     margin: float = MARGIN,
 ) -> Tried:
     """Time a callable with and without changes that need no edit of it, in turns, and return what each gains.

@@ -11,7 +11,6 @@ from typing import Any
 
 FIRST = 8
 """Results that are compared."""
-MOST_WORKERS = 8
 
 
 @dataclass
@@ -44,8 +43,8 @@ class Seen:
 
     @property
     def workers(self) -> int:
-        """Worker processes to give a DataLoader: one per CPU but the program's own, at least one."""
-        return max(1, min(MOST_WORKERS, self.cpus - 1))
+        """Worker processes to give a DataLoader: one per CPU but the program's own, from 1 to 8."""
+        return max(1, min(8, self.cpus - 1))
 
 
 class Looking:

@@ -24,21 +24,21 @@ from flopscope.measuring.trying.result import CHECKS, FEWEST, MARGIN, MOST, Chan
 from flopscope.measuring.trying.switches import SWITCHES, Switch, named
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-from flopscope.support.units import percent_text
+from flopscope.support.units import percent_text, plural
 
 FEWEST_STEPS, MOST_STEPS = 3, 5000
 LEAST_WINDOW, MOST_WINDOW = 0.5, 5.0
 """Seconds of measured steps in a process, if a step is not longer."""
 RECORDED = 5
 """Steps of the trace that the advice reads."""
-SLOWER_THAN_LOOK = 5.0
-LEAST_LIMIT = 120.0
+SLOWER_THAN_LOOK, LEAST_LIMIT = 5.0, 120.0
 """A process is ended after this many seconds, or after SLOWER_THAN_LOOK times the first run if that is longer. The end
 of the time never ends one, so that a change does not seem to fail."""
 STEPS = "steps, which end with step() of a torch optimizer, or flopscope.step()"
 HINT = f"A program without end needs {STEPS}. Its standard input is empty here"
 GRACE = 5.0
 """Seconds that a launcher may take to end its processes after it was told to."""
+RUN = f"{TRY}_RUN"
 INTERPRETERS = ("torchrun", "accelerate")
 """Launchers that start Python themselves."""
 ENDED = ("failed", "not applied", "changes results")
@@ -103,22 +103,23 @@ class Processes:
             self.count += 1
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={"PYTHONHASHSEED": "0", **os.environ, TRY: "1"}, start_new_session=True,
+                env={"PYTHONHASHSEED": "0", **os.environ, TRY: "1", RUN: str(self._folder)}, start_new_session=True,
             )  # fmt: skip
             try:
                 status = process.wait(limit)
             except subprocess.TimeoutExpired:
                 pass
             finally:
-                end(process, gently=bool(launcher))
+                end(process, f"{RUN}={self._folder}", gently=bool(launcher))
         for one in wanted:
             if one.exists():
                 return one
         raise RuntimeError(explained(status, limit, log))
 
 
-def end(process: subprocess.Popen[Any], gently: bool) -> None:
-    """End a process and those that it has started. gently: let a launcher end its own first."""
+def end(process: subprocess.Popen[Any], variable: str, gently: bool) -> None:
+    """End a process and those that it has started, daemons too: they have the variable. gently: let a launcher end its
+    own first."""
     if gently and process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -126,6 +127,11 @@ def end(process: subprocess.Popen[Any], gently: bool) -> None:
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if os.fsencode(variable) in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+                os.waitpid(int(environment.parent.name), 0)
 
 
 def explained(status: int | None, limit: float, log: Path) -> str:
@@ -205,13 +211,13 @@ class Trial:
             self._lasted = 2 * look.lasted
             self._seen, self._plan, self._plain = Seen(**look.seen), plan_of(look), [look]
             self._notes += [self._plan.note] if self._plan.note else []
-            tried = Tried(self._program.title, "step" if self._plan.steps else "program", math.nan, [])
+            per = "step" if self._plan.steps else "program"
+            tried = Tried(self._program.title, per, math.nan, [], notes=self._notes)
             try:
                 self._try_all(tried)
             except KeyboardInterrupt:
                 self._notes.append("It was interrupted: what was not measured by then is unclear.")
         tried.before = 1e6 * _middle(self._plain, "seconds")
-        tried.notes = self._notes
         tried.keep_faster()
         return tried
 
@@ -239,10 +245,7 @@ class Trial:
         for number, change in enumerate(tried.changes):
             left = self._deadline - time.monotonic()
             self._try(change, left / (len(chosen) - number))
-            found = f" ({change.problem})" if change.problem else ""
-            if change.ratio.pairs:
-                found = f", {change.ratio.pairs} pairs, {change.ratio.gain:+.1f} %{found}"
-            self._tell(f"{change.name}: {change.verdict}{found}")
+            self._tell(f"{change.name}: {change.verdict} after {plural(change.ratio.pairs, 'pair')}")
 
     def _try(self, change: Change, share: float) -> None:
         """Run pairs of a change until it has a verdict, its share of the time or all the time is over."""
