@@ -287,7 +287,6 @@ async def asynchronous_rows() -> AsyncIterator[int]:
         (lambda: fs.record_function("a")(3), TypeError, "the range 'a' decorates functions, not 3"),
         (lambda: fs.record_function("a")(asynchronous_rows), TypeError, r"'a' cannot decorate .*rows\(\), an asynch"),
         (lambda: fs.record_function("a", flops=lambda: -5)(int)(), ValueError, r"flops of the range 'a' .*not -5"),
-        (lambda: fs._core.record_into(3), TypeError, "a Profiler or None, not int"),
     ],
 )
 def test_wrong_names_and_functions_are_refused(make: Any, error: type[Exception], message: str) -> None:

@@ -210,16 +210,6 @@ def test_parts_that_are_read_ahead_or_fed_are_one_text(threads: int) -> None:
     assert all(np.array_equal(columns[name], values) for name, values in expected[0].items())
 
 
-def test_parts_without_bytes_are_refused_and_those_before_them_released() -> None:
-    text = bytearray(b"[")
-    reader = _core.TraceReader()
-    with pytest.raises(TypeError, match="bytes-like"):
-        reader.feed_ahead([text, "]"])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="iterable"):
-        reader.feed_ahead(7)  # type: ignore[arg-type]
-    text.clear()  # possible only if nothing refers to its memory
-
-
 def test_a_reader_is_released_while_it_reads_ahead() -> None:
     _core.set_num_threads(3)
     text = text_of(*launches(30_000))
