@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver
     from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["Keys", "Open", "Page", "axe_script", "driver", "why_no_browser"]
+__all__ = ["Keys", "Open", "Page", "Report", "axe_script", "driver", "ready", "whole", "why_no_browser"]
 
 PATIENCE = 20.0  # seconds that a condition may take on a busy machine
 INSIDE = ("file:", "blob:", "data:", "about:", "chrome-error:")
@@ -203,3 +203,17 @@ class Page:
 
 Open = Callable[..., Page]
 """Open a file: its path, the fragment of the address, and dark=True for the dark theme."""
+
+
+Report = Callable[[str], Path]
+"""Return the page of a profile of profiles.py."""
+
+
+def ready(page: Page) -> None:
+    page.until("document.documentElement.dataset.ready === 'true'")
+
+
+def whole(page: Page) -> None:
+    """Draw all sections."""
+    ready(page)
+    page.value("flopscope.page.mountAll().then(() => true)")

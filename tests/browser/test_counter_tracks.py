@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Open, Page
+from browser import Open, Page, Report, whole
 from helpers.graph_programs import KERNELS, Replay
 from helpers.hand_traces import Program
 from profiles import counted_program
 from selenium.webdriver.common.action_chains import ActionChains
-from whole_pages import Report, whole
 
 VIEW = "flopscope.timelineView"
 HEIGHTS = f"""

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Keys, Open, Page
+from browser import Keys, Open, Page, Report, ready, whole
 from helpers import DATA
 from helpers.hand_traces import in_a_row
 from helpers.ranks_cases import simulated
 from profiles import NASTY, many_ranks, ranks_of
-from whole_pages import Report, ready, whole
 
 import flopscope as fs
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from helpers.hand_traces import Program
 import flopscope as fs
 from flopscope.cli.program import main
 
-Report = Callable[[str], Path]
 TRACE = TRACES / "tutorial_naive_stack.json.gz"
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Keys, Open
+from browser import Keys, Open, Report, ready, whole
 from helpers.report_pages import contrast
 from profiles import PROFILES
-from whole_pages import Report, ready, whole
 
 from flopscope import _core
 
 EVERY = [*PROFILES]
 WIDTHS = (1000, 1280, 1600)
+PHONE = 390, 844
 BEYOND = """
     const width = document.documentElement.clientWidth;
     const scrolls = (one) => {
@@ -54,18 +54,6 @@ def test_a_page_opens_and_shows_its_sections(open_report: Open, report: Report, 
     assert page.text("h1").strip() and page.run("return document.title").endswith("flopscope")
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_a_page_fits_the_width_of_the_window(open_report: Open, report: Report, name: str) -> None:
-    page = open_report(report(name))
-    whole(page)
-    for width in WIDTHS:
-        page.resize(width, 900)
-        page.value("new Promise((done) => setTimeout(done, 150))")
-        wide = page.run(BEYOND)
-        assert wide == [], width
-        assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
-
-
 CUT = """
     const cut = (one) => getComputedStyle(one).overflowX !== 'visible' && (one.scrollWidth > one.clientWidth + 1
         || (one.className.startsWith('timeline') && one.scrollHeight > one.clientHeight + 1));
@@ -77,16 +65,17 @@ CUT = """
 """
 
 
-@pytest.mark.parametrize("name", [*PROFILES])
-def test_nothing_is_cut_on_a_phone(open_report: Open, report: Report, name: str) -> None:
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_fits_the_width_of_windows_and_phones(open_report: Open, report: Report, name: str) -> None:
     page = open_report(report(name))
-    page.resize(390, 844)
     whole(page)
-    page.value("new Promise((done) => setTimeout(done, 150))")
-    assert page.run(BEYOND) == []
-    assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    for width, height in (*((width, 900) for width in WIDTHS), PHONE):
+        page.resize(width, height)
+        page.value("new Promise((done) => setTimeout(done, 150))")
+        assert page.run(BEYOND) == [], width
+        assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
     if name != "hostile":  # a name of ten thousand characters may be cut
-        assert page.run(CUT) == []
+        assert page.run(CUT) == [], "on a phone"
 
 
 def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_report: Open, report: Report) -> None:

@@ -7,11 +7,10 @@ import math
 from pathlib import Path
 
 import pytest
-from browser import Open, Page
+from browser import Open, Page, Report, whole
 from helpers.hand_traces import BF16, Program
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-from whole_pages import Report, whole
 
 import flopscope as fs
 

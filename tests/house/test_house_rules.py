@@ -134,10 +134,6 @@ def test_the_core_never_prints_or_exits() -> None:
         assert not re.search(r"\b(exit|abort|_Exit|printf|fprintf|puts|perror|assert)\s*\(", text), path
 
 
-def test_files_and_lines_are_short() -> None:
-    assert not (found := runpy.run_path(str(ROOT / "tools" / "lint.py"))["lengths"]()), found
-
-
 FAULTS = {
     "csrc/long.c": "\n" * 801,
     "csrc/spaced.c": "int  x;\n",
@@ -248,12 +244,6 @@ def test_install_commands_name_flopscope_profiler() -> None:
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *PYTHON_SOURCES, *C_SOURCES]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", text), path
-
-
-def test_modules_of_tests_have_names_of_their_own() -> None:
-    """pytest imports test files by their name alone."""
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert sorted(names) == sorted(set(names))
 
 
 def test_no_module_of_tests_imports_another() -> None:

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import DATA
 from helpers.fake_sweep import DATASHEET, MEASURED, UNITS, measurement
 from helpers.tables import make_table
 
 import flopscope as fs
+from flopscope import _core
+from flopscope.answers.analysis import PARTS
 from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.show.looks import BOUNDS
 from flopscope.show.plots import plot_waterfall, roofline
@@ -104,6 +107,10 @@ def labels(axes: Any) -> list[Any]:
     return [text for text in axes.texts if text.get_gid() == "label"]
 
 
+def labels_of(axes: Any) -> list[str]:
+    return [text.get_text() for text in labels(axes)]
+
+
 def legend(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
@@ -186,7 +193,7 @@ def test_points_show_intensity_and_rate_and_their_area_the_time() -> None:
     add, matmul = points[BOUNDS["memory"].light], points[BOUNDS["compute"].light]
     assert add[:2] == pytest.approx((1 / 12, 1e6 / 100 / 1e6)) and matmul[:2] == pytest.approx((100, 3e8 / 400 / 1e6))
     assert len(marks(axes)) == 2 and add[2] < matmul[2]
-    assert [text.get_text() for text in labels(axes)] == ["matmul", "add"]
+    assert labels_of(axes) == ["matmul", "add"]
     assert legend(axes) == ["compute-bound", "memory-bound", "measured peaks"]
 
 
@@ -319,6 +326,76 @@ def test_other_types_are_rejected() -> None:
         roofline(table(*ROWS), peaks=[None])  # type: ignore[list-item]
 
 
+# An accounting --------------------------------------------------------------------------------------------------------
+
+
+def columns(device: str | None = "cuda:0", **times: float) -> dict[str, list[Any]]:
+    parts = {part: [times.get(part, 0.0)] for part in PARTS}
+    shares = {"mfu": [times.get("mfu", 12.5)], "mbu": [times.get("mbu", 50.0)]}
+    return {"device": [device], "step": [None], "total": [sum(value for (value,) in parts.values())], **parts, **shares}
+
+
+TIMES = {"ideal": 3000.0, "memory": 1000.0, "host": 2000.0, "copy": 4.0}
+
+
+def bars(axes: Any) -> list[tuple[str, float, float]]:
+    """Return the label, left end and right end of each bar, from the top."""
+    names = [text.get_text() for text in axes.get_yticklabels()]
+    found = sorted((round(bar.get_y() + bar.get_height() / 2), bar) for bar in axes.patches)
+    return [(names[y], bar.get_x(), bar.get_x() + bar.get_width()) for y, bar in found]
+
+
+def test_the_bars_lead_from_the_total_down_to_the_ideal() -> None:
+    axes = plot_waterfall(columns(**TIMES), 1)
+    expected = [("total", 0, 6.004), ("idle: host late", 4.004, 6.004), ("memory, beyond ideal", 3.004, 4.004)]
+    expected += [("copies", 3.0, 3.004), ("ideal", 0, 3.0)]
+    assert [name for name, _, _ in bars(axes)] == [name for name, _, _ in expected]
+    for (_, left, right), (_, low, high) in zip(bars(axes), expected, strict=True):
+        assert (left, right) == pytest.approx((low, high))
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the total is at the top
+    assert labels_of(axes) == ["6.00ms  100.0%", "2.00ms  33.3%", "1.00ms  16.7%", "4.00us  0.1%", "3.00ms  50.0%"]
+    assert axes.get_title() == "Accounting of a step on cuda:0: MFU 12.5%, MBU 50.0%"
+
+
+def test_times_are_per_step_and_shares_and_devices_may_be_unknown() -> None:
+    axes = plot_waterfall(columns(**TIMES), 4)
+    assert labels_of(axes)[0] == "1.50ms  100.0%" and bars(axes)[0][2] == pytest.approx(1.501)
+    assert plot_waterfall(columns(**TIMES), 0).get_title().startswith("Accounting of the profile on")
+    axes = plot_waterfall(columns(None, **TIMES, mfu=float("nan")), 1)
+    assert axes.get_title() == "Accounting of a step on all devices: MBU 50.0%"
+    assert "1.00us  <0.1%" in labels_of(plot_waterfall(columns(ideal=10000.0, other=1.0), 1)), (
+        "tiny parts are not nothing"
+    )
+
+
+def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
+    assert len({(part.light, part.hatch) for part in _core.parts.values()}) == len(PARTS)
+    axes = plot_waterfall(columns(ideal=10.0, memory=5.0, host=2.0), 1)
+    drawn = {to_hex(bar.get_facecolor()) for bar in axes.patches}
+    assert drawn >= {BOUNDS["memory"].light, _core.parts["ideal"].light, _core.parts["host"].light}
+
+
+@pytest.mark.parametrize("name", ["tf32_before", "data_before", "graph_after"])
+def test_no_label_is_cut_or_overlaps_another(name: str) -> None:
+    figure, given = pyplot.subplots()
+    trace = fs.load_trace(DATA / "programs" / f"{name}.json.gz")
+    assert trace.plot_accounting(given) is given and "NVIDIA" in given.get_title() and len(figure.axes) == 1
+    axes = trace.plot_accounting()
+    figure = axes.figure
+    figure.canvas.draw()
+    shown = [text for text in (*axes.texts, *axes.get_yticklabels(), axes.title) if text.get_text()]
+    boxes = [text.get_window_extent() for text in shown]
+    inside = figure.bbox
+    for number, box in enumerate(boxes):
+        assert inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+        assert not any(box.overlaps(other) for other in boxes[number + 1 :]), shown[number].get_text()
+
+
+def test_an_accounting_without_work_says_so() -> None:
+    for empty in (columns(), {name: [] for name in columns()}):
+        assert texts(plot_waterfall(empty, 1)) == ["Nothing to draw: no work ran in this profile"]
+
+
 # Text -----------------------------------------------------------------------------------------------------------------
 
 
@@ -358,14 +435,18 @@ def test_any_name_is_drawn_literally(name: str) -> None:
     axes = swept("float32", op=name).plot()
     axes.figure.savefig(io.BytesIO(), format="svg")
     assert axes.get_title().startswith(f"{shown} on cpu")
+    axes = plot_waterfall(columns(name, **TIMES), 1, name)
+    axes.figure.savefig(io.BytesIO(), format="png")
+    assert shown in axes.get_title()
 
 
 def test_no_text_is_rendered_by_tex() -> None:
     with matplotlib.rc_context({"text.usetex": True}):
         picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
-        drawn = [picture, swept("float32").plot()]
+        drawn = [picture, swept("float32").plot(), plot_waterfall(columns("a_b", **TIMES), 1, "a_b")]
     for axes in drawn:
         artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        artists += axes.get_yticklabels() if axes is drawn[2] else []  # names of parts
         artists += axes.get_legend().get_texts() if axes.get_legend() else []
         parsed = [text for text in artists if text.get_usetex() or text.get_parse_math()]
         assert [text.get_text() for text in parsed if text.get_text()] == []

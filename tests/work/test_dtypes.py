@@ -40,11 +40,6 @@ def arguments(recorded: list[dict[str, Any]], op: str, what: str, place: int) ->
     return [event["args"][what][place] for event in recorded if event.get("name") == op]
 
 
-def test_the_dtypes_are_torchs(torch_dtypes: dict[str, Any]) -> None:
-    assert set(torch_dtypes) <= set(_core.dtypes)
-    assert {name: _core.dtypes[name].bytes for name in torch_dtypes} == {n: d.itemsize for n, d in torch_dtypes.items()}
-
-
 def test_numbers_of_scalar_type_are_those_that_torch_records(
     torch_dtypes: dict[str, Any], recorded: list[dict[str, Any]]
 ) -> None:
