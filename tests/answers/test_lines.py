@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -15,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from helpers import TESTS
-from helpers.run_programs import environment, own, run, script
+from helpers.hand_traces import load
+from helpers.run_programs import done, own, run, script
 
 import flopscope as fs
 from flopscope import _core
@@ -131,14 +130,15 @@ def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
     assert inside.line.str.contains("test_lines.py").all()
 
 
-def test_deep_recursion_is_sampled() -> None:
-    def deeper(depth: int) -> None:
-        if depth:
-            deeper(depth - 1)
-        else:
-            spin(0.2)
+def deeper(depth: int, seconds: float) -> None:
+    if depth:
+        deeper(depth - 1, seconds)
+    else:
+        spin(seconds)
 
-    assert seconds_of(sampled(deeper, 600), "spin") > 0.1
+
+def test_deep_recursion_is_sampled() -> None:
+    assert seconds_of(sampled(deeper, 600, 0.2), "spin") > 0.1
 
 
 def test_without_samples_there_are_no_lines() -> None:
@@ -163,14 +163,7 @@ def test_sampling_costs_less_than_a_fiftieth() -> None:
     """By its own clock: what one sample takes, times the samples."""
     sampler = _core.StackSampler()
     sampler.start()
-
-    def deeper(depth: int) -> None:
-        if depth:
-            deeper(depth - 1)
-        else:
-            spin(0.5)
-
-    deeper(200)
+    deeper(200, 0.5)
     sampler.stop()
     report = sampler.report
     assert report["samples"] > 3 and report["spent_ns"] < 0.02 * report["lasted_ns"], report
@@ -215,14 +208,9 @@ def test_impossible_stacks_of_a_trace_are_left_out() -> None:
     """Frames that are their own callers, that are missing or have no name, and samples without a time."""
     frames = {"1": {"name": "a", "parent": 2}, "2": {"name": "b", "parent": "1"}, "3": {"parent": 4}, "5": 7}
     frames |= {"x": {"name": "c"}, "6": {"name": "d", "parent": 3}}
-    sample = {"ph": "P", "pid": 1, "tid": 1}
-    times = [(1, 2, 1, None), (3, 2, 6, 9), (5, 2, 99, None), (7, None, 6, None), (None, 7, 6, None)]
-    events = [
-        sample
-        | {key: value for key, value in zip(("ts", "dur", "sf", "tdur"), given, strict=True) if value is not None}
-        for given in times
-    ]
-    trace = fs.load_trace(json.dumps({"stackFrames": frames, "traceEvents": events}).encode())
+    times = [{"ts": 1, "dur": 2, "sf": 1}, {"ts": 3, "dur": 2, "sf": 6, "tdur": 9}, {"ts": 5, "dur": 2, "sf": 99}]
+    times += [{"ts": 7, "sf": 6}, {"dur": 7, "sf": 6}]
+    trace = load(*({"ph": "P", "pid": 1, "tid": 1, **at} for at in times), stackFrames=frames)
     samples = json.loads(b"[" + trace._core.trace_text("samples") + b"]")
     assert [(one["name"], one.get("tdur")) for one in samples] == [("a", None), ("d", 2)]
 
@@ -350,14 +338,8 @@ def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> 
         prof.start()
         time.sleep(0.05)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env=environment(),
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=60,
-    )
-    assert done.returncode == 0 and done.stderr == b"", done.stderr
+    ended = done(tmp_path, ["-c", textwrap.dedent(program)])
+    assert ended.returncode == 0 and ended.stderr == "", ended.stderr
     assert os.listdir(tmp_path) == []
 
 

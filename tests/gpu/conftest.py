@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from helpers.ops_reference import Lab
 
 import flopscope as fs
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab("cuda")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

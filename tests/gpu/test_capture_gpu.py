@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 import threading
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from helpers.processes import output_of
 
 import flopscope as fs
 from flopscope.cli import bench
@@ -22,14 +22,6 @@ def rows(prof: fs.profile) -> dict[tuple[str, str], fs.EventRow]:
 def kernels(prof: fs.profile) -> list[fs.EventRow]:
     """Return the rows of work on the device, without annotations."""
     return [row for row in prof.key_averages(peaks="none") if row.device_type == "cuda" and not row.is_user_annotation]
-
-
-def run_program(program: str, *before: str) -> str:
-    """Run a program in a new process and return its output."""
-    command = [*before, sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.fixture
@@ -73,7 +65,7 @@ def test_copies_and_fills_are_recorded(x: fs.Tensor) -> None:
 
 @pytest.mark.parametrize("library", ["torch", "cupy", "triton"])
 def test_kernels_of_any_library_belong_to_the_range_around_them(library: str) -> None:
-    run = {"torch": torch_sine, "cupy": cupy_sine, "triton": triton_double}[library]()
+    run = call_of(library)
     run()
     fs.synchronize("cuda")
     with fs.profile(timer="cupti") as prof, fs.record_function("mine", bytes=8 << 20):
@@ -88,24 +80,17 @@ def test_kernels_of_any_library_belong_to_the_range_around_them(library: str) ->
     assert sum(row.count for row in calls) >= 5
 
 
-def torch_sine() -> Any:
+def call_of(library: str) -> Callable[[], Any]:
+    module = pytest.importorskip(library)
+    if library == "cupy":
+        ones = module.ones(1 << 20, dtype="float32")
+        return lambda: module.sin(ones)
     torch = pytest.importorskip("torch")
     a = torch.randn(1 << 20, device="cuda")
-    return lambda: torch.sin(a)
-
-
-def cupy_sine() -> Any:
-    cupy = pytest.importorskip("cupy")
-    a = cupy.ones(1 << 20, dtype="float32")
-    return lambda: cupy.sin(a)
-
-
-def triton_double() -> Any:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("triton")
+    if library == "torch":
+        return lambda: torch.sin(a)
     from triton_kernel import double
 
-    a = torch.randn(1 << 20, device="cuda")
     return lambda: double(a)
 
 
@@ -141,12 +126,8 @@ def test_threads_and_streams_have_separate_kernels_and_overlaps_count_once() -> 
                 torch.sin(a)
             stream.synchronize()
 
-    with fs.profile(timer="cupti") as prof:
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with fs.profile(timer="cupti") as prof, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     found = rows(prof)
     work_rows = kernels(prof)
     total = sum(row.self_device_time_total for row in work_rows)
@@ -161,16 +142,17 @@ def test_two_devices_have_separate_summaries() -> None:
         pytest.skip("this test needs two GPUs")
     tensors = [torch.randn(2048, 2048, device=f"cuda:{index}") for index in range(2)]
     native = fs.rand((2048, 2048), device="cuda:1")
-    for tensor in tensors:
-        torch.sin(tensor)
-    fs.sin(native)
-    tensors[0].to("cuda:1")
-    with fs.profile(timer="cupti") as prof:
+
+    def work_on_both() -> None:
         with fs.record_function("both"):
             for tensor in tensors:
                 torch.sin(tensor)
             fs.sin(native)
         tensors[0].to("cuda:1")
+
+    work_on_both()
+    with fs.profile(timer="cupti") as prof:
+        work_on_both()
         torch.cuda.synchronize(0)
         torch.cuda.synchronize(1)
     work = kernels(prof)
@@ -193,52 +175,44 @@ def test_profiles_can_start_and_stop_while_threads_launch() -> None:
         while not stop.is_set():
             torch.sin(a)
 
-    threads = [threading.Thread(target=spin) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        counts = []
-        for _ in range(10):
-            with fs.profile(timer="cupti") as prof:
-                stop.wait(0.02)
-            counts.append(sum(row.count for row in kernels(prof)))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert all(counts)
+    with ThreadPoolExecutor(3) as pool:
+        spinning = [pool.submit(spin) for _ in range(3)]
+        try:
+            for _ in range(10):
+                with fs.profile(timer="cupti") as prof:
+                    stop.wait(0.02)
+                assert kernels(prof)
+        finally:
+            stop.set()
+    assert all(one.exception() is None for one in spinning)
+
+
+SINES = """
+import torch
+tensors = [torch.randn(1 << bits, device="cuda") for bits in (16, 20, 22, 23)]
+def run():
+    for tensor in tensors:
+        for _ in range(50):
+            torch.sin(tensor)
+        torch.cuda.synchronize()
+run()
+"""
 
 
 def test_kernel_times_agree_with_those_of_torch() -> None:
-    torch = pytest.importorskip("torch")
-    sizes = [1 << bits for bits in (16, 20, 22, 23)]
-    tensors = [torch.randn(size, device="cuda") for size in sizes]
-
-    def run() -> None:
-        for tensor in tensors:
-            for _ in range(50):
-                torch.sin(tensor)
-            torch.cuda.synchronize()
-
-    run()
+    pytest.importorskip("torch")
+    scope: dict[str, Any] = {}
+    exec(SINES, scope)
     with fs.profile(timer="cupti") as ours:
-        run()
+        scope["run"]()
     mine = sum(row.self_device_time_total for row in kernels(ours) if "sin" in row.key)
-    program = f"""
-        import torch
-        from torch.profiler import ProfilerActivity, profile
-        tensors = [torch.randn(size, device="cuda") for size in {sizes}]
-        def run():
-            for tensor in tensors:
-                for _ in range(50):
-                    torch.sin(tensor)
-                torch.cuda.synchronize()
-        run()
-        with profile(activities=[ProfilerActivity.CUDA]) as prof:
-            run()
-        print(sum(row.self_device_time_total for row in prof.key_averages() if "sin" in row.key))
-    """
-    assert mine == pytest.approx(float(run_program(program)), rel=0.02)
+    theirs = """
+from torch.profiler import ProfilerActivity, profile
+with profile(activities=[ProfilerActivity.CUDA]) as prof:
+    run()
+print(sum(row.self_device_time_total for row in prof.key_averages() if "sin" in row.key))
+"""
+    assert mine == pytest.approx(float(output_of(SINES + theirs)), rel=0.02)
 
 
 def test_another_capturing_client_is_named_and_events_are_used(x: fs.Tensor) -> None:
@@ -282,7 +256,7 @@ def test_a_profile_can_start_before_cuda_is_initialized() -> None:
         assert sin.timing_source == "cupti" and 0 < sin.self_device_time_total < 100, sin.self_device_time_total
         print(prof.dropped)
     """
-    assert run_program(program) == "0\n"
+    assert output_of(program) == "0\n"
 
 
 def test_a_context_can_be_destroyed_during_a_profile() -> None:
@@ -302,7 +276,7 @@ def test_a_context_can_be_destroyed_during_a_profile() -> None:
         import os
         os._exit(0)
     """
-    assert int(run_program(program)) >= 1
+    assert int(output_of(program)) >= 1
 
 
 def test_a_finished_capture_releases_cupti() -> None:
@@ -326,4 +300,4 @@ def test_a_finished_capture_releases_cupti() -> None:
             assert library.cuptiSubscribe(ctypes.byref(handle), callback, None) == 0
             assert library.cuptiUnsubscribe(handle) == 0
     """
-    run_program(program)
+    output_of(program)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.processes import output_of
 
 import flopscope as fs
 from flopscope import _core
@@ -74,12 +75,21 @@ def test_profiles_with_counters_follow_each_other() -> None:
         assert row_of(prof, "flopscope::sin").count == 40
 
 
-def test_a_call_is_counted_exactly() -> None:
+def test_a_call_is_counted_exactly_and_is_as_busy_as_in_a_profile() -> None:
     x, y = fs.rand((SIDE, SIDE), device="cuda"), fs.rand((SIDE, SIDE), device="cuda")
+    with fs.profile(counters="require") as prof:
+        for _ in range(20):
+            fs.add(x, y)
+    add = row_of(prof, "flopscope::add")
+    assert add.l2_bytes == pytest.approx(add.bytes_total_moved, rel=0.03), "a stream asks for its bytes once"
     m = fs.measure(fs.add, x, y, counters="require", max_time=0.2)
     assert m.counters["dram_bytes_read"] == pytest.approx(8 * SIDE**2, rel=0.005)
     assert m.traffic_ratio == pytest.approx(1, abs=0.01) and "moves the bytes it must" in m.traffic
     assert m.counters["tensor_flops"] == 0
+    assert m.counters["l2_bytes"] == pytest.approx(12 * SIDE**2, rel=0.03)
+    for name in ("fma_active", "alu_active", "issue_active"):
+        assert m.counters[name] == pytest.approx(getattr(add, name), abs=5), name
+    assert 0 < m.counters["pct_peak_l2"] < 100 and m.counters["fp64_active"] < 5
 
 
 def test_calls_are_counted_in_order() -> None:
@@ -97,11 +107,9 @@ def test_the_command_counts_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def run_alone(code: str) -> str:
-    """Run a program in a new process, in which nothing was profiled, and return its output and its errors."""
+    """Run a program in a new process, in which nothing was profiled, and return its output."""
     begin = f"import flopscope as fs\nx, y = (fs.rand(({SIDE}, {SIDE}), device='cuda') for _ in range(2))\n"
-    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    return output_of(begin + code)
 
 
 def test_kernels_are_bound_by_what_is_busy() -> None:
@@ -134,20 +142,6 @@ def test_the_bandwidth_of_the_l2_is_measured() -> None:
     assert peaks.l2_bandwidth is not None and peaks.bandwidth is not None, peaks.missing
     assert 1.2 * peaks.bandwidth < peaks.l2_bandwidth < 10 * peaks.bandwidth
     assert "L2" in fs.devices()[1].report()
-
-
-def test_a_stream_asks_the_l2_for_its_bytes_once() -> None:
-    x, y = fs.rand((SIDE, SIDE), device="cuda"), fs.rand((SIDE, SIDE), device="cuda")
-    with fs.profile(counters="require") as prof:
-        for _ in range(20):
-            fs.add(x, y)
-    add = row_of(prof, "flopscope::add")
-    assert add.l2_bytes == pytest.approx(add.bytes_total_moved, rel=0.03)
-    measured = fs.measure(fs.add, x, y, counters="require", max_time=0.2).counters
-    assert measured["l2_bytes"] == pytest.approx(12 * SIDE**2, rel=0.03)
-    for name in ("fma_active", "alu_active", "issue_active"):
-        assert measured[name] == pytest.approx(getattr(add, name), abs=5), name
-    assert 0 < measured["pct_peak_l2"] < 100 and measured["fp64_active"] < 5
 
 
 COUNT = """

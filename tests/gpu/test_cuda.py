@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from helpers.processes import output_of
 
 import flopscope as fs
 
@@ -105,13 +105,8 @@ def emptied():
 """
 
 
-def in_new_process(code: str) -> None:
-    done = subprocess.run([sys.executable, "-c", PRODUCT + code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
 def test_empty_cache_frees_the_workspaces_of_products_and_measurements() -> None:
-    in_new_process(f"""
+    output_of(f"""{PRODUCT}
 fs.matmul(a, b, out=out)
 assert is_right() and more() >= {WORKSPACE}, more()
 fs._core.measure_flush("cuda:0")
@@ -128,7 +123,7 @@ assert emptied() == (0, 0), emptied()
 
 
 def test_a_workspace_in_a_graph_stays_until_the_graph_is_freed() -> None:
-    in_new_process(f"""
+    output_of(f"""{PRODUCT}
 fs.matmul(a, b, out=out)  # cuBLASLt is loaded before the capture
 graph = fs._core.measure_graph("cuda:0", lambda: fs.matmul(a, b, out=out), 2)
 fs.empty_cache("cuda")
@@ -206,8 +201,6 @@ def test_a_large_matmul_is_compute_bound() -> None:
 
 
 def test_threads_share_the_device() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     def work(seed: int) -> float:
         x = fs.from_numpy(np.full((257, 129), seed, dtype=np.float32), device="cuda")
         for _ in range(50):
@@ -232,5 +225,4 @@ if child == 0:
     os._exit(3)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    output_of(code)

@@ -10,11 +10,6 @@ from helpers.reduction_cases import ReductionCases, near_sums
 import flopscope as fs
 
 
-@pytest.fixture
-def lab() -> Lab:
-    return Lab("cuda")
-
-
 class TestOnCuda(ReductionCases):
     pass
 
@@ -55,6 +50,9 @@ def test_more_than_two_to_the_31_elements(lab: Lab) -> None:
     np.testing.assert_allclose(fs.norm(x).item(), count**0.5, rtol=4e-3)
     fs.copy_(fs.from_dlpack(pytest.importorskip("torch").from_dlpack(x)[-2:]), fs.full((2,), 2, device="cuda"))
     assert fs.argmax(x).item() == count - 2
+    fs.mul_(x, 3)
+    assert fs.amax(x).item() == 6 and fs.amin(x).item() == 3
+    assert fs.mean(x).item() == 3
 
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 5])

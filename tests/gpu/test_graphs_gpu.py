@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import textwrap
 from typing import Any
 
 import pytest
+from helpers.processes import output_of
 
 pytest.importorskip("torch")
 
@@ -58,9 +57,7 @@ POINTS = 512 * 2048
 def run(program: str, with_stack: bool = False) -> Any:
     """Run a program in a new process, as CUPTI has one subscriber, and return what it prints as JSON."""
     code = BEGIN.replace("WITH_STACK", str(with_stack)) + textwrap.dedent(program)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(output_of(code).splitlines()[-1])
 
 
 def check_step(found: Any, replays: int = 3) -> None:
@@ -218,17 +215,13 @@ def test_graphs_of_other_threads_and_destroyed_graphs_are_told_apart() -> None:
 
 def test_flopscope_run_knows_graphs_that_are_captured_while_it_records() -> None:
     """The recording begins when torch initializes CUDA, so that torch's own profile has the calls of the capture."""
-    code = """
-        from flopscope.cli.recording import Recording
-        recorded = Recording(None, {"record_shapes": True}, print)
-        recorded.begin()
-    """
-    program = (
-        textwrap.dedent(code)
-        + BEGIN.replace("watch = fs.watch_graphs(with_stack=WITH_STACK)", "")
-        + """
+    begin = """
+from flopscope.cli.recording import Recording
+recorded = Recording(None, {"record_shapes": True}, print)
+recorded.begin()
+"""
+    end = """
 graph = capture(step)
-before = fs._core.watch_state()["resolved"]
 for _ in range(REPLAYS):
     graph.replay()
 torch.cuda.synchronize()
@@ -239,12 +232,8 @@ coverage = prof.coverage()
 print(json.dumps({"flops": sum(row.flops for row in mm), "bytes": coverage["bytes"],
                   "unseen": coverage.get("unseen_graphs"), "resolved": fs._core.watch_state()["resolved"]}))
 """
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program.replace("WITH_STACK", "False")], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    unwatched = BEGIN.replace("watch = fs.watch_graphs(with_stack=WITH_STACK)", "").replace("WITH_STACK", "False")
+    found = json.loads(output_of(begin + unwatched + end).splitlines()[-1])
     assert found["flops"] == (3 + 3) * MM_FLOPS, "three calls warm up, three are replays; none is of the capture"
     assert found["bytes"] == 1 and not found["unseen"] and found["resolved"] > 0
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from helpers import ROOT
+from helpers.processes import output_of
 
 pytest.importorskip("jax")
 
@@ -30,17 +29,7 @@ def rows_of(prof):
 
 def run(code: str) -> Any:
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + code],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(output_of(HEAD + code, cwd=ROOT, env=environment).splitlines()[-1])
     if found is None:
         pytest.skip("this JAX has no GPU")
     return found

@@ -16,11 +16,6 @@ import flopscope as fs
 ROWWISE: dict[str, Callable[..., Any]] = {of.__name__: of for of in (softmax, log_softmax, layer_norm, rms_norm)}
 
 
-@pytest.fixture
-def lab() -> Lab:
-    return Lab("cuda")
-
-
 def every_number(dtype: str) -> tuple[fs.Tensor, np.ndarray[Any, Any]]:
     """All 65,536 numbers of a 16-bit dtype, and the same in float64."""
     bits = np.arange(1 << 16, dtype=np.uint16)

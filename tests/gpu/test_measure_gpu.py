@@ -16,8 +16,6 @@ import flopscope as fs
 from flopscope.measuring.measurement import Measurement
 from flopscope.measuring.measuring import measure
 from flopscope.measuring.paired import compare_times
-from flopscope.support import capture
-from flopscope.support.capture import ProfilerActivity
 
 HAS_NVML = importlib.util.find_spec("pynvml") is not None
 
@@ -33,28 +31,15 @@ def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
     return measure(fn, *args, **{"max_time": 0.5, "peaks": "none", **options})
 
 
-def captured_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
-    """Return the sorted kernel times in µs of a call of one kernel, from a separate capture."""
-    recipe = capture.Recipe({ProfilerActivity.CUDA}, True, "cupti", False, False, False)
-    core, _ = capture.start_core(recipe, bool)
-    try:
-        for _ in range(calls):
-            call()
-    finally:
-        core.stop()
-    columns, _, kinds, _ = core.store.events()
-    rows = zip(columns["duration"].tolist(), columns["kind"].tolist(), strict=True)
-    kernels = [ns / 1e3 for ns, kind in rows if kinds[kind] == "kernel"]
-    assert len(kernels) == calls
-    return sorted(kernels)
-
-
 def test_the_hot_time_equals_the_recorded_kernel_time() -> None:
     x = fs.rand((2048, 2048))
     m = quick(fs.sin, x, cache="hot")
-    recorded = captured_times(lambda: fs.sin(x))
+    with fs.profile(timer="cupti") as prof:
+        for _ in range(200):
+            fs.sin(x)
+    (recorded,) = [row for row in prof.key_averages(peaks="none") if row.device_type == "cuda"]
     assert m.timing_source == "cupti" and m.device == "cuda:0" and m.kernels == 1
-    assert m.median == pytest.approx(recorded[len(recorded) // 2], rel=0.1)
+    assert recorded.count == 200 and m.median == pytest.approx(recorded.time_median, rel=0.1)
 
 
 def test_a_cold_cache_takes_longer() -> None:

@@ -24,48 +24,48 @@ def within(prof, name):
 """
 
 
-def test_ranges_of_cupy_have_its_kernels(tmp_path: Path) -> None:
-    pytest.importorskip("cupy")
-    program = f"""
-import json, cupy, cupyx.profiler, flopscope as fs
-{SHOWN}
+OF_CUPY = """
+import cupy, cupyx.profiler
 x = cupy.random.rand(512, 512)
 y = x @ x
-fs.watch_nvtx()
-with fs.profile(timer="cupti") as prof:
-    for _ in range(3):
-        with cupyx.profiler.time_range("product", color_id=1):
-            cupy.matmul(x, x, out=y)
-        cupy.add(x, y, out=x)
-    cupy.cuda.Device().synchronize()
-print(json.dumps(within(prof, "product")))
+mark, product = cupyx.profiler.time_range, lambda: cupy.matmul(x, x, out=y)
+other, wait = lambda: cupy.add(x, y, out=x), cupy.cuda.Device().synchronize
 """
-    counts, inside, outside, time, of_row = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
-    assert counts == [3] and inside >= 3 and outside >= 3
-    assert of_row == pytest.approx(time, rel=1e-6)
-
-
-@pytest.mark.parametrize("profiler", ["fs.profile(timer='cupti')", "flopscope.torch.profile()"])
-def test_ranges_of_torch_have_its_kernels(tmp_path: Path, profiler: str) -> None:
-    pytest.importorskip("torch")
-    program = f"""
-import json, torch, flopscope as fs
-import flopscope.torch, flopscope
-from torch.cuda import nvtx
-{SHOWN}
+OF_TORCH = """
+import torch, flopscope.torch
 x = torch.rand(512, 512, device="cuda")
 y = x @ x
+mark, product = torch.cuda.nvtx.range, lambda: torch.mm(x, x, out=y)
+other, wait = lambda: y.add_(1), torch.cuda.synchronize
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "profiler"),
+    [
+        (OF_CUPY, "fs.profile(timer='cupti')"),
+        (OF_TORCH, "fs.profile(timer='cupti')"),
+        (OF_TORCH, "flopscope.torch.profile()"),
+    ],
+)
+def test_ranges_of_libraries_have_their_kernels(tmp_path: Path, library: str, profiler: str) -> None:
+    pytest.importorskip(library.split()[1].rstrip(","))
+    program = f"""
+import json, flopscope as fs
+{library}
+{SHOWN}
 fs.watch_nvtx()
 with {profiler} as prof:
     for _ in range(3):
-        with nvtx.range("product"):
-            torch.mm(x, x, out=y)
-        y.add_(1)
-    torch.cuda.synchronize()
+        with mark("product"):
+            product()
+        other()
+    wait()
 print(json.dumps(within(prof if isinstance(prof, fs.profile) else prof.trace(), "product")))
 """
     counts, inside, outside, time, of_row = printed(tmp_path, program, CUDA_VISIBLE_DEVICES="0")
-    assert counts == [3] and inside >= 3 and outside == 3
+    assert counts == [3] and inside >= 3 and outside >= 3
+    assert outside == 3 or library == OF_CUPY
     assert of_row == pytest.approx(time, rel=1e-6)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.processes import output_of
 
 import flopscope as fs
 
@@ -117,12 +116,9 @@ for kind in ("own", "torch"):
         if row.self_device_time_total > 0:
             print(kind, row.key.replace(" ", "_"), row.count, row.flops, row.bytes_total_moved)
 """.replace("SIDE", str(SIDE)).replace("N,", f"{N},")
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=Path(__file__).parent
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed = [line.split() for line in output_of(code, cwd=Path(__file__).parent).splitlines()]
     for kind in ("own", "torch"):
-        found = {words[1]: words[2:] for words in map(str.split, done.stdout.splitlines()) if words[0] == kind}
+        found = {words[1]: words[2:] for words in printed if words[0] == kind}
         for key in (NAME.replace(" ", "_"), "product_kernel"):
             assert [float(word) for word in found[key]] == [3, 3 * FLOPS, 3 * BYTES], (kind, key, found)
         for key in ("triton::add_relu_kernel", "add_relu_kernel"):
@@ -155,8 +151,7 @@ print(len(made))
 """
     if not hasattr(pytest.importorskip("torch._inductor.runtime.triton_heuristics"), "StaticTritonCompileResult"):
         pytest.skip("this torch has another fast launcher")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and int(done.stdout.split()[-1]) > 0, done.stdout + done.stderr
+    assert int(output_of(code).split()[-1]) > 0
 
 
 def test_counted_bytes_take_the_place_of_a_limit(tensors: dict[str, Any]) -> None:

@@ -121,3 +121,15 @@ class Lab:
 def exact(tensor: fs.Tensor) -> Array:
     """Return the elements in float64, which represents those of every dtype exactly."""
     return tensor.to("cpu").to("float64").numpy().copy()
+
+
+def with_threads(compute: Callable[[], Any], *counts: int) -> list[Any]:
+    """Return what is computed with each of these numbers of threads."""
+    before, results = fs.num_threads(), []
+    try:
+        for count in counts:
+            fs.set_num_threads(count)
+            results.append(compute())
+    finally:
+        fs.set_num_threads(before)
+    return results

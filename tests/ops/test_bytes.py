@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.byte_cases import FLOAT8, ByteCases
-from helpers.ops_reference import Lab
+from helpers.ops_reference import Lab, with_threads
 
 import flopscope as fs
 
@@ -19,21 +19,18 @@ class TestBytesOnTheCpu(ByteCases):
     pass
 
 
-@pytest.mark.parametrize("threads", [1, 3, 16])
-def test_casts_and_products_are_equal_with_any_number_of_threads(threads: int) -> None:
+def test_casts_and_products_are_equal_with_any_number_of_threads() -> None:
     values = np.random.default_rng(3).integers(-128, 128, (700, 300), dtype=np.int8)
-    before = fs.num_threads()
-    try:
-        fs.set_num_threads(threads)
-        x = fs.from_numpy(values)
-        got = fs.matmul(x, x.T).numpy()
-        codes = [fs.cast(x, dtype).to("float32").numpy() for dtype in FLOAT8]
-    finally:
-        fs.set_num_threads(before)
-    assert (got == values.astype(np.int64) @ values.T.astype(np.int64)).all()
-    assert all(
-        (of == fs.cast(fs.cast(x, dtype), "float32").numpy()).all() for of, dtype in zip(codes, FLOAT8, strict=True)
-    )
+    x = fs.from_numpy(values)
+
+    def compute() -> tuple[np.ndarray, list[np.ndarray]]:  # type: ignore[type-arg]
+        return fs.matmul(x, x.T).numpy(), [fs.cast(x, dtype).to("float32").numpy() for dtype in FLOAT8]
+
+    wanted = values.astype(np.int64) @ values.T.astype(np.int64)
+    whole = [fs.cast(fs.cast(x, dtype), "float32").numpy() for dtype in FLOAT8]
+    for product, casts in with_threads(compute, 1, 3, 16):
+        assert (product == wanted).all()
+        assert all((of == as_before).all() for of, as_before in zip(casts, whole, strict=True))
 
 
 @pytest.mark.parametrize("dtype", FLOAT8)

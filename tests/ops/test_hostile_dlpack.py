@@ -6,7 +6,7 @@ import ctypes
 import gc
 import itertools
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -246,17 +246,14 @@ def test_a_consumer_that_deletes_twice_releases_once(versioned: bool) -> None:
 def test_exports_come_and_go_on_many_threads() -> None:
     before = fs.memory_allocated("cpu")
 
-    def work(t: fs.Tensor) -> None:
+    def work(_: int) -> None:
+        t = fs.ones(4)
         for _ in range(1000):
             array, shared = np.from_dlpack(t), fs.from_dlpack(t.__dlpack__())
             assert array[0] == 1 and shared.data_ptr == t.data_ptr
 
-    threads = [threading.Thread(target=work, args=(fs.ones(4),)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    del threads, thread
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     gc.collect()
     assert fs.memory_allocated("cpu") == before
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import TESTS
 from helpers.op_cases import OpCases
-from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, Lab
+from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, Lab, with_threads
 
 import flopscope as fs
 
@@ -45,14 +45,11 @@ def test_all_instruction_sets_are_right_to_the_last_bits_and_on_any_layout(progr
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
     x = fs.from_numpy(np.random.default_rng(1).random((1000, 3001), dtype=np.float32))
-    before = fs.num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 5):
-            fs.set_num_threads(threads)
-            fs.manual_seed(3)
-            drawn = fs.randn((100_001,), device="cpu")
-            results.append((fs.sum(x).item(), fs.softmax(x).numpy().tobytes(), drawn.numpy().tobytes()))
-    finally:
-        fs.set_num_threads(before)
+
+    def compute() -> tuple[object, ...]:
+        fs.manual_seed(3)
+        drawn = fs.randn((100_001,), device="cpu")
+        return fs.sum(x).item(), fs.softmax(x).numpy().tobytes(), drawn.numpy().tobytes()
+
+    results = with_threads(compute, 1, 2, 5)
     assert results[0] == results[1] == results[2]

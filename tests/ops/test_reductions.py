@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.ops_reference import FLOATS, Lab, exact
+from helpers.ops_reference import FLOATS, Lab, exact, with_threads
 from helpers.reduction_cases import ReductionCases
 
 import flopscope as fs
@@ -23,14 +23,12 @@ class TestOnTheCpu(ReductionCases):
 @pytest.mark.parametrize("shape", [(1, 300_003), (3, 100_001), (40, 20_000), (5000, 7)], ids=str)
 def test_results_do_not_depend_on_the_number_of_threads(lab: Lab, dtype: str, shape: tuple[int, int]) -> None:
     x = lab.uniform(shape, dtype, -1, 1.25)[0]
-    before, results = fs.num_threads(), []
-    try:
-        for threads in (1, 2, 3, 16):
-            fs.set_num_threads(threads)
-            whole = [exact(op(x, axis)).tobytes() for op in (fs.norm, fs.var, fs.argmax) for axis in (None, -1)]
-            results.append([*whole, exact(fs.cumsum(x)).tobytes()])
-    finally:
-        fs.set_num_threads(before)
+
+    def compute() -> list[bytes]:
+        whole = [exact(op(x, axis)).tobytes() for op in (fs.norm, fs.var, fs.argmax) for axis in (None, -1)]
+        return [*whole, exact(fs.cumsum(x)).tobytes()]
+
+    results = with_threads(compute, 1, 2, 3, 16)
     assert all(result == results[0] for result in results[1:])
 
 
