@@ -13,18 +13,18 @@ from helpers import DATA
 from helpers.advice_cases import PAIRS, TRACES, check, recorded, savings
 from helpers.faulty_programs import (
     CASES,
-    COLLECTIVE,
     FILL,
     SIZE,
     attention,
     chain,
+    collectives,
     contiguous,
     counted,
     late,
     product,
     transposed,
 )
-from helpers.hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, call, in_a_row, kernel, load, op
+from helpers.hand_traces import BF16, FLOAT, PEAKS, Program, call, in_a_row, kernel, load, op
 
 import flopscope as fs
 from flopscope.answers.advice import Advice
@@ -96,13 +96,7 @@ def test_the_slow_rank_costs_the_time_beyond_the_fastest_collective() -> None:
 
 
 def test_communication_hides_no_longer_than_the_device_computes() -> None:
-    program = Program()
-    program.step(0, 0, 20)
-    program.run("made::forward", 1, 5, 200)
-    for place in range(3):
-        program.op("nccl:all_reduce", 4 + 3 * place, 2)
-        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
-        program.work(NCCL, 205 + 400 * place, 400, correlation=place, **COLLECTIVE)
+    program = collectives(400, 400, 400, computed=200)
     assert savings(program.load().advice())["communication"] == pytest.approx(0.8 * 200)
 
 

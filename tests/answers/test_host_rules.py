@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from helpers import DATA
 from helpers.advice_cases import TRACES, check, only, recorded, told
-from helpers.faulty_programs import COLLECTIVE, SIZE, adam, collectives, compiling, late, uploads
-from helpers.hand_traces import NCCL, PAGEABLE, PINNED, Program
+from helpers.faulty_programs import SIZE, adam, collectives, compiling, late, messages, uploads
+from helpers.hand_traces import PAGEABLE, PINNED, Program
 
 from flopscope.answers.analysis import analysis_of
 
@@ -187,21 +187,6 @@ def test_the_passes_of_an_optimizer_are_those_of_the_ops_that_ran() -> None:
 # Other ranks ----------------------------------------------------------------------------------------------------------
 
 
-def messages(*calls: tuple[int, float], recorded: bool = True) -> Program:
-    """Return a program that computes for 2 ms and then reduces (elements, µs), one after another."""
-    program = Program()
-    program.step(0, 0, 50)
-    program.run("made::forward", 1, 5, 2000)
-    begin = 2005.0
-    for place, (elements, duration) in enumerate(calls):
-        sizes = {**COLLECTIVE, "In msg nelems": elements, "Out msg nelems": elements} if recorded else {}
-        program.op("nccl:all_reduce", 4 + 3 * place, 2)
-        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
-        program.work(NCCL, begin, duration, stream=9, correlation=place, **sizes)
-        begin += duration
-    return program
-
-
 MIB = 1 << 18  # floats
 
 
@@ -214,16 +199,6 @@ def test_the_time_that_the_bytes_do_not_need_is_a_wait_for_other_ranks() -> None
 
 
 # Whether a rule speaks, and its words --------------------------------------------------------------------------------
-
-
-def beside(kernel: str, stream: int, *, alone: bool = False) -> Program:
-    """Return a program that copies, and that computes on the stream 7 unless the copy is alone."""
-    program = Program()
-    program.step(0, 0, 20)
-    program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
-    if not alone:
-        program.run("made::work", 4, 1010, 3000)
-    return program
 
 
 def there_and_back(time: float) -> Program:
@@ -273,8 +248,7 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     ("copy", uploads("Memcpy DtoH (Device -> Pinned)", 7), "copies to the host|read the result"),
     ("copy", there_and_back(50), "copies to the device"),
     ("copy", there_and_back(400), "copies between host and device"),  # a direction counts from a tenth of the time
-    ("copy", beside(PINNED, 7), ""),
-    ("copy", beside(PAGEABLE, 9), ""),
+    ("copy", uploads(PAGEABLE, 9), ""),
     ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
     ("sync", synchronized("cudaStreamSynchronize"), ""),
     ("sync", waiting_in("aten::nonzero"), "depends on the data"),
@@ -297,8 +271,8 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
 SILENT: list[tuple[str, Program]] = [
     ("copy", uploads("Memcpy DtoD (Device -> Device)", 7)),
     ("copy", uploads("Memset (Device)", 7)),
-    ("copy", beside(PINNED, 9)),  # in the background already
-    ("copy", beside(PAGEABLE, 7, alone=True)),
+    ("copy", uploads(PINNED, 9)),  # in the background already
+    ("copy", uploads(PAGEABLE, 7, 0)),  # beside nothing
     ("memory", allocates(*range(0, 60, 8))),  # eight are few
     ("memory", allocates(*range(15))),  # in the first quarter only
     ("memory", allocates(*EVERY_4, call="cudaMalloc")),  # the pool may just grow

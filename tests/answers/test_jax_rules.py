@@ -12,12 +12,12 @@ from helpers import DATA
 from helpers.advice_cases import check, savings
 from helpers.faulty_programs import collectives
 from helpers.jax_cases import (
-    ADD,
     ARRAY,
     D2D,
     JaxProgram,
     called_back,
     carried,
+    module,
     precise,
     undonated,
     widened,
@@ -87,12 +87,7 @@ def test_other_copies_of_arguments_say_nothing_of_donation(change: tuple[str, st
 
 
 def test_a_result_that_is_a_copy_is_what_the_program_wants() -> None:
-    hlo = f"""HloModule jit_copy, is_scheduled=true
-ENTRY main {{
-  x = {ARRAY} parameter(0)
-  ROOT copy.1 = {ARRAY} copy(x)
-}}
-"""
+    hlo = module(f"  x = {ARRAY} parameter(0)\n  ROOT copy.1 = {ARRAY} copy(x)", "")
     assert "donate" not in savings(JaxProgram(hlo, [(D2D, 130.0, 0.0)]).load().advice())
 
 
@@ -166,14 +161,7 @@ def test_bytes_beyond_the_model_are_a_fault_but_in_calls_of_libraries(of_library
     if of_library:
         call = 'custom-call(x, y), custom_call_target="__cudnn$fmhaSoftmax"'
         entry = f"both = ({ARRAY}, u8[1024]{{0}}) {call}\n  ROOT out = {ARRAY} get-tuple-element(both), index=0"
-    hlo = f"""HloModule jit_step, is_scheduled=true
-{ADD}
-ENTRY main {{
-  x = {ARRAY} parameter(0)
-  y = {ARRAY} parameter(1)
-  {entry}
-}}
-"""
+    hlo = module(f"  x = {ARRAY} parameter(0)\n  y = {ARRAY} parameter(1)\n  {entry}")
     program = JaxProgram(hlo, [("both", 400.0, 0.0)], steps=1)
     recording = json.loads(program.trace())
     begin = next(event["ts"] for event in recording["traceEvents"] if event["name"] == "both")

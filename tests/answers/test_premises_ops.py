@@ -168,12 +168,9 @@ def test_low_precision_names_the_dtype_of_the_device(
 def test_the_fill_of_a_workspace_is_no_product() -> None:
     program = Program()
     program.step(0, 0, 20)
-    program.op("aten::mm", 1, 10, [8192, 8192], [8192, 8192])
-    for place, (call, name) in enumerate(
-        [("cudaMemsetAsync", "Memset (Device)"), ("cudaLaunchKernel", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn")]
-    ):
-        program.call(call, 2 + 2 * place, 1, correlation=place + 1)
-        program.work(name, 20 + 50 * place, 50 + 8000 * place, correlation=place + 1)
+    program.run("aten::mm", 1, 20, 50, [8192, 8192], [8192, 8192], kernel="Memset (Device)")
+    program.call("cudaLaunchKernel", 1.2, 0.5, correlation=1)
+    program.work("sm80_xmma_gemm_f32f32_tf32f32_f32_nn", 70, 8050, correlation=1)
     (row,) = told(program, "low_precision")
     assert "1 product a step" in row.what
 

@@ -43,10 +43,6 @@ def steps_of(trace: fs.Trace) -> list[Any]:
     return [step for step in trace.accounting()["step"] if isinstance(step, str)]
 
 
-def summary_of(trace: fs.Trace) -> str:
-    return str(trace.summary())
-
-
 # Marks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -103,7 +99,7 @@ def test_a_last_mark_without_work_is_no_step(fill: Any) -> None:
         trace.gpu_summary("ProfilerStep#6")
     assert digest_of(trace, "trace.json", 0).steps == 6
     assert fs.compare(trace, trace).time == (LENGTH, LENGTH)
-    assert summary_of(trace).startswith("1.00ms a step")
+    assert str(trace.summary()).startswith("1.00ms a step")
     savings = [[row.saving_us for row in one.advice()] for one in (trace, loop([LENGTH] * 6).load())]
     assert savings[0] == pytest.approx(savings[1])
 
@@ -174,7 +170,7 @@ def test_a_long_first_step_is_left_out_of_the_means() -> None:
     assert [(row.rule, row.saving_us) for row in trace.advice()] == [
         (row.rule, pytest.approx(row.saving_us)) for row in alike.advice()
     ]
-    text = summary_of(trace)
+    text = str(trace.summary())
     assert text.startswith("1.00ms a step (mean of 5 of 6 steps)") and "mean of the last 5" in text
     (note,) = (note for note in trace.advice().notes if "means of" in note)
     assert note.startswith("Times of a step are means of 5 steps: ProfilerStep#0 took 12 times as long")
@@ -256,7 +252,7 @@ def test_long_steps_that_recur_regularly_are_no_outliers(times: list[float], not
 
 def test_steps_that_alternate_are_means_of_all() -> None:
     trace = loop([3000, 600] * 3).load()
-    assert summary_of(trace).startswith("1.80ms a step")
+    assert str(trace.summary()).startswith("1.80ms a step")
     assert not [note for note in trace.advice().notes if "means" in note]
 
 

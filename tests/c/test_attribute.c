@@ -256,6 +256,15 @@ static void check_links(void)
     for (int i = 0; i < count; i++) CHECK(occurrences[i] == 1, "event %d is stored %d times", i, occurrences[i]);
 }
 
+/* Record the program and link its events. */
+static void attribute(void)
+{
+    fs_error err = {FS_OK, ""};
+    record_program();
+    CHECK(fs_attribute(store, &err) == FS_OK, "%s", err.message);
+    check_links();
+}
+
 /* Check the copies of ranges on streams: each spans the first to the last work of the range on the stream. */
 static void check_copies(void)
 {
@@ -294,11 +303,8 @@ TEST(links_match_the_brute_force)
     int linked = 0, nested_calls = 0, waits = 0;
     for (int round = 0; round < 150 && failures == 0; round++) {
         make_program(round % 10 == 0 ? 150 : 5 + round % 40, 1);
-        record_program();
-        fs_error err = {FS_OK, ""};
-        CHECK(fs_attribute(store, &err) == FS_OK, "%s", err.message);
+        attribute();
         find_answers();
-        check_links();
         for (uint32_t i = 0; i < (uint32_t)count; i++) {
             fs_event event = event_at(i);
             const happening *expected = &all[event.bytes];
@@ -325,9 +331,7 @@ TEST(equal_times_give_valid_links)
 {
     for (int round = 0; round < 60 && failures == 0; round++) {
         make_program(40, 40);
-        record_program();
-        CHECK_OK(fs_attribute(store, NULL));
-        check_links();
+        attribute();
         for (uint32_t i = 0; i < (uint32_t)count; i++) {
             fs_event event = event_at(i);
             if (event.parent == FS_NONE || !is_call(&all[event.bytes])) continue;
@@ -349,9 +353,7 @@ static int at(fs_event_kind kind, int64_t start, int64_t end, uint32_t correlati
 /* Check each event's parent, by number, after attribution. */
 static void check_parents(const int *expected)
 {
-    record_program();
-    CHECK_OK(fs_attribute(store, NULL));
-    check_links();
+    attribute();
     for (uint32_t i = 0; i < (uint32_t)count; i++) {
         int number = number_at(i), parent = number_at(event_at(i).parent);
         CHECK(parent == expected[number], "%d lies in %d", number, parent);
@@ -385,9 +387,7 @@ TEST(clocks_that_disagree_give_valid_links)
         at(FS_EVENT_SYNC, 110, 119, 7);
         at(FS_EVENT_RUNTIME, 110, 119, 7);
         if (!first) at(FS_EVENT_OP, 100, 200, FS_NONE);
-        record_program();
-        CHECK_OK(fs_attribute(store, NULL));
-        check_links();
+        attribute();
         CHECK(event_at(0).launcher == FS_NONE);
     }
 }
@@ -397,10 +397,9 @@ TEST(a_store_without_calls_has_no_links)
     CHECK_OK(fs_attribute(store, NULL));
     CHECK(fs_store_count(store) == 0);
     count = 0;
-    int op = add(FS_EVENT_OP, 0, 1), kernel = add(FS_EVENT_KERNEL, NOBODY, 2); /* captured without API calls */
-    all[op].end = all[kernel].end = 9, all[kernel].device = 1, all[kernel].correlation = 5;
-    record_program();
-    CHECK_OK(fs_attribute(store, NULL));
+    at(FS_EVENT_OP, 1, 9, FS_NONE); /* captured without API calls */
+    at(FS_EVENT_KERNEL, 2, 9, 5);
+    attribute();
     CHECK(fs_store_count(store) == 2 && event_at(1).launcher == FS_NONE);
 }
 

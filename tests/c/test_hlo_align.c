@@ -19,8 +19,10 @@ enum { MOST_WORKS = 1 << 15 };
 typedef struct {
     fs_schedules schedules;
     fs_aligned_work works[MOST_WORKS];
-    uint32_t truth[MOST_WORKS];                  /* slot */
-    bool begins[MOST_WORKS], starts[MOST_WORKS]; /* an execution of an instruction, of a module */
+    struct {
+        uint32_t slot;
+        bool begins, starts; /* an execution of an instruction, of a module */
+    } truth[MOST_WORKS];
     uint32_t count;
     fs_tie ties[MOST_WORKS];
 } trial;
@@ -85,9 +87,9 @@ static void emit(const char *name, int kind, uint32_t slot, bool begins)
     fs_aligned_work *work = &now->works[now->count];
     *work = name != NULL ? fs_schedules_kernel(&now->schedules, name)
                          : (fs_aligned_work){FS_NONE, (uint8_t)kind, FS_FAMILY_ANY, false, 0};
-    now->truth[now->count] = slot;
-    now->begins[now->count] = begins;
-    now->starts[now->count++] = false;
+    now->truth[now->count].slot = slot;
+    now->truth[now->count].begins = begins;
+    now->truth[now->count++].starts = false;
 }
 
 /* Execute items up to their end. *slot: of the first; returns the index after the last. In a branch: `taken`. */
@@ -122,7 +124,7 @@ static void run_module(const item *items, uint32_t module, int times)
     for (int i = 0; i < times; i++) {
         uint32_t slot = now->schedules.modules[module], first = now->count;
         execute(items, 0, &slot, true);
-        if (now->count > first) now->starts[first] = true;
+        if (now->count > first) now->truth[first].starts = true;
     }
 }
 
@@ -137,7 +139,7 @@ static int right(void)
 {
     uint32_t found = 0;
     align();
-    for (uint32_t i = 0; i < now->count; i++) found += now->ties[i].slot == now->truth[i];
+    for (uint32_t i = 0; i < now->count; i++) found += now->ties[i].slot == now->truth[i].slot;
     return (int)(1000 * (uint64_t)found / now->count);
 }
 
@@ -145,8 +147,8 @@ static int right(void)
 static void check_beginnings(void)
 {
     for (uint32_t i = 0; i < now->count; i++) {
-        CHECK(now->ties[i].begins == now->begins[i], "instruction at work %u", i);
-        CHECK(now->ties[i].begins_module == now->starts[i], "module at work %u", i);
+        CHECK(now->ties[i].begins == now->truth[i].begins, "instruction at work %u", i);
+        CHECK(now->ties[i].begins_module == now->truth[i].starts, "module at work %u", i);
     }
 }
 
@@ -171,9 +173,7 @@ static void keep(bool (*keeps)(uint32_t index))
     for (uint32_t i = 0; i < now->count; i++) {
         if (!keeps(i)) continue;
         now->works[kept] = now->works[i];
-        now->truth[kept] = now->truth[i];
-        now->begins[kept] = now->begins[i];
-        now->starts[kept++] = now->starts[i];
+        now->truth[kept++] = now->truth[i];
     }
     now->count = kept;
 }
@@ -181,11 +181,11 @@ static void keep(bool (*keeps)(uint32_t index))
 static void swap_works(uint32_t a, uint32_t b)
 {
     fs_aligned_work work = now->works[a];
-    uint32_t truth = now->truth[a];
+    uint32_t slot = now->truth[a].slot;
     now->works[a] = now->works[b];
-    now->truth[a] = now->truth[b];
+    now->truth[a].slot = now->truth[b].slot;
     now->works[b] = work;
-    now->truth[b] = truth;
+    now->truth[b].slot = slot;
 }
 
 #define ITEMS(...) ((const item[]){__VA_ARGS__, {.name = NULL}})
@@ -240,15 +240,17 @@ TEST(a_loop_of_one_call_repeats)
     check_runs(one, 3);
 }
 
+static const item copying[] = {DUPLICATED("copy.1"),  DUPLICATED("copy.2"),      LOOPED(4),
+                               MOVED("fusion-start"), FUSION("loop_add_fusion"), ENDED,
+                               {.name = NULL}};
+
 /* Copies before a loop are no iterations of it: the loop has run as often as it does. Nor do they belong to another
  * module, which is a copy alone. */
 TEST(copies_before_a_loop_are_no_iterations)
 {
-    const item *loop = ITEMS(DUPLICATED("copy.1"), DUPLICATED("copy.2"), LOOPED(4), MOVED("fusion-start"),
-                             FUSION("loop_add_fusion"), ENDED);
     add_module(ITEMS(DUPLICATED("copy.1")));
-    add_module(loop);
-    run_module(loop, 1, 6);
+    add_module(copying);
+    run_module(copying, 1, 6);
     check_right();
 }
 
@@ -256,17 +258,15 @@ TEST(copies_before_a_loop_are_no_iterations)
 TEST(copies_have_sizes)
 {
     enum { SMALL = 4, LARGE = 1 << 29 };
-    const item *loop = ITEMS(DUPLICATED("copy.7"), DUPLICATED("copy.8"), LOOPED(4), MOVED("fusion-start"),
-                             FUSION("loop_add_fusion"), ENDED);
     for (int swapped = 0; swapped < 2; swapped++) {
         begin_again();
         add_module(ITEMS(DUPLICATED("copy.1")));
-        add_module(loop);
+        add_module(copying);
         now->schedules.slots[0].bytes = now->schedules.slots[2].bytes = SMALL;
         now->schedules.slots[1].bytes = LARGE;
         for (int i = 0; i < 6; i++) {
             uint32_t first = now->count;
-            run_module(loop, 1, 1);
+            run_module(copying, 1, 1);
             now->works[first].bytes = LARGE;
             now->works[first + 1].bytes = SMALL;
             if (swapped) swap_works(first, first + 1);
@@ -386,7 +386,7 @@ TEST(what_runs_outside_stays_untied)
     for (uint32_t i = 0; i < outside; i++) tied += now->ties[i].slot != FS_NONE;
     CHECK(tied <= 2, "%u of %u", tied, outside);
     for (uint32_t i = outside; i < now->count; i++)
-        if (now->truth[i] != FS_NONE) CHECK(now->ties[i].slot == now->truth[i], "work %u", i);
+        if (now->truth[i].slot != FS_NONE) CHECK(now->ties[i].slot == now->truth[i].slot, "work %u", i);
 }
 
 /* Time grows with the works, also where names repeat without end. */

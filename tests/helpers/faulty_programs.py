@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from helpers.hand_traces import BF16, DOUBLE, FLOAT, INT8, NCCL, PAGEABLE, PINNED, Program, in_a_row
 from helpers.jax_cases import JaxProgram, called_back, carried, precise, undonated
@@ -12,7 +13,6 @@ SIZE = 1 << 26
 FILL = ("aten::mm", 2000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
 """Work that leaves little to gain."""
 COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group Name": "0", "Group size": 2}
-COLLECTIVE |= {"In msg nelems": 1 << 14, "Out msg nelems": 1 << 14}
 SCORES = [64, 2048, 2048]
 
 
@@ -67,18 +67,26 @@ def compiling(*later: int, length: float = 800) -> Program:
     return program
 
 
-def collectives(*durations: float, overlapped: bool = False) -> Program:
-    """Return a program that reduces the same number of elements again and again, beside or after its computation."""
+def messages(
+    *calls: tuple[int, float], recorded: bool = True, computed: float = 2000, overlapped: bool = False
+) -> Program:
+    """Return a program that reduces (elements, µs), one after another, beside or after its computation."""
     program = Program()
     program.step(0, 0, 50)
-    program.run("made::forward", 1, 5, 2000)
-    begin = 5 if overlapped else 2005
-    for place, duration in enumerate(durations):
+    program.run("made::forward", 1, 5, computed)
+    begin = 5.0 if overlapped else 5.0 + computed
+    for place, (elements, duration) in enumerate(calls):
+        sizes = {**COLLECTIVE, "In msg nelems": elements, "Out msg nelems": elements} if recorded else {}
         program.op("nccl:all_reduce", 4 + 3 * place, 2)
         program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
-        program.work(NCCL, begin, duration, stream=9, correlation=place, **COLLECTIVE)
+        program.work(NCCL, begin, duration, stream=9, correlation=place, **sizes)
         begin += duration
     return program
+
+
+def collectives(*durations: float, **options: Any) -> Program:
+    """Return a program that reduces the same small number of elements again and again."""
+    return messages(*((1 << 14, duration) for duration in durations), **options)
 
 
 def product(name: str, kernel: str, dtype: str, duration: float, *sizes: int) -> Program:
@@ -126,12 +134,13 @@ def adam(fused: bool) -> Program:
     return program
 
 
-def uploads(kernel: str, stream: int) -> Program:
-    """Return a program that copies for 1000 µs before its computation of 3000 µs, or on another stream beside it."""
+def uploads(kernel: str, stream: int, begin: float = 1010) -> Program:
+    """Return a program that copies from 10 to 1010 µs, and that computes for 3000 µs from ``begin``, unless it is 0."""
     program = Program()
     program.step(0, 0, 20)
     program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
-    program.run("made::work", 4, 1010 if stream == 7 else 10, 3000)
+    if begin:
+        program.run("made::work", 4, begin, 3000)
     return program
 
 
@@ -152,7 +161,7 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
     "warmup": (compiling, lambda: in_a_row(FILL)),
     "callback": (lambda: called_back(True), lambda: called_back(False)),
     "data": (lambda: late(data=True), late),
-    "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8)),
+    "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8, 10)),
     "memory": (lambda: late(malloc=True), late),
     "sync": (lambda: late(wait=True), late),
     "optimizer": (lambda: adam(False), lambda: adam(True)),

@@ -21,6 +21,11 @@ fused {{
 """
 
 
+def module(entry: str, computations: str = ADD, alias: str = "") -> str:
+    """Return the HLO of a module whose entry has these instructions."""
+    return f"HloModule jit_step, is_scheduled=true{alias}\n{computations}\nENTRY main {{\n{entry}\n}}\n"
+
+
 @dataclass(frozen=True)
 class JaxProgram:
     """A module, and what a step of it launches: (name, µs, µs of idleness before it)."""
@@ -61,17 +66,15 @@ def undonated(faulty: bool, reads: str = "") -> JaxProgram:
     """Return a program that changes an argument. reads: an instruction that reads it as well."""
     copy = f"copy.1 = {ARRAY} copy(cache)" if faulty or reads else ""
     changed = "copy.1" if copy else "cache"
-    hlo = f"""HloModule jit_step, is_scheduled=true{"" if faulty else ALIAS}
-{ADD}
-ENTRY main {{
+    entry = f"""
   cache = {ARRAY} parameter(0), metadata={{op_name="state['cache']"}}
   x = {ARRAY} parameter(1), metadata={{op_name="x"}}
   {copy}
   {reads}
   ROOT loop_add_fusion = {ARRAY} fusion({changed}, x), kind=kLoop, calls=fused, metadata={{op_name="jit(step)/add"}}
-}}
 """
     works = [("loop_add_fusion", 190.0, 0.0)]
+    hlo = module(entry, alias="" if faulty else ALIAS)
     return JaxProgram(hlo, [(D2D, 130.0, 0.0), *works] if copy else works)
 
 
@@ -79,8 +82,7 @@ def carried(faulty: bool) -> JaxProgram:
     """Return a program whose loop copies its carry four times."""
     carry = f"(s32[], {ARRAY}, {ARRAY})"
     copy = f"copy.2 = {ARRAY} copy(table)" if faulty else ""
-    hlo = f"""HloModule jit_step, is_scheduled=true{ALIAS}
-{ADD}
+    computations = f"""{ADD}
 body {{
   all = {carry} parameter(0)
   i = s32[] get-tuple-element(all), index=0
@@ -94,16 +96,16 @@ condition {{
   all = {carry} parameter(0)
   ROOT more = pred[] constant(true)
 }}
-ENTRY main {{
+"""
+    entry = f"""
   table = {ARRAY} parameter(0)
   zero = s32[] constant(0)
   first = {carry} tuple(zero, table, table)
   loop = {carry} while(first), condition=condition, body=body, backend_config={{"known_trip_count":{{"n":"4"}}}}
   ROOT result = {ARRAY} get-tuple-element(loop), index=1
-}}
 """
     each = [(D2D, 130.0, 0.0)] if faulty else []
-    return JaxProgram(hlo, 4 * [*each, ("loop_add_fusion", 190.0, 0.0)])
+    return JaxProgram(module(entry, computations, ALIAS), 4 * [*each, ("loop_add_fusion", 190.0, 0.0)])
 
 
 def called_back(faulty: bool) -> JaxProgram:
@@ -111,17 +113,14 @@ def called_back(faulty: bool) -> JaxProgram:
     target = 'custom_call_target="xla_ffi_python_gpu_callback"'
     call = f"pure_callback.1 = {ARRAY} custom-call(loop_add_fusion), {target}" if faulty else ""
     given = "pure_callback.1" if faulty else "loop_add_fusion"
-    hlo = f"""HloModule jit_step, is_scheduled=true
-{ADD}
-ENTRY main {{
+    entry = f"""
   x = {ARRAY} parameter(0)
   loop_add_fusion = {ARRAY} fusion(x, x), kind=kLoop, calls=fused
   {call}
   ROOT loop_add_fusion.1 = {ARRAY} fusion({given}, x), kind=kLoop, calls=fused
-}}
 """
     between = [(TO_HOST, 10.0, 0.0), (TO_DEVICE, 10.0, 400.0)] if faulty else []
-    return JaxProgram(hlo, [("loop_add_fusion", 190.0, 0.0), *between, ("loop_add_fusion_1", 190.0, 0.0)])
+    return JaxProgram(module(entry), [("loop_add_fusion", 190.0, 0.0), *between, ("loop_add_fusion_1", 190.0, 0.0)])
 
 
 def precise(faulty: bool) -> JaxProgram:
@@ -133,16 +132,13 @@ def precise(faulty: bool) -> JaxProgram:
     gemm = {"beta": 0, "dot_dimension_numbers": dimensions, "precision_config": operands, "epilogue": "DEFAULT"}
     config = json.dumps({"gemm_backend_config": gemm}, separators=(",", ":"))
     matrix, call = "f32[4096,4096]{1,0}", 'custom-call(x, x), custom_call_target="__cublas$lt$matmul"'
-    hlo = f"""HloModule jit_step, is_scheduled=true
-
-ENTRY main {{
+    entry = f"""
   x = {matrix} parameter(0)
   custom-call.1 = ({matrix}, s8[64]{{0}}) {call}, backend_config={config}
   ROOT result = {matrix} get-tuple-element(custom-call.1), index=0
-}}
 """
     kernel = "cutlass_80_simt_sgemm_256x128_8x4_nn" if faulty else "sm90_xmma_gemm_f32f32_tf32f32_f32_nn"
-    return JaxProgram(hlo, [(kernel, 2700.0 if faulty else 400.0, 0.0)])
+    return JaxProgram(module(entry, ""), [(kernel, 2700.0 if faulty else 400.0, 0.0)])
 
 
 def widened(faulty: bool) -> JaxProgram:
@@ -150,16 +146,12 @@ def widened(faulty: bool) -> JaxProgram:
     factor, narrow = "f32[4096,4096]{1,0}", "bf16[4096,4096]{1,0}"
     convert = f"wide = {factor} convert(a)" if faulty else ""
     name = "wide" if faulty else "a"
-    hlo = f"""HloModule jit_step, is_scheduled=true
-
+    product = f"""
 fused {{
   a = {narrow} parameter(0)
   {convert}
   ROOT d = {factor} dot({name}, {name}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 }}
-ENTRY main {{
-  x = {narrow} parameter(0)
-  ROOT gemm_fusion_dot = {factor} fusion(x), kind=kCustom, calls=fused
-}}
 """
-    return JaxProgram(hlo, [("gemm_fusion_dot", 420.0 if faulty else 220.0, 0.0)])
+    entry = f"x = {narrow} parameter(0)\n  ROOT gemm_fusion_dot = {factor} fusion(x), kind=kCustom, calls=fused"
+    return JaxProgram(module(entry, product), [("gemm_fusion_dot", 420.0 if faulty else 220.0, 0.0)])
