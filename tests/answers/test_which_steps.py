@@ -70,19 +70,18 @@ EMPTY = {
 }
 FULL = {
     "an op": lambda program, at: program.op("aten::item", at + 1, 5),
-    "work": lambda program, at: program.launched(at + 1, at + 20),
+    "work": lambda program, at: (
+        program.call("cudaLaunchKernel", at + 1, 2, correlation=99),
+        program.work("kernel", at + 20, 50, correlation=99),
+    ),
     "declared work": lambda program, at: program.add("user_annotation", "numpy", at + 1, 5, flops=1e9),
 }
 
 
-def with_last(fill: Any, at: int = 6 * LENGTH) -> Program:
+def with_last(fill: Any) -> Program:
     program = loop([LENGTH] * 6)
-    program.launched = lambda host, begin: (  # type: ignore[attr-defined]
-        program.call("cudaLaunchKernel", host, 2, correlation=99),
-        program.work("kernel", begin, 50, correlation=99),
-    )
-    program.step(6 if at else 100, at, 300)
-    fill(program, at)
+    program.step(6, 6 * LENGTH, 300)
+    fill(program, 6 * LENGTH)
     return program
 
 

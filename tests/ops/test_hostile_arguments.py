@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.hand_traces import load, op
 
 import flopscope as fs
 from flopscope import _core
@@ -158,10 +159,8 @@ def test_nothing_changes_a_profile_while_it_is_read(change: Callable[[Any], obje
 
 
 def test_a_rule_cannot_change_the_store_whose_table_calls_it() -> None:
-    core, refused, reader = _core.Store(), [], _core.TraceReader()
-    event = '{"ph":"X","cat":"cpu_op","name":"mine::op","ts":1,"dur":2,"pid":1,"tid":1,"args":{"Input Dims":[[2]],'
-    reader.feed(('{"traceEvents":[' + event + '"Input type":["float"]}}]}').encode())
-    reader.finish(core)
+    refused: list[Any] = []
+    core: Any = load(op("mine::op", 1, 2, Input_Dims=[[2]], Input_type=["float"]))._core
 
     def rule(*call: Any) -> None:
         with pytest.raises(RuntimeError, match="being read"):

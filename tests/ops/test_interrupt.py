@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.hand_traces import load, op
 
 import flopscope as fs
 from flopscope import _core
@@ -219,9 +220,9 @@ def test_finishing_a_trace_can_be_interrupted_and_leaves_the_profile_empty(event
 
 
 def test_an_interrupted_work_rule_ends_the_table(interrupted: Any) -> None:
-    event = '{"ph":"X","cat":"cpu_op","name":"mine::op%d","ts":%d,"dur":2,"pid":1,"tid":1,'
-    event += '"args":{"Input Dims":[[2]],"Input type":["float"]}}'
-    core, calls = read(('{"traceEvents":[' + ",".join(event % (i, 10 * i) for i in range(1000)) + "]}").encode()), []
+    calls: list[str] = []
+    given: Any = {"Input_Dims": [[2]], "Input_type": ["float"]}
+    core: Any = load(*(op(f"mine::op{i}", 10 * i, 2, **given) for i in range(1000)))._core
 
     def rule(name: str, arguments: object, launch: object) -> None:
         calls.append(name)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.ops_layouts import places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -240,15 +241,7 @@ def test_work_adds_up_over_calls_and_ranges_and_a_failed_call_has_none() -> None
 
 def distinct_bytes(*arrays: np.ndarray[Any, Any]) -> int:
     """Return the number of bytes of the distinct elements of the arrays."""
-    total: set[tuple[int, int]] = set()
-    for array in arrays:
-        start, item = array.__array_interface__["data"][0], array.itemsize
-        offsets = np.zeros(array.shape, np.int64)
-        for axis, stride in enumerate(array.strides):
-            steps = np.arange(array.shape[axis]) * stride
-            offsets += steps.reshape([-1 if d == axis else 1 for d in range(array.ndim)])
-        total |= {(start + int(offset), item) for offset in offsets.ravel()}
-    return sum(item for _, item in total)
+    return np.unique(np.concatenate([places(array, arrays[0]) for array in arrays])).size
 
 
 sides = st.lists(st.integers(1, 4), min_size=0, max_size=4)
