@@ -25,7 +25,7 @@ import flopscope
 
 HERE = Path(__file__).parent
 CELL_SECONDS = 300  # time limit per cell
-COLOURS = 16  # of a picture
+COLOURS = 11  # of a picture
 
 
 def names() -> list[str]:

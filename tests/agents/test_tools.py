@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA, ROOT
+from helpers import ROOT
 from helpers.mcp import Session, session
+from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -23,7 +24,6 @@ from hypothesis import strategies as st
 
 jsonschema = pytest.importorskip("jsonschema")
 
-FAULTS = DATA / "programs"
 BEFORE, AFTER = "vocab_before.json.gz", "vocab_after.json.gz"
 STEPS = "small_before.json.gz"
 """A recording of three steps."""

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from helpers import DATA
 from helpers.advice_cases import PAIRS, TRACES, check, recorded, savings
 from helpers.faulty_programs import (
     CASES,
@@ -25,6 +24,7 @@ from helpers.faulty_programs import (
     transposed,
 )
 from helpers.hand_traces import BF16, FLOAT, PEAKS, Program, call, in_a_row, kernel, load, op
+from helpers.recordings import WELL_MADE
 
 import flopscope as fs
 from flopscope.answers.advice import Advice
@@ -102,7 +102,6 @@ def test_communication_hides_no_longer_than_the_device_computes() -> None:
 
 # Well-made programs, recorded on an H200 ------------------------------------------------------------------------------
 
-WELL_MADE = DATA / "well_made"
 SAMPLES = json.loads((WELL_MADE / "measured.json").read_text(encoding="utf-8"))["programs"]
 """Samples in ms per step, without a profiler: of the program as it is, and with the option that follows a rule."""
 LEAST_PCT = 3.0

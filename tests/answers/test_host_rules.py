@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from helpers import DATA
 from helpers.advice_cases import TRACES, check, only, recorded, told
 from helpers.faulty_programs import SIZE, adam, collectives, compiling, late, messages, uploads
 from helpers.hand_traces import PAGEABLE, PINNED, Program
+from helpers.recordings import HELD_OUT
 
 from flopscope.answers.analysis import analysis_of
 
@@ -301,7 +301,6 @@ def test_a_rule_is_silent_without_its_premises(rule: str, program: Program) -> N
 
 # All traces -----------------------------------------------------------------------------------------------------------
 
-HELD_OUT = DATA / "held_out"
 SOURCES = {
     **{"warmup": ("compile", "loading"), "data": ("data",), "launch": ("host",), "sync": ("sync", "host")},
     "memory": ("host", "sync"),

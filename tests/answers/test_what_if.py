@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import DATA
 from helpers.hand_traces import BF16, Program
+from helpers.recordings import FAULTS, RECORDINGS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.rules import RULES
 from flopscope.answers.what_if import Change, Times
 
-FAULTS = DATA / "programs"
 PAIRS: dict[str, Any] = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
 
 
@@ -113,11 +112,11 @@ EXCEPTIONS = {"attention_infer": 2.5, "pointwise": 2.4, "soft_argmax": 2.5}
 @pytest.mark.parametrize("folder", USUAL)
 def test_the_predictions_hold_against_programs_measured_before_and_after(folder: str) -> None:
     lines, wrong = [], []
-    pairs = json.loads((DATA / folder / "measured.json").read_text(encoding="utf-8"))
+    pairs = json.loads((RECORDINGS / folder / "measured.json").read_text(encoding="utf-8"))
     for name, pair in pairs.items():
         rule = next((rule for rule in pair["rules"] if rule in RULES), None)
         assert rule is not None
-        before = fs.load_trace(DATA / folder / f"{name}_before.json.gz")
+        before = fs.load_trace(RECORDINGS / folder / f"{name}_before.json.gz")
         frame = before.what_if(rule=rule)
         predicted = whole(frame)["total"] / (len(frame) - 1) / 1000
         ratio = predicted / pair["after_ms"]

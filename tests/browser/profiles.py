@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas
-from helpers import DATA
 from helpers.hand_traces import Program
 from helpers.ranks_cases import simulated
+from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -55,7 +55,7 @@ def _load(path: Path | bytes) -> fs.Trace:
 
 
 def _recorded(name: str) -> Callable[[Path], None]:
-    return lambda path: _load(DATA / f"{name}.json.gz").write_report(path)
+    return lambda path: _load(FAULTS / f"{name}.json.gz").write_report(path)
 
 
 def _cpu(path: Path) -> None:
@@ -164,7 +164,7 @@ def huge(events: int = EVENTS) -> bytes:
 
 def hostile() -> bytes:
     """Return a recorded trace with names that try to leave their place, and times of all sizes."""
-    with gzip.open(DATA / "programs" / "attention_infer_before.json.gz") as file:
+    with gzip.open(FAULTS / "attention_infer_before.json.gz") as file:
         trace = json.load(file)
     for number, event in enumerate(event for event in trace["traceEvents"] if event.get("ph") == "X"):
         nasty = NASTY[number % len(NASTY)]
@@ -176,7 +176,7 @@ def hostile() -> bytes:
 
 
 def _compare(path: Path) -> None:
-    runs = (_load(DATA / "programs" / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
+    runs = (_load(FAULTS / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
@@ -226,8 +226,8 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
 
 
 PROFILES: dict[str, Callable[[Path], Any]] = {
-    "training": _recorded("programs/vocab_before"),
-    "inference": _recorded("programs/attention_infer_before"),
+    "training": _recorded("vocab_before"),
+    "inference": _recorded("attention_infer_before"),
     "cpu": _cpu,
     "ranks": _ranks,
     "counters": lambda path: counted_program().load().write_report(path),

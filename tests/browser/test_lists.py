@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Keys, Open, Page, Report, ready, whole
-from helpers import DATA
 from helpers.hand_traces import in_a_row
 from helpers.ranks_cases import simulated
+from helpers.recordings import FAULTS
 from profiles import NASTY, many_ranks, ranks_of
 
 import flopscope as fs
@@ -52,7 +52,7 @@ def header(page: Page, section: str, title: str) -> None:
 
 
 def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, report: Report) -> None:
-    runs = [fs.load_trace(DATA / "programs" / f"compile_fuse_{which}.json.gz") for which in ("before", "after")]
+    runs = [fs.load_trace(FAULTS / f"compile_fuse_{which}.json.gz") for which in ("before", "after")]
     comparison = fs.compare(*runs)
     page = open_report(report("compare"))
     whole(page)

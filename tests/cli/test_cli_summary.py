@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import DATA
+from helpers.recordings import FAULTS
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
-
-FAULTS = DATA / "programs"
 
 
 def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA, ROOT
+from helpers import ROOT
+from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -21,7 +22,6 @@ from flopscope.support.package import VERSION
 jsonschema = pytest.importorskip("jsonschema")
 pytest.importorskip("referencing")
 
-FAULTS = DATA / "programs"
 BEFORE, AFTER = (str(FAULTS / f"vocab_{when}.json.gz") for when in ("before", "after"))
 RUN = ROOT / "tests" / "data" / "run7"
 UNITS = re.compile(

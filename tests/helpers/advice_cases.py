@@ -15,10 +15,9 @@ from flopscope.answers.analysis import analysis_of
 from flopscope.answers.rules import RULES
 from flopscope.show.advice import AdviceTable
 from flopscope.support.safe import printable
-from helpers import DATA
 from helpers.hand_traces import FLOAT, Program
+from helpers.recordings import FAULTS
 
-FAULTS = DATA / "programs"
 PAIRS = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
 TRACES = sorted(path.name[:-8] for path in FAULTS.glob("*.json.gz"))
 

@@ -25,8 +25,9 @@ def recording(name: str) -> _core.Store:
         _core._append(store, "kernel", key, start, length, device=0)  # type: ignore[attr-defined]
     _core._set_device(store, 0, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
     edges = np.cumsum(file["edges"]).astype(np.int64) + 700  # the delay of samples
-    for metric, column in {"dram_bytes_read": "dram_read", "dram_bytes_written": "dram_written",
-                           "tensor_active": "tensor_active"}.items():  # fmt: skip
-        unit = 256 if "dram" in column else 1  # bytes
-        store.add_samples(0, metric, edges[:-1], edges[1:], file[column] * np.float64(unit))
+    columns = {"dram_bytes_read": "dram_read", "dram_bytes_written": "dram_written", "tensor_active": "tensor_active"}
+    for metric, column in columns.items():
+        if column in file:
+            unit = 256 if "dram" in column else 1  # bytes
+            store.add_samples(0, metric, edges[:-1], edges[1:], file[column] * np.float64(unit))
     return store

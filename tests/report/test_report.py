@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers import DATA
 from helpers.hand_traces import Program, memory
+from helpers.recordings import FAULTS
 from helpers.report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
@@ -21,7 +22,6 @@ from flopscope.show.page import ops, page, profile
 from flopscope.show.page.encode import MOST_TEXT
 
 FOLDER = DATA / "traces"
-FAULTS = DATA / "programs"
 TRACES = [*sorted(FOLDER.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz", FAULTS / "graph_after.json.gz"]
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
 

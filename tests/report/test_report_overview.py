@@ -7,8 +7,8 @@ import math
 import re
 from pathlib import Path
 
-from helpers import DATA
 from helpers.hand_traces import Program
+from helpers.recordings import FAULTS, RECORDINGS
 from helpers.report_pages import PageRead, written
 
 import flopscope as fs
@@ -29,7 +29,7 @@ def test_the_headline_names_the_largest_loss(tmp_path: Path) -> None:
 
 def test_the_headline_says_of_what_a_saving_is_a_share(tmp_path: Path) -> None:
     for name in ("launch_train_before", "data_before", "layout_before"):
-        trace = fs.load_trace(DATA / "programs" / f"{name}.json.gz")
+        trace = fs.load_trace(FAULTS / f"{name}.json.gz")
         overview = written(trace, tmp_path).data["sections"]["overview"]
         read, first = written(trace, tmp_path), overview["advice"][0]
         whole, steps = overview["accounting"]["whole"], overview["accounting"]["per"]
@@ -66,7 +66,7 @@ def headline(path: Path) -> str:
 def test_the_headline_is_an_action_with_its_gain(tmp_path: Path) -> None:
     gains = set()
     for folder in ("programs", "held_out"):
-        for path in sorted((DATA / folder).glob("*_before.json.gz")):
+        for path in sorted((RECORDINGS / folder).glob("*_before.json.gz")):
             advice = fs.load_trace(path).advice()
             fs.load_trace(path).write_report(tmp_path / "page.html")
             shown = headline(tmp_path / "page.html")
@@ -101,7 +101,7 @@ def test_a_vocabulary_is_called_one_only_where_ops_show_it() -> None:
 
 def test_the_largest_ops_are_those_of_the_command_line(tmp_path: Path) -> None:
     for name in ("tf32_before", "launch_train_before"):
-        path = DATA / "programs" / f"{name}.json.gz"
+        path = FAULTS / f"{name}.json.gz"
         largest = written(fs.load_trace(path), tmp_path).data["sections"]["overview"]["largest"]
         rows = fs.load_trace(path).key_averages().of_kind("op")
         gains = {row.key: row.self_device_time_total if math.isnan(row.headroom) else row.headroom for row in rows}
@@ -142,7 +142,7 @@ def test_a_program_without_a_gpu_misses_no_device_work(tmp_path: Path) -> None:
 
 
 def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
-    trace = fs.load_trace(DATA / "programs" / "graph_after.json.gz")
+    trace = fs.load_trace(FAULTS / "graph_after.json.gz")
     missing = {one["what"]: one for one in written(trace, tmp_path).data["sections"]["overview"]["missing"]}
     present = {name: one["present"] for name, one in missing.items()}
     assert present == {

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import DATA
 from helpers.hand_traces import H200, NCCL, Program, in_a_row, quietly
+from helpers.recordings import FAULTS
 from helpers.report_pages import PageRead, handlers
 
 import flopscope as fs
@@ -23,12 +23,11 @@ from flopscope.show.page import compare
 from flopscope.show.page.page import write
 from flopscope.show.page.ranks import RankFinding, opened
 
-RECORDED = DATA / "programs"
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
 
 
 def load(name: str) -> fs.Trace:
-    return quietly(RECORDED / f"{name}.json.gz")
+    return quietly(FAULTS / f"{name}.json.gz")
 
 
 def numbers(page: PageRead, columns: dict[str, Any]) -> dict[str, list[float]]:
@@ -99,7 +98,7 @@ def test_a_comparison_has_the_accounting_of_both(comparison: fs.Comparison, comp
 
 
 def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = (str(RECORDED / f"pointwise_{which}.json.gz") for which in ("before", "after"))
+    a, b = (str(FAULTS / f"pointwise_{which}.json.gz") for which in ("before", "after"))
     main(["compare", a, b, "-o", str(tmp_path / "page.html")])
     page = PageRead(tmp_path / "page.html")
     assert page.data["sections"]["compare"]["names"] == ["pointwise_before.json.gz", "pointwise_after.json.gz"]

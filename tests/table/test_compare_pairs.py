@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from helpers import DATA, TRACES
 from helpers.hand_traces import Program
+from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.comparing import compare
@@ -24,7 +25,6 @@ from flopscope.answers.differences import replacements
 from flopscope.cli.program import main
 from flopscope.results.comparison import Comparison
 
-FAULTS = DATA / "programs"
 TEXTS = DATA / "compare"
 PAIRS = ("tf32", "graph", "pointwise")
 SAID = {

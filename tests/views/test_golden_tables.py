@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 from helpers import DATA, ROOT, TRACES
+from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.cli.program import main
 
-FAULTS = DATA / "programs"
 GOLDEN = DATA / "golden"
 WIDTHS = (80, 140)
 # Each name with its trace, the arguments of key_averages() and those of table().

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import DATA
 from helpers.fake_sweep import DATASHEET, MEASURED, UNITS, measurement
+from helpers.recordings import FAULTS
 from helpers.tables import make_table
 
 import flopscope as fs
@@ -378,7 +378,7 @@ def test_every_part_has_its_own_look_and_bounds_their_usual_colours() -> None:
 @pytest.mark.parametrize("name", ["tf32_before", "data_before", "graph_after"])
 def test_no_label_is_cut_or_overlaps_another(name: str) -> None:
     figure, given = pyplot.subplots()
-    trace = fs.load_trace(DATA / "programs" / f"{name}.json.gz")
+    trace = fs.load_trace(FAULTS / f"{name}.json.gz")
     assert trace.plot_accounting(given) is given and "NVIDIA" in given.get_title() and len(figure.axes) == 1
     axes = trace.plot_accounting()
     figure = axes.figure
