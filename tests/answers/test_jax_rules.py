@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from helpers import DATA
 from helpers.advice_cases import check, savings
 from helpers.faulty_programs import collectives
+from helpers.hand_traces import quietly
 from helpers.jax_cases import (
     ARRAY,
     D2D,
@@ -36,9 +36,7 @@ def savings_after(faulty: JaxProgram, change: tuple[str, str]) -> dict[str, floa
     """Return the savings by rule of a program whose HLO is changed in one place."""
     assert change[0] in faulty.hlo
     other = JaxProgram(faulty.hlo.replace(*change), faulty.works)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return savings(other.load().advice())
+    return savings(quietly(other.trace(), hlo=other.hlo).advice())
 
 
 NARROWED = 2 * 4096**3 / 989e6  # µs of the product of bfloat16 factors
@@ -181,9 +179,7 @@ def test_transfers_that_nothing_hides_are_xlas_to_schedule() -> None:
     program = collectives(100, 110, 120)
     program.call("cuLaunchKernel", 3, 1, correlation=90)
     program.work("loop_add_fusion", 2400, 300, correlation=90)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trace = fs.load_trace(program.text(), hlo=undonated(False).hlo)
+    trace = quietly(program.text(), hlo=undonated(False).hlo)
     (said,) = [row.reason for row in trace.advice() if row.rule == "communication"]
     assert "xla_gpu_enable_latency_hiding_scheduler" in said and "async_op" not in said and "Distributed" not in said
 

@@ -365,22 +365,6 @@ static void check_rows(const fs_store *store, const fs_collective_row *rows, uin
     fs_names_clear(&names);
 }
 
-static void check_calls(const fs_store *store, const fs_collective_call *calls, uint32_t count)
-{
-    uint32_t ran = 0, work = 0;
-    for (uint32_t i = 0; i < fs_store_count(store); i++) {
-        uint8_t kind = FS_EVENT_AT(store, i, kind);
-        work += fs_event_kind_on_device[kind] && FS_EVENT_AT(store, i, launcher) != FS_NONE;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        FUZZ_CHECK((unsigned)calls[i].kind < FS_COLLECTIVE_KIND_COUNT, "call %u: kind %d", i, (int)calls[i].kind);
-        FUZZ_CHECK(calls[i].start != FS_MISSING, "call %u", i);
-        check_texts(&calls[i].recorded);
-        ran += calls[i].ran;
-    }
-    FUZZ_CHECK(ran <= work, "%u calls ran, but %u kernels were launched", ran, work);
-}
-
 static void take_rows(const fs_store *store)
 {
     fs_collective_row *rows;
@@ -393,9 +377,19 @@ static void take_rows(const fs_store *store)
 static void take_calls(const fs_store *store)
 {
     fs_collective_call *calls;
-    uint32_t count;
+    uint32_t count, ran = 0, work = 0;
     if (!done(fs_collective_calls_of(store, &calls, &count, &fuzz_error))) return;
-    check_calls(store, calls, count);
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        uint8_t kind = FS_EVENT_AT(store, i, kind);
+        work += fs_event_kind_on_device[kind] && FS_EVENT_AT(store, i, launcher) != FS_NONE;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        FUZZ_CHECK((unsigned)calls[i].kind < FS_COLLECTIVE_KIND_COUNT, "call %u: kind %d", i, (int)calls[i].kind);
+        FUZZ_CHECK(calls[i].start != FS_MISSING, "call %u", i);
+        check_texts(&calls[i].recorded);
+        ran += calls[i].ran;
+    }
+    FUZZ_CHECK(ran <= work, "%u calls ran, but %u kernels were launched", ran, work);
     fs_free(calls);
 }
 

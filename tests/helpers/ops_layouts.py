@@ -150,11 +150,16 @@ def run(name: str) -> None:
 
 
 def places(array: Array, memory: Array) -> Array:
-    """Return which bytes of the memory an array's elements are."""
+    """Return which bytes the elements of an array are, from where the memory begins."""
     at = np.full(array.shape, array.__array_interface__["data"][0] - memory.__array_interface__["data"][0], np.int64)
     for axis, stride in enumerate(array.strides):
         at += (np.arange(array.shape[axis]) * stride).reshape([-1 if d == axis else 1 for d in range(array.ndim)])
     return (at.reshape(-1, 1) + np.arange(array.itemsize)).ravel()
+
+
+def distinct_bytes(*arrays: Array) -> int:
+    """Return the number of bytes of the distinct elements of the arrays."""
+    return np.unique(np.concatenate([places(array, arrays[0]) for array in arrays])).size
 
 
 def to_numpy(tensor: fs.Tensor) -> Array:

@@ -8,19 +8,8 @@ import numpy as np
 
 OF_NUMPY = ("float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool")
 DTYPES = (*OF_NUMPY, "bfloat16", "float8_e4m3fn", "float8_e5m2")
-SIZES = {
-    "float64": 8,
-    "float32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e5m2": 1,
-    "int64": 8,
-    "int32": 4,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
+SIZES = {name: np.dtype(name).itemsize for name in OF_NUMPY}
+SIZES |= {"bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1}
 
 
 def address(array: np.ndarray[Any, Any]) -> int:

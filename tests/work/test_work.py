@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.ops_layouts import places
+from helpers.ops_layouts import distinct_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,11 +237,6 @@ def test_work_adds_up_over_calls_and_ranges_and_a_failed_call_has_none() -> None
 
 
 # Any shape, any view --------------------------------------------------------------------------------------------------
-
-
-def distinct_bytes(*arrays: np.ndarray[Any, Any]) -> int:
-    """Return the number of bytes of the distinct elements of the arrays."""
-    return np.unique(np.concatenate([places(array, arrays[0]) for array in arrays])).size
 
 
 sides = st.lists(st.integers(1, 4), min_size=0, max_size=4)
