@@ -28,7 +28,8 @@ OF_CUPY = """
 import cupy, cupyx.profiler
 x = cupy.random.rand(512, 512)
 y = x @ x
-mark, product = cupyx.profiler.time_range, lambda: cupy.matmul(x, x, out=y)
+mark = lambda name: cupyx.profiler.time_range(name, color_id=1)
+product = lambda: cupy.matmul(x, x, out=y)
 other, wait = lambda: cupy.add(x, y, out=x), cupy.cuda.Device().synchronize
 """
 OF_TORCH = """
@@ -47,6 +48,7 @@ other, wait = lambda: y.add_(1), torch.cuda.synchronize
         (OF_TORCH, "fs.profile(timer='cupti')"),
         (OF_TORCH, "flopscope.torch.profile()"),
     ],
+    ids=["cupy", "torch", "torch's profile"],
 )
 def test_ranges_of_libraries_have_their_kernels(tmp_path: Path, library: str, profiler: str) -> None:
     pytest.importorskip(library.split()[1].rstrip(","))
