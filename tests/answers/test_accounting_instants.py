@@ -7,11 +7,12 @@ import itertools
 import math
 import random
 import statistics
+from collections import Counter
 from typing import Any
 
 import pytest
 from helpers.hand_traces import NCCL, PAGEABLE, Program
-from helpers.parts import Parts, parts_of, rows_of
+from helpers.parts import parts_of, rows_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -118,37 +119,29 @@ def arrival(mine: list[Any], classes: list[list[int]]) -> int:
 
 def owners(
     works: list[Any], waits: list[Any], doing: list[Any], steps: list[tuple[int, int, int]], device: int, marked: bool
-) -> list[Parts]:
+) -> list[Counter[str]]:
     """Return the parts of each step on a device, by deciding to which part every instant belongs."""
     mine = sorted((w for w in works if w["device"] == device), key=lambda work: work["begin"])
     syncs = [(b, b + n) for b, n in waits]
-    for work in works:
-        if work["launch"] is not None:
-            begin, length = work["launch"]
-            if work["kind"] == "upload":
-                syncs.append((begin, begin + length))
-            if work["waits"]:
-                syncs.append((begin + length + 1, begin + length + 4))
+    launched = [(*work["launch"], work) for work in works if work["launch"] is not None]
+    syncs += [(begin, begin + length) for begin, length, work in launched if work["kind"] == "upload"]
+    syncs += [(begin + length + 1, begin + length + 4) for begin, length, work in launched if work["waits"]]
     end = max([e for _, e, _ in steps] + [w["begin"] + w["length"] for w in mine]) + 1
     classes = [[] for _ in range(end)]  # type: list[list[int]]
     for work in mine:
         for t in range(work["begin"], work["begin"] + work["length"]):
             classes[t].append(CLASSES.index(KINDS[work["kind"]][2]))
     takes = arrival(mine, classes)
-    results: list[Parts] = [{} for _ in steps]
+    results: list[Counter[str]] = [Counter() for _ in steps]
     last_waited, since = False, 8
-    t = 0
-    while t < end:
-        if classes[t]:
-            for (begin, stop, _), parts in zip(steps, results, strict=True):
-                if begin <= t < stop:
-                    name = CLASSES[min(classes[t])]
-                    parts[name] = parts.get(name, 0) + 1
-            t += 1
-            continue
-        until = next((u for u in range(t, end) if classes[u]), end)
+    for busy, instants in itertools.groupby(range(end), lambda t: bool(classes[t])):
+        run = list(instants)
+        t, until = run[0], run[-1] + 1
         dry = t if t > 0 else -math.inf
-        if any(begin < until and stop > dry for begin, stop, _ in steps):
+        if busy:
+            for (begin, stop, _), parts in zip(steps, results, strict=True):
+                parts.update(CLASSES[min(classes[u])] for u in run if begin <= u < stop)
+        elif any(begin < until and stop > dry for begin, stop, _ in steps):
             following = mine[bisect.bisect_left([w["begin"] for w in mine], until) :]
             late, returned = False, -math.inf
             sync = any(b <= dry <= e for b, e in syncs)
@@ -175,8 +168,7 @@ def owners(
                         cause = "other"
                     else:
                         cause = causes[0] if causes else "sync" if sync else "host"
-                    parts[cause] = parts.get(cause, 0) + 1
-        t = until
+                    parts[cause] += 1
     return results
 
 

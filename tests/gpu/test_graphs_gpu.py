@@ -60,13 +60,13 @@ def run(program: str, with_stack: bool = False) -> Any:
     return json.loads(output_of(code).splitlines()[-1])
 
 
-def check_step(found: Any, replays: int = 3) -> None:
-    """Check the three ops of a step: a product, silu and a multiplication."""
-    assert found["aten::mm"]["count"] == replays
-    assert found["aten::mm"]["flops"] == replays * MM_FLOPS and found["aten::mm"]["bytes"] == replays * MM_BYTES
+def check_step(found: Any) -> None:
+    """Check the three ops of three replays of a step: a product, silu and a multiplication."""
+    assert found["aten::mm"]["count"] == 3
+    assert found["aten::mm"]["flops"] == 3 * MM_FLOPS and found["aten::mm"]["bytes"] == 3 * MM_BYTES
     assert found["aten::mm"]["shapes"] == [[512, 1024], [1024, 2048]]
-    assert found["aten::silu"]["bytes"] == replays * 4 * POINTS
-    assert found["aten::mul"]["bytes"] == replays * 6 * POINTS
+    assert found["aten::silu"]["bytes"] == 3 * 4 * POINTS
+    assert found["aten::mul"]["bytes"] == 3 * 6 * POINTS
 
 
 def test_replays_of_a_torch_graph_are_the_ops_that_were_captured() -> None:

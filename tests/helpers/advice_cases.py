@@ -66,9 +66,9 @@ def told(program: Program, rule: str) -> list[Advice]:
     return [row for row in check(program.load()) if row.rule == rule]
 
 
-def inside(*names: str, program: Program | None = None, **run: Any) -> Program:
+def inside(*names: str, **run: Any) -> Program:
     """Return a program of one op of 200 µs within others, outermost first."""
-    program = program or Program()
+    program = Program()
     program.step(0, 0, 40)
     for place, name in enumerate(names):
         program.op(name, 1 + place, 38 - 2 * place, [64])

@@ -137,16 +137,14 @@ class Program:
         return load(*self.events, **self.head)
 
 
-def in_a_row(
-    *ops: tuple[Any, ...], steps: int = 2, host: float | None = None, program: Program | None = None
-) -> Program:
-    """Return a program that launches the ops of a step ahead of their kernels, which run one after another.
+def in_a_row(*ops: tuple[Any, ...], host: float | None = None, program: Program | None = None) -> Program:
+    """Return a program of two steps that launches ops ahead of their kernels, which run one after another.
 
     Each of ``ops`` is (name, duration, shapes, more arguments of Program.run). The host needs little time.
     """
     program = program or Program()
     length = 10 + sum(op[1] for op in ops)
-    for number in range(steps):
+    for number in range(2):
         at = begin = number * length
         begin += 10
         program.step(number, at, host or 2 * len(ops) + 4)

@@ -62,20 +62,19 @@ def _work(name: str, start: float, length: float, correlation: int) -> Json:
     return {**work, "cat": "gpu_memcpy" if copies else "kernel"}
 
 
-def undonated(faulty: bool, reads: str = "") -> JaxProgram:
-    """Return a program that changes an argument. reads: an instruction that reads it as well."""
-    copy = f"copy.1 = {ARRAY} copy(cache)" if faulty or reads else ""
-    changed = "copy.1" if copy else "cache"
+def undonated(faulty: bool) -> JaxProgram:
+    """Return a program that changes an argument."""
+    copy = f"copy.1 = {ARRAY} copy(cache)" if faulty else ""
+    changed = "copy.1" if faulty else "cache"
     entry = f"""
   cache = {ARRAY} parameter(0), metadata={{op_name="state['cache']"}}
   x = {ARRAY} parameter(1), metadata={{op_name="x"}}
   {copy}
-  {reads}
   ROOT loop_add_fusion = {ARRAY} fusion({changed}, x), kind=kLoop, calls=fused, metadata={{op_name="jit(step)/add"}}
 """
     works = [("loop_add_fusion", 190.0, 0.0)]
     hlo = module(entry, alias="" if faulty else ALIAS)
-    return JaxProgram(hlo, [(D2D, 130.0, 0.0), *works] if copy else works)
+    return JaxProgram(hlo, [(D2D, 130.0, 0.0), *works] if faulty else works)
 
 
 def carried(faulty: bool) -> JaxProgram:

@@ -35,9 +35,9 @@ class Shrinking:
         return bool(self.__index__())
 
 
-def shrinking(count: int, value: int = 2, then: Callable[[], object] = lambda: None) -> list[Any]:
+def shrinking(count: int, value: int = 2) -> list[Any]:
     items: list[Any] = []
-    items.extend(Shrinking(items, value, then) for _ in range(count))
+    items.extend(Shrinking(items, value) for _ in range(count))
     return items
 
 
