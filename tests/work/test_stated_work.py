@@ -11,37 +11,20 @@ import pytest
 from helpers.hand_traces import BANDWIDTH, NCCL, Program
 
 import flopscope as fs
-from flopscope import _core
-from flopscope.results.table import COLUMNS, EventTable
-from flopscope.results.table_facts import Grouped
-
-PEAKS = {"cpu": {"flops": {"fp64": 1e12, "fp32": 2e12}, "bandwidth": 1e11, "launch_ns": 10.0}}
+from flopscope.results.table import EventTable
 
 
-def rows_of(core: Any, peaks: dict[str, Any] | None = None) -> tuple[EventTable, dict[str, Any]]:
-    grouped = Grouped.of(core.table(False, 0, peaks or {}))
-    columns = grouped.columns
-    for name in ("input_shapes", "input_dtypes"):
-        columns[name] = [[] for _ in columns["key"]]
-    table = EventTable({column.name: columns[column.name] for column in COLUMNS}, grouped.facts)
-    return table, {row.key: row for row in table if row.device_type == "cpu"}
-
-
-def recorded(flops: float, nbytes: float) -> Any:
-    """Return the store of a range that states its work, with an op in it."""
-    x = fs.ones((64, 64))
-    core: Any = _core.Profiler()
-    core.start()
-    token = core.begin_range("mine", False, flops, nbytes)
-    fs.sin(x)
-    core.end_range(token)
-    core.stop()
-    return core.store
+def row(table: EventTable, key: str, device_type: str = "cpu") -> Any:
+    (match,) = (row for row in table if row.key == key and row.device_type == device_type)
+    return match
 
 
 def test_rates_of_stated_work_use_the_time_of_the_range() -> None:
-    table, rows = rows_of(recorded(3e6, 6e5), PEAKS)
-    mine, sine = rows["mine"], rows["flopscope::sin"]
+    x = fs.ones((64, 64))
+    with fs.profile() as prof, fs.record_function("mine", flops=3e6, bytes=6e5):
+        fs.sin(x)
+    table = prof.key_averages(peaks="memory=1e11,fp64=1e12,fp32=2e12")
+    mine, sine = row(table, "mine"), row(table, "flopscope::sin")
     assert (mine.flops, mine.flops_total, mine.bytes_total_moved) == (3e6, 3e6, 6e5)
     assert math.isnan(mine.bytes_read) and math.isnan(mine.bytes_written)
     assert (sine.flops, sine.bytes_total_moved) == (64 * 64, 2 * 64 * 64 * 4), "the nested op keeps its own work"
@@ -54,23 +37,16 @@ def test_rates_of_stated_work_use_the_time_of_the_range() -> None:
     assert "3.0 M" in table.table() and "585.9 KiB" in table.table()
 
 
-@pytest.mark.parametrize(("flops", "nbytes"), [(5.0, math.nan), (math.nan, 7.0), (0.0, 0.0), (math.nan, math.nan)])
-def test_work_that_is_not_stated_is_unknown(flops: float, nbytes: float) -> None:
-    core: Any = _core.Profiler()
-    core.start()
-    core.end_range(core.begin_range("mine", True, flops, nbytes))
-    core.stop()
-    mine = rows_of(core.store)[1]["mine"]
-    found = (mine.flops, mine.flops_total, mine.bytes_total_moved)
-    assert found == pytest.approx((flops, flops, nbytes), nan_ok=True)
+@pytest.mark.parametrize(("flops", "nbytes"), [(5.0, None), (None, 7.0), (0.0, 0.0), (None, None)])
+def test_work_that_is_not_stated_is_unknown(flops: float | None, nbytes: float | None) -> None:
+    with fs.profile() as prof, fs.record_function("mine", flops=flops, bytes=nbytes):
+        pass
+    mine = row(prof.key_averages(peaks="none"), "mine")
+    wanted = [math.nan if number is None else number for number in (flops, flops, nbytes)]
+    assert [mine.flops, mine.flops_total, mine.bytes_total_moved] == pytest.approx(wanted, nan_ok=True)
 
 
 # Traces in which ranges and launches state their work. Times are µs ---------------------------------------------------
-
-
-def row(table: EventTable, key: str, device_type: str = "cpu") -> Any:
-    (match,) = (row for row in table if row.key == key and row.device_type == device_type)
-    return match
 
 
 class Stated(Program):
