@@ -353,14 +353,18 @@ def test_limits_of_markers_are_checked(run: Run, set_activity: Callable[..., Non
     result.assert_outcomes(**{outcome: 1})
 
 
-def test_the_closest_marker_overrides_others(run: Run) -> None:
+def test_the_closest_marker_overrides_others_and_those_of_a_class_need_no_fixture(run: Run) -> None:
     body = """
     pytestmark = pytest.mark.perf(at_most={"us": 1}, bound="memory")
     @pytest.mark.perf(at_most={"us": 30})
     def test_near(perf): perf(fn)
     def test_far(perf): perf(fn)
+    @pytest.mark.perf(at_most={"us": 30})
+    class TestIt:
+        def test_fast(self, perf): perf(fn)
+        def test_right(self): pass
     """
-    run(body)[0].assert_outcomes(passed=1, failed=1)
+    run(body)[0].assert_outcomes(passed=3, failed=1)
 
 
 def test_unused_markers_are_errors(run: Run) -> None:
@@ -384,17 +388,6 @@ def test_unused_markers_are_errors(run: Run) -> None:
     assert "the test never calls perf" in message and "add the argument `perf` to the test" in message
     assert "has no argument 'speed'; it takes device, at_least" in message
     assert "request: pytest.FixtureRequest" not in message  # the source of the plugin is not shown
-
-
-def test_a_marker_of_a_class_ignores_tests_without_the_fixture(run: Run) -> None:
-    body = """
-    pytestmark = pytest.mark.perf(bound="memory")
-    @pytest.mark.perf(at_most={"us": 30})
-    class TestIt:
-        def test_fast(self, perf): perf(fn)
-        def test_right(self): pass
-    """
-    run(body)[0].assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize(

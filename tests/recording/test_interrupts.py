@@ -87,18 +87,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_an_interrupt_of_a_block_leaves_no_profile_in_progress(options: dict[str, Any]) -> None:
-    x = fs.ones((2,))
-
-    def program() -> None:
-        with fs.profile(**options):
-            fs.cos(x)
-
-    assert interrupt_everywhere(program, assert_another_can_start) > 50
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_an_interrupt_of_start_or_stop_leaves_a_profile_that_stop_can_end(options: dict[str, Any]) -> None:
     x = fs.ones((2,))
     started: list[fs.profile] = []
@@ -118,19 +106,25 @@ def test_an_interrupt_of_start_or_stop_leaves_a_profile_that_stop_can_end(option
     assert interrupt_everywhere(program, check) > 50
 
 
+STEPPED = {"schedule": fs.schedule(wait=1, warmup=1, active=2, repeat=2), "on_trace_ready": len}
+BLOCKS = {**{name: (options, 0, 50) for name, options in OPTIONS.items()}, "steps": (STEPPED, 7, 300)}
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_of_a_step_leaves_no_profile_in_progress() -> None:
+@pytest.mark.parametrize(("options", "steps", "least"), BLOCKS.values(), ids=BLOCKS)
+def test_an_interrupt_of_a_block_or_step_leaves_no_profile_in_progress(
+    options: dict[str, Any], steps: int, least: int
+) -> None:
     x = fs.ones((2,))
-    cycles: list[int] = []
 
     def program() -> None:
-        plan = fs.schedule(wait=1, warmup=1, active=2, repeat=2)
-        with fs.profile(schedule=plan, on_trace_ready=lambda prof: cycles.append(len(prof))) as prof:
-            for _ in range(7):
-                fs.cos(x)
+        with fs.profile(**options) as prof:
+            fs.cos(x)
+            for _ in range(steps):
                 prof.step()
+                fs.cos(x)
 
-    assert interrupt_everywhere(program, assert_another_can_start) > 300
+    assert interrupt_everywhere(program, assert_another_can_start) > least
 
 
 def test_an_unreferenced_profile_ends() -> None:

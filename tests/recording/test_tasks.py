@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,10 @@ import flopscope as fs
 SIN = 64  # FLOPs of one sine
 
 
-def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(x: fs.Tensor) -> None:
+@pytest.mark.parametrize("with_stack", [False, True])
+def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(
+    x: fs.Tensor, with_stack: bool, tmp_path: Path
+) -> None:
     spans: dict[str, int] = {}
 
     async def work(name: str, op: Any, times: int, pause: float) -> None:
@@ -30,7 +34,7 @@ def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(x: fs.Tensor) 
     async def main() -> None:
         await asyncio.gather(work("a", fs.sin, 3, 0.004), work("b", fs.cos, 5, 0.006), work("c", fs.exp, 1, 0))
 
-    with fs.profile() as prof, fs.record_function("main"):
+    with fs.profile(with_stack=with_stack) as prof, fs.record_function("main"):
         asyncio.run(main())
     rows, pauses = rows_of(prof), {"a": 12_000_000, "b": 30_000_000, "c": 0}
     assert counts(prof) == {"main": 1, "a": 1, "b": 1, "c": 1, "flopscope::sin": 3, "flopscope::cos": 5,
@@ -46,6 +50,11 @@ def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(x: fs.Tensor) 
         row.self_cpu_time_total >= 0 for row in rows.values()
     )
     assert table_of(prof).open_events == 0
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    again = {row.key: row for row in fs.load_trace(tmp_path / "trace.json").key_averages()}
+    for name, row in rows.items():
+        assert again[name].count == row.count
+        assert again[name].cpu_time_total == pytest.approx(row.cpu_time_total)
 
 
 def test_work_of_randomly_nested_tasks_equals_an_independent_count(x: fs.Tensor) -> None:
@@ -192,26 +201,3 @@ def test_a_cancelled_task_ends_its_range(x: fs.Tensor) -> None:
     rows = rows_of(prof)
     assert rows["a"].flops_total == rows["b"].flops_total == SIN and rows["flopscope::cos"].top_level
     assert rows["a"].cpu_time_total < rows["b"].cpu_time_total and table_of(prof).open_events == 0
-
-
-@pytest.mark.parametrize("with_stack", [False, True])
-def test_interleaved_ranges_survive_a_trace(x: fs.Tensor, with_stack: bool, tmp_path: Any) -> None:
-    async def work(name: str, times: int) -> None:
-        with fs.record_function(name):
-            for _ in range(times):
-                fs.sin(x)
-                await asyncio.sleep(0.002)
-
-    async def main() -> None:
-        await asyncio.gather(work("a", 2), work("b", 4))
-
-    with fs.profile(with_stack=with_stack) as prof, fs.record_function("main"):
-        asyncio.run(main())
-    path = tmp_path / "trace.json"
-    prof.export_chrome_trace(str(path))
-    again = {row.key: row for row in fs.load_trace(path).key_averages()}
-    for row in table_of(prof):
-        assert again[row.key].count == row.count
-        assert again[row.key].cpu_time_total == pytest.approx(row.cpu_time_total)
-    rows = rows_of(prof)
-    assert (rows["a"].flops_total, rows["b"].flops_total, rows["main"].flops_total) == (2 * SIN, 4 * SIN, 6 * SIN)

@@ -151,17 +151,17 @@ def test_a_signal_ends_the_program_after_its_report(number: signal.Signals, wait
     assert ("KeyboardInterrupt" in err) == (number is signal.SIGINT) and "cli/run.py" not in err
 
 
-@pytest.mark.parametrize("first, second", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGTERM)])
-def test_a_second_signal_ends_the_writing(first: signal.Signals, second: signal.Signals, waiting: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_writing(number: signal.Signals, waiting: Path) -> None:
     folder = waiting.parent
     with start_with_report(folder, waiting, SLOW_REPORT="60") as process:
         wait_for(folder / "ready")
-        process.send_signal(first)
+        process.send_signal(number)
         wait_for(folder / "program.report.begun")
         time.sleep(1.1)  # else it were a copy of the first
-        process.send_signal(second)
+        process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == -first, err
+    assert process.returncode == -number, err
     assert "the results are incomplete" in own(err)
     assert not (folder / "program.report.html").exists()
 

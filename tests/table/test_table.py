@@ -87,7 +87,7 @@ def test_every_column_is_an_attribute_with_a_docstring() -> None:
     for column in COLUMNS:
         getattr(row, column.name)
         doc = getattr(type(row), column.name).__doc__
-        assert doc and column.doc in doc and (column.unit in doc)
+        assert doc and column.doc in doc and (column.unit in doc) and len(column.doc) > 10
 
 
 def test_numbers_have_python_types() -> None:
