@@ -59,7 +59,7 @@ def test_kernels_without_a_rule_have_what_was_counted() -> None:
     (row,) = [row for row in prof.key_averages(peaks="datasheet") if row.key == "double_kernel"]
     assert row.bytes_source == "counted" and row.flops_source is None
     assert row.bytes_total_moved == pytest.approx(40 * 8 * (1 << 26), rel=0.03)
-    assert row.bound == "memory" and 70 < row.pct_roofline <= 105
+    assert row.bound in ("memory", "l2") and 70 < row.pct_roofline <= 105  # on an H200 both are near their peaks
     whole = prof.accounting().iloc[-1]
     assert whole["unmodelled"] < 0.02 * row.self_device_time_total
     assert prof.coverage()["bytes_source"]["counted"] > 0.95
