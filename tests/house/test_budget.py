@@ -16,13 +16,13 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 198_800,
-    "bytes of the checkout": 10_900_000,
-    "lines of flopscope/*.py": 41_600,
-    "modules of flopscope": 234,
-    "lines of tests": 63_200,
-    "lines of benchmarks": 5_700,
-    "lines of docs": 2_960,
+    "lines in all": 190_000,
+    "bytes of the checkout": 10_000_000,
+    "lines of flopscope/*.py": 37_500,
+    "modules of flopscope": 229,
+    "lines of tests": 58_500,
+    "lines of benchmarks": 6_000,
+    "lines of docs": 3_000,
 }
 ADVICE = "Delete as much there or, where text only moved between rooms, raise the row of tests/house/budget.txt."
 
