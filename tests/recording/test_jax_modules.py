@@ -85,9 +85,7 @@ def test_modules_of_deleted_executables_are_kept(monkeypatch: pytest.MonkeyPatch
     assert modules.texts() == {"jit_step(1)": HLO, "jit_step(2)": CPU_ONLY}
     counts = tie_to_jax(read(recorded()).core, modules)
     assert counts["tied_ns"] == counts["kernel_ns"] > 0
-
-
-def test_an_executable_with_the_address_of_a_deleted_one_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An executable with the address of a deleted one is new.
     jax = _use_jax(monkeypatch, [CPU_ONLY])
     modules = JaxModules()
     modules.look()

@@ -158,9 +158,11 @@ def test_rows_without_time_are_left_out() -> None:
 
 
 def test_html_escapes_names_and_shares_above_the_roofline_are_explained() -> None:
-    table = make_table(op("<script>alert('x')</script>", 2.0))
+    table = make_table(op("<script>alert('\"&</script>", 2.0))
     page = compare(table, table, names=("<b>", "b"))._repr_html_()
-    assert "<script>" not in page and "&lt;script&gt;" in page and "<b>" not in page
+    assert (
+        "<script>" not in page and "&lt;script&gt;alert(&#x27;&quot;&amp;&lt;/script&gt;" in page and "<b>" not in page
+    )
     fast, slow = (make_table(op("aten::add", 2.0, pct_roofline=share)) for share in (104.0, 100.0))
     text = compare(fast, slow).table(wide=True)
     assert "104.0%*" in text and "*: faster than" in text
