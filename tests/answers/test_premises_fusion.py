@@ -16,11 +16,11 @@ LONG = "long int"
 # attention ------------------------------------------------------------------------------------------------------------
 
 SDPA = "aten::scaled_dot_product_attention"
+HEADS, SCORES = [32, 1024, 64], [32, 1024, 1024]
 
 
 def written_out(*around: str) -> Program:
     """Return a program of attention in products and softmax, within other ops."""
-    heads, scores = [32, 1024, 64], [32, 1024, 1024]
     program = Program()
     program.step(0, 0, 60)
     for place, name in enumerate(around):
@@ -29,10 +29,10 @@ def written_out(*around: str) -> Program:
         else:
             program.add("python_function", name, 1 + place, 50 - 2 * place)
     ops = [
-        ("aten::bmm", (heads, [32, 64, 1024])),
-        ("aten::_softmax", (scores,)),
+        ("aten::bmm", (HEADS, [32, 64, 1024])),
+        ("aten::_softmax", (SCORES,)),
         ("aten::mean", ([4, 8, 1024, 1024],)),
-        ("aten::bmm", (scores, heads)),
+        ("aten::bmm", (SCORES, HEADS)),
     ]
     for place, (name, shapes) in enumerate(ops):
         program.run(name, 10 + 3 * place, 70 + 900 * place, 890, *shapes, kernel=f"kernel_{place}")
@@ -42,9 +42,6 @@ def written_out(*around: str) -> Program:
 def test_attention_that_is_written_out_is_told_of_sdpa() -> None:
     (row,) = told(written_out(), "attention")
     assert row.what.startswith("Use torch.nn.functional.scaled_dot_product_attention") and "math path" not in row.what
-
-
-HEADS, SCORES = [32, 1024, 64], [32, 1024, 1024]
 
 
 def scored(before: Any = (), after: Any = (), *, cpu: bool = False) -> Program:
@@ -112,9 +109,7 @@ def test_the_math_path_is_named() -> None:
 
 
 def test_products_without_scores_are_no_attention() -> None:
-    program = in_a_row(
-        ("aten::bmm", 900.0, ([32, 1024, 64], [32, 64, 1024])), ("aten::_softmax", 900.0, ([32, 1024, 1023],))
-    )
+    program = in_a_row(("aten::bmm", 900.0, (HEADS, [32, 64, 1024])), ("aten::_softmax", 900.0, ([32, 1024, 1023],)))
     assert not told(program, "attention")
 
 

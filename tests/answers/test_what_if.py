@@ -222,16 +222,6 @@ def test_a_dtype_that_no_row_knows_leaves_the_change_unknown() -> None:
     assert whole(loaded.what_if(dtype="bfloat16"))["ideal"] == 0
 
 
-def test_sizes_of_dtypes_are_torchs() -> None:
-    torch = pytest.importorskip("torch")
-    dtypes = {str(value).removeprefix("torch."): value for value in vars(torch).values() if type(value) is torch.dtype}
-    sizes = fs._core.dtypes
-    assert {name: sizes[name][0] for name in dtypes} == {name: dtype.itemsize for name, dtype in dtypes.items()}
-    for name, dtype in dtypes.items():
-        floats = sizes[name][1] in ("float", "float8", "float4")
-        assert (dtype.is_complex, dtype.is_floating_point) == (sizes[name][1] == "complex", floats), name
-
-
 def test_rows_whose_limit_is_unknown_keep_their_time() -> None:
     found = analysis("pointwise_before")
     model = Times(found)

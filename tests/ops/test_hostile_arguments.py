@@ -6,6 +6,7 @@ import ctypes
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import Any
 
@@ -191,13 +192,11 @@ def test_threads_that_read_and_change_one_profile_do_not_crash() -> None:
         while not done.is_set():
             attempt(core.start, core.restart, core.stop)
 
-    changing, *reading = [threading.Thread(target=target) for target in (change, read, read)]
-    for thread in (changing, *reading):
-        thread.start()
-    for thread in reading:
-        thread.join()
-    done.set()
-    changing.join()
+    with ThreadPoolExecutor(3) as pool:
+        changing, reading = pool.submit(change), [pool.submit(read) for _ in range(2)]
+        wait(reading)
+        done.set()
+    assert [one.exception() for one in (changing, *reading)] == [None] * 3
     attempt(core.stop)
     assert core.store.table(False, 0, {})
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.tensors import DTYPES
 
 import flopscope as fs
 from flopscope import _core
@@ -38,6 +39,14 @@ def recorded(torch_dtypes: dict[str, Any], tmp_path_factory: pytest.TempPathFact
 
 def arguments(recorded: list[dict[str, Any]], op: str, what: str, place: int) -> list[str]:
     return [event["args"][what][place] for event in recorded if event.get("name") == op]
+
+
+def test_sizes_and_kinds_are_those_of_torch(torch_dtypes: dict[str, Any]) -> None:
+    for name, dtype in torch_dtypes.items():
+        row = _core.dtypes[name]
+        assert row.bytes == dtype.itemsize, name
+        floats = row.kind in ("float", "float8", "float4")
+        assert (dtype.is_complex, dtype.is_floating_point) == (row.kind == "complex", floats), name
 
 
 def test_numbers_of_scalar_type_are_those_that_torch_records(
@@ -78,15 +87,12 @@ def test_every_number_gives_a_result_of_that_dtype() -> None:
         assert (got["bytes_read"], got["bytes_written"]) == (12, 3 * row.bytes), name
 
 
-OWN = ["float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool"]
-
-
 def test_the_dtypes_of_messages_are_those_of_tensors() -> None:
     for call in (lambda: fs.ones(2, dtype="int16"), lambda: fs.from_numpy(np.zeros(2, np.int16))):
         with pytest.raises((ValueError, TypeError)) as error:
             call()
         listed = str(error.value).partition("supported are ")[2].partition(" (")[0].split(", ")
-        assert sorted(listed) == sorted([*OWN, "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+        assert sorted(listed) == sorted(DTYPES)
 
 
 def test_units_are_those_of_the_datasheets_columns() -> None:
