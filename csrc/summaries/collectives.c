@@ -227,6 +227,9 @@ static fs_status count_occurrence(collecting *all, fs_collective_row *row, fs_er
     return FS_OK;
 }
 
+/* More than any link or memory has: then the duration, or the size, is that of something else. */
+static const double most_gbytes_per_s = 20000;
+
 static fs_status fill_row(collecting *all, const fs_interval *found, fs_collective_row *row, fs_error *err)
 {
     uint32_t at;
@@ -248,7 +251,8 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->duration = timed ? (double)chunk->duration[at] : NAN;
     row->exposed = row->duration - (double)fs_intervals_overlap(compute, &from, found->begin, found->end);
     row->message_bytes = message_bytes(&row->recorded);
-    row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns equals GB/s */
+    double rate = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns equals GB/s */
+    row->algorithm_gbytes_per_s = rate <= most_gbytes_per_s ? rate : NAN;
     row->bus_gbytes_per_s = row->algorithm_gbytes_per_s * fs_collective_bus_factor(row->kind, row->recorded.group_size);
     return count_occurrence(all, row, err);
 }

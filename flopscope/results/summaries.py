@@ -182,7 +182,7 @@ class Summaries:
         message_bytes: the larger of the bytes that this rank sent and received, as in nccl-tests: for allgather and
             reducescatter the whole message, not one rank's part.
         exposed: the part of the duration in which no kernel except communication ran on the device.
-        algorithm_gbytes_per_s: message_bytes / duration.
+        algorithm_gbytes_per_s: message_bytes / duration; NaN above 20,000, which no link has.
         bus_gbytes_per_s: algorithm_gbytes_per_s times 2 (n - 1) / n for allreduce among n ranks, (n - 1) / n for
             allgather, reducescatter, alltoall, gather and scatter, 1 for broadcast, reduce, send and recv: comparable
             with the bandwidth of a link (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
