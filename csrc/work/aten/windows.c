@@ -131,9 +131,11 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
     double flops = fs_sizes_elements(gradient), read = fs_sizes_read(gradient), kernel[MAX_SPACE];
     unsigned place = fs_option(rule, FS_PLACE);
     int count = dimensions_at(call, place);
-    if (fs_has(rule, FS_OF_MEANS) && place == 0) flops = gradient->ndim == self->ndim ? 1 : (double)NAN;
-    for (uint32_t i = 0; fs_has(rule, FS_OF_MEANS) && place == 0 && i < gradient->ndim; i++)
-        flops *= in_windows((double)self->shape[i], (double)gradient->shape[i]);
+    if (fs_has(rule, FS_OF_MEANS) && place == 0) {
+        flops = gradient->ndim == self->ndim ? 1 : (double)NAN;
+        for (uint32_t i = 0; i < gradient->ndim && !isnan(flops); i++)
+            flops *= in_windows((double)self->shape[i], (double)gradient->shape[i]);
+    }
     if (fs_has(rule, FS_OF_MEANS) && place > 0) {
         numbers_at(call, place, count, NAN, kernel);
         flops *= count > 0 ? product(kernel, count) : (double)NAN;
