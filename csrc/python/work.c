@@ -299,8 +299,7 @@ static PyMethodDef functions[] = {
      "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
      "_work_of_torch(name, dims, types, strides=None, concrete=None, shortened=False): return the work of one call. "
-     "Arguments are as "
-     "in Kineto; the type of a list of tensors may be a list of theirs."},
+     "Arguments are as in Kineto; the type of a list of tensors may be a list of theirs."},
     {NULL, NULL, 0, NULL},
 };
 

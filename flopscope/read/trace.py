@@ -55,7 +55,8 @@ class Trace(Results):
         "without_time", of an "unknown" category, of "too_many" devices. "truncated" is whether the file was cut off.
         Values "mended", in which quotes are not escaped, and events "without_duration", whose duration is impossible.
         Inconsistent events: "contradicting" device work, whose External id names another op than the one around its
-        launch, and "overlapping" host events, which began within another event on their thread but ended after it."""
+        launch; "guessed", whose correlation calls of several processes have, without anything that tells whose it is;
+        and "overlapping" host events, which began within another event on their thread but ended after it."""
         self.graphs: dict[str, int] = graphs or {}
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the

@@ -98,14 +98,17 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
 
 
 def _without_work(results: Results) -> list[str | Rows]:
-    """Return what took the time of a recording without ops and without work of a device; [] if nothing did."""
-    rows = sorted(results.key_averages(peaks=STORED), key=lambda row: row.self_cpu_time_total, reverse=True)[:OPS_SHOWN]
-    if not rows:
+    """Return what took the time of a recording in which no op and no device took any; [] of one without events."""
+    table = results.key_averages(peaks=STORED)
+    if not len(table):
         return []
+    timed = [row for row in table if row.self_cpu_time_total > 0]
+    rows = sorted(timed, key=lambda row: row.self_cpu_time_total, reverse=True)[:OPS_SHOWN]
+    said = "No op and no work of a device was recorded with a duration"
+    if not rows:
+        return [f"{said}."]
     shown = [(shorten(row.key, HEAD), f"{row.count:,}", short_time_text(row.self_cpu_time_total)) for row in rows]
-    said = (
-        "No op and no work of a device was recorded, only calls, ranges or waits of the host; the longest by self time:"
-    )
+    said += ", only calls, ranges or waits of the host; the longest by self time:"
     return [said, "", Rows([("name", "calls", "time"), *shown])]
 
 

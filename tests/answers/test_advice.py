@@ -302,10 +302,18 @@ def test_nothing_to_gain_is_said() -> None:
     assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)
 
 
-@pytest.mark.parametrize("kernels", [False, True])
-def test_code_generated_for_a_cpu_is_named_with_its_setting(kernels: bool) -> None:
-    """With kernels of a device, these are what is not modelled."""
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ([], True),
+        ([call("cudaLaunchKernel", 20, 5, correlation=1), kernel("triton_poi_fused_0", 50, 400, correlation=1)], False),
+        ([op("graph_0_cpp_fused_add_0", 20, 800)], False),
+        ([op("aten::mm", 1000, 5000)], False),
+    ],
+    ids=["not recorded", "kernels of a device", "recorded", "other ops without shapes"],
+)
+def test_code_generated_for_a_cpu_is_named_with_its_setting(more: list[Any], named: bool) -> None:
+    """Where it is most of what is not modelled."""
     events = [op("Torch-Compiled Region: 0/0", 0, 900), op("aten::empty", 10, 5)]
-    more = [call("cudaLaunchKernel", 20, 5, correlation=1), kernel("triton_poi_fused_0", 50, 400, correlation=1)]
-    said = str(load(*events, *(more if kernels else ()), record_shapes=1).summary())
-    assert ("cpp.enable_kernel_profile" in said) == (not kernels)
+    said = str(load(*events, *more, record_shapes=1).summary())
+    assert ("cpp.enable_kernel_profile" in said) == named

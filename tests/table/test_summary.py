@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import DATA
-from helpers.hand_traces import call, event, load
+from helpers.hand_traces import call, event, load, op
 
 import flopscope as fs
 from flopscope import _core
@@ -193,6 +193,11 @@ def test_what_the_host_called_is_named_where_nothing_did_work() -> None:
         ("cudaMalloc", "5.00us"),
     ]
     assert str(trace.key_averages()).rstrip().endswith("Total: 200us on the CPU.")
+
+
+def test_an_op_of_no_duration_is_not_said_to_be_missing() -> None:
+    said = str(load(op("aten::mm", 0, 0)).summary())
+    assert said.strip() == "No op and no work of a device was recorded with a duration."
 
 
 def test_missing_facts_are_not_zero() -> None:

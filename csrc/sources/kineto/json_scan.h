@@ -58,9 +58,16 @@ static inline fs_scan_status fs_scan_bad(fs_scan *scan, const char *expected)
     return scan->at >= scan->end ? FS_SCAN_MORE : FS_SCAN_BAD;
 }
 
+/* Return where white space that begins at `at` ends. */
+static inline const char *fs_scan_behind_space(const char *at)
+{
+    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t') at++;
+    return at;
+}
+
 static inline void fs_scan_space(fs_scan *scan)
 {
-    while (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t') scan->at++;
+    scan->at = fs_scan_behind_space(scan->at);
 }
 
 /* Each of these functions reads the token at `at`, which must not be white space. On FS_SCAN_BAD `at` is the position

@@ -19,18 +19,12 @@ typedef struct {
 static const char *const event_keys[] = {"ph",  "cat",   "name", "pid",  "tid", "ts", "dur", "args",  "id",
                                          "id2", "scope", "tts",  "tdur", "bp",  "s",  "sf",  "stack", "cname"};
 
-static const char *skip_space(const char *at)
-{
-    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t') at++;
-    return at;
-}
-
 /* Return whether a value may begin at `at`: of a number or a word, up to what follows it. */
 static bool is_value(const char *at)
 {
     if (*at != 0 && strchr("\"[{", *at) != NULL) return true;
     const char *end = at + strspn(at, "0123456789+-.abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
-    return end > at && *skip_space(end) != 0 && strchr(",}]", *skip_space(end)) != NULL;
+    return end > at && *fs_scan_behind_space(end) != 0 && strchr(",}]", *fs_scan_behind_space(end)) != NULL;
 }
 
 /* Return whether a key of an object, with its colon and a value, is at `at`. */
@@ -40,7 +34,9 @@ static bool is_key(const char *at, bool of_event)
     const char *first = ++at;
     while (*at != '"' && *at != 0 && at - first <= LONGEST_KEY) at++;
     fs_text key = {first, (size_t)(at - first)};
-    if (*at != '"' || *skip_space(at + 1) != ':' || !is_value(skip_space(skip_space(at + 1) + 1))) return false;
+    if (*at != '"' || *fs_scan_behind_space(at + 1) != ':' ||
+        !is_value(fs_scan_behind_space(fs_scan_behind_space(at + 1) + 1)))
+        return false;
     bool known = !of_event;
     for (size_t i = 0; i < sizeof event_keys / sizeof *event_keys && !known; i++)
         known = fs_text_is(key, event_keys[i]);
@@ -59,14 +55,15 @@ static bool continues(const mending *text, const char *at, int depth)
 static bool can_follow(const mending *text, const char *at)
 {
     int depth = text->depth;
-    at = skip_space(at);
-    if (*at == ',') return continues(text, skip_space(at + 1), depth);
+    at = fs_scan_behind_space(at);
+    if (*at == ',') return continues(text, fs_scan_behind_space(at + 1), depth);
     if (*at != (text->objects[depth] ? '}' : ']')) return false;
-    at = skip_space(at + 1);
+    at = fs_scan_behind_space(at + 1);
     bool ended = text->whole && at >= text->end;
     if (--depth < 0) return ended;
-    if (depth == 0 && text->event) return (*at == ',' && *skip_space(at + 1) == '{') || *at == ']' || ended;
-    return *at == (text->objects[depth] ? '}' : ']') || (*at == ',' && continues(text, skip_space(at + 1), depth));
+    if (depth == 0 && text->event) return (*at == ',' && *fs_scan_behind_space(at + 1) == '{') || *at == ']' || ended;
+    return *at == (text->objects[depth] ? '}' : ']') ||
+           (*at == ',' && continues(text, fs_scan_behind_space(at + 1), depth));
 }
 
 static bool put(fs_mended *copy, char c)
@@ -87,13 +84,13 @@ static fs_scan_status mend_string(mending *text)
         if (*at != '"' && !escaped) {
             good = put(text->copy, *at);
             if (*at == '\\') good = good && put(text->copy, *++at);
-        } else if (text->wants_key ? *skip_space(after) == ':' : can_follow(text, after)) {
+        } else if (text->wants_key ? *fs_scan_behind_space(after) == ':' : can_follow(text, after)) {
             text->at = after;
             return (!escaped || (put(text->copy, '\\') && put(text->copy, '\\'))) && put(text->copy, '"') ? FS_SCAN_GOOD
                                                                                                           : FS_SCAN_BAD;
         } else {
-            if (text->wants_key) return skip_space(after) < text->end ? FS_SCAN_BAD : FS_SCAN_MORE;
-            if (of_event && is_key(skip_space(after), true)) return FS_SCAN_BAD; /* a comma is missing */
+            if (text->wants_key) return fs_scan_behind_space(after) < text->end ? FS_SCAN_BAD : FS_SCAN_MORE;
+            if (of_event && is_key(fs_scan_behind_space(after), true)) return FS_SCAN_BAD; /* a comma is missing */
             good = put(text->copy, '\\') && put(text->copy, '"');
             at = after - 1;
         }

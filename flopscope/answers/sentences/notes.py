@@ -121,12 +121,13 @@ def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = [text for text in (analysis.facts.hints.busy, *analysis.facts.hints.said) if text]
     hints, unseen = analysis.facts.hints, not analysis.on_device and analysis.facts.device_unseen
-    unknown = any(op.part == "unmodelled" for op in analysis.ops) and not _lacks_peaks_only(analysis)
+    dark = [op for op in analysis.ops if op.part == "unmodelled"]
+    unknown = bool(dark) and not _lacks_peaks_only(analysis)
     has_ops, own = analysis.has_namespaced_ops, hints in (HINTS, OWN_HINTS)
     kernels = _unknown_kernels(analysis)
     lost = analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)
     counted = kernels and "counted" in analysis.columns["bytes_source"]
-    generated = [op for op in analysis.ops if op.part == "unmodelled" and COMPILED.search(op.key)]
+    generated = sum(op.time for op in dark if COMPILED.search(op.key)) > sum(op.time for op in dark) / 2
     if counted and not has_ops:
         notes.append(NOT_RESOLVED)
     elif generated and not analysis.on_device and not unseen:
