@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope.answers.counted import Hfu
+    from flopscope.answers.pieces import Op
 
 
 def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, list[Any]]:
@@ -113,6 +114,10 @@ LEAST = 0.0005
 """Share of the total time below which a part is left out, as it would show as 0.0%."""
 MOSTLY = 0.9
 """Counted share of the work from which on the share is not mentioned."""
+MOST = 5
+"""Ops that a summary names as those with the most time."""
+ALMOST_ALL = 0.99
+"""Share of an op's time of which the work is known, above which its ideal time is."""
 
 
 def cause_text(causes: Mapping[str, float], total: float) -> str:
@@ -155,6 +160,34 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
             without = f": without, it takes {least} {short_time_text(total - delay)}."
         lines.append(f"Recording delayed it by {about} {short_time_text(delay)}{without}")
     return lines
+
+
+class Most(NamedTuple):
+    """An op with much of the time, or a kernel of which no op is known; times in µs a step, or of the profile."""
+
+    op: str
+    calls: float
+    time: float
+    ideal: float
+    """At the peaks; NaN if it is unknown of a part of the time."""
+
+    def shares(self, total: float) -> Iterator[tuple[float, float]]:
+        """Yield the time and of what it is a part, and the ideal time of the time."""
+        yield self.time, total
+        yield self.ideal, self.time
+
+
+def most_time(analysis: Analysis) -> list[Most]:
+    """Return the MOST ops with the most time, longest first; those of several shapes are one."""
+    every: dict[str, list[Op]] = {}
+    for op in analysis.ops:
+        every.setdefault(op.key, []).append(op)
+    found = []
+    for key, ops in every.items():
+        time, known = sum(op.time for op in ops), sum(op.time for op in ops if op.ideal > 0)
+        ideal = sum(op.ideal for op in ops) if known > ALMOST_ALL * time else math.nan
+        found.append(Most(key, sum(op.calls or op.count for op in ops), time, ideal))
+    return sorted(found, key=lambda one: -one.time)[:MOST]
 
 
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:

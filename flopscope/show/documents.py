@@ -37,6 +37,7 @@ ACCOUNTING_FIELDS = (
     *columns(" ".join(("total", *PARTS)), "µs", total="the sum of the parts"),
     *columns("mfu mbu", "%", "the work or the peaks are unknown"),
 )
+_MOST = (*columns("op$ calls"), *columns("time ideal", "µs", "the work or the peaks are unknown", ideal="at the peaks"))
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (
     "device# kernels launches delay_min:µs delay_median:µs delay_p95:µs delay_max:µs negative_delays "
@@ -49,6 +50,7 @@ SUMMARY = Document(
         *columns("file$", why="the profile was not read from a file"),
         DEVICE,
         rows("accounting", ACCOUNTING_FIELDS, "every instant of each device in each step"),
+        rows("most", _MOST, "the ops with the most time, longest first; kernels of which no op is known"),
         rows("advice", ADVICE_FIELDS, "what to change, the largest saving first"),
         *_NOTES,
         rows("gpus", (*columns("device#"), *columns(" ".join(GPU_COLUMNS[1:]), "%"))),

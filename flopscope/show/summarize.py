@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flopscope.answers.accounting import CAUSED, accounting_bars, accounting_columns, accounting_head, cause_text
+from flopscope.answers.accounting import (
+    CAUSED,
+    Most,
+    accounting_bars,
+    accounting_columns,
+    accounting_head,
+    cause_text,
+    most_time,
+)
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, counter_rows, used
@@ -20,11 +28,11 @@ from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
 from flopscope.show.html import render
 from flopscope.show.summary import Bars, Summary
-from flopscope.support.columns import Rows
+from flopscope.support.columns import Rows, cut_apart
 from flopscope.support.device import STORED
 from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import markup, printable, shorten
-from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
+from flopscope.support.units import bytes_text, count_text, number_text, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -48,6 +56,7 @@ MOSTLY = 0.5
 """Share of the time; with more unmodelled work, the option that records shapes comes first."""
 NAME_WIDTH = 18
 OPS_SHOWN = 10
+MOST_WIDTH = 48  # characters of the names of the ops with the most time
 HEAD = 300  # characters
 
 
@@ -59,13 +68,14 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     counted = Counted(core)
     rest = details(core, counted, energy_section(results.energy, analysis))
     advice = advise(analysis)
-    every = accounting_columns(analysis)
+    every, most = accounting_columns(analysis), most_time(analysis)
     document = partial(
         SUMMARY.of,
         {
             "file": getattr(results, "source", None),
             "device": device_of(core, cpu_of(results)),
             "accounting": records(every),
+            "most": [one._asdict() for one in most],
             "advice": advice.to_dicts(),
             "notes": advice.notes,
             "gpus": records(of_gpus(core.gpu_summary())),
@@ -93,8 +103,30 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     head = accounting_head(analysis, whole, hfu)
-    parts = [*map(printable, first), *head, "", bars, "", "Advice", advice, "", *where, *rest]
+    parts = [
+        *map(printable, first),
+        *head,
+        "",
+        bars,
+        "",
+        *_most_section(most, per["total"]),
+        "Advice",
+        advice,
+        "",
+        *where,
+        *rest,
+    ]
     return Summary(parts, document)
+
+
+def _most_section(most: Sequence[Most], total: float) -> Section:
+    """Return the section about the ops with the most time, of a total in µs."""
+    rows: list[tuple[str, ...]] = [("name", "calls", "time", "share", "at its limits")]
+    names = cut_apart([printable(one.op) for one in most], MOST_WIDTH)
+    for one in most:
+        shares = (percent_text(100 * part / whole if whole else math.nan) for part, whole in one.shares(total))
+        rows.append((names[printable(one.op)], count_text(one.calls), short_time_text(one.time), *shares))
+    return ["Most time", Rows(rows), ""] if most else []
 
 
 def _without_work(results: Results) -> list[str | Rows]:

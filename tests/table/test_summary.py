@@ -325,6 +325,22 @@ def test_the_html_of_a_summary_says_what_its_text_does() -> None:
     assert not re.search(r"<script>|<b>|<i>", made.html) and "&lt;script&gt;" in made.html
 
 
+def test_a_summary_names_the_ops_with_the_most_time() -> None:
+    trace = fs.load_trace(VOCABULARY)
+    table, steps = trace.key_averages(group_by_input_shape=True), len(trace.step_breakdown())
+    times: dict[str, float] = {}
+    for row in table:
+        if row.device_type == "cpu" and not row.is_user_annotation and row.self_device_time_total > 0:
+            times[row.key] = times.get(row.key, 0) + row.self_device_time_total / steps
+    most = trace.summary().to_dict()["most"]
+    assert [one["op"] for one in most] == sorted(times, key=lambda name: -times[name])[:5]
+    assert [one["time_us"] for one in most] == pytest.approx([times[one["op"]] for one in most], rel=0.02)
+    text = str(trace.summary()).partition("\nMost time\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in text[1:]] == [one["op"] for one in most]
+    limit = 100 * most[0]["ideal_us"] / most[0]["time_us"]
+    assert text[1].split()[-1] == f"{limit:.1f}%"
+
+
 def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
     trace = fs.load_trace(VOCABULARY)
     facts = trace.summary().to_dict()
