@@ -81,9 +81,16 @@ def lines(results: Results) -> pandas.DataFrame:
     from flopscope.answers.analysis import analysis_of
     from flopscope.answers.lines import lines_frame, lines_of
     from flopscope.results.results import store_of
+    from flopscope.support.package import warn_user
 
     core = store_of(results, "lines")
-    return lines_frame(lines_of(core, analysis_of(results, "lines", "none").apart if core.event_count else 0))
+    found = lines_of(core, analysis_of(results, "lines", "none").apart if core.event_count else 0)
+    if not found.groups:
+        warn_user(
+            "no stack was sampled, so there are no lines: record by fs.profile(sample_stacks=True), "
+            "flopscope.torch.profile(sample_stacks=True) or `flopscope run`, for several milliseconds"
+        )
+    return lines_frame(found)
 
 
 def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.DataFrame:

@@ -142,12 +142,19 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     head = f"{short_time_text(total)}{a_step}{means}{summed}"
     partly = whole["unmodelled"] > UNKNOWN * whole["total"]
     known = {name: of for name, of in SHARES.items() if whole[name] > 0}
-    shares = []
+    shares, limits = [], ""
     if known and whole["ideal"] > (0.01 * whole["total"] if partly else 0):
         least = "at least " if partly else ""
         whose = "CPU" if whole["device"] == "cpu" else "device"
-        head += f"; {short_time_text(ideal)} at the {whose}'s limits"
+        limits = f"; {short_time_text(ideal)} at the {whose}'s limits"
         shares = [f"{name.upper()} {least}{percent_text(whole[name])} of the peak {of}" for name, of in known.items()]
+    if limits and whole["ideal"] > 0.01 * whole["total"]:
+        head += limits
+    else:
+        head += "" if steps else " in all"
+        most = sorted(((whole[part], row.noun) for part, row in parts_of(analysis.on_device).items()), reverse=True)
+        spent = [f"{percent_text(100 * time / whole['total'])} is {noun}" for time, noun in most[:2] if time > 0]
+        head += f": {', '.join(spent)}" if spent else ""
     if not math.isnan(hfu.percent):
         part = f" in {percent_text(100 * hfu.share)} of the work" if hfu.share < MOSTLY else ""
         shares.append(f"HFU {percent_text(hfu.percent)} (counted{part})")

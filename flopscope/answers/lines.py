@@ -136,37 +136,61 @@ WAITING = ("host", "sync")
 
 
 class Place(NamedTuple):
-    """A line of the program, with its time."""
+    """A line of the program in one of its functions or in several, with its time."""
 
     line: str
     inside: str
-    """What it called and was in for most of the time; the same as the line, or the function of another."""
+    """What it called and was in for most of the time, a line or a function; "" for itself or many."""
     time: float
     """µs."""
     share: float
     """Percent of all lines."""
+    cpu: float
+    waited: float
+    """µs of CPU time, and in which a device waited for it."""
+    within: Sequence[tuple[str, float]]
+    """The functions that it called, and their shares of its time in percent, the largest first."""
 
 
-def places_of(lines: Sequence[Line], time: Callable[[Line], float]) -> list[Place]:
-    """Return the lines with the most of a time; what is below LEAST percent, or beyond the first few, is left out."""
-    sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+def places_of(
+    lines: Sequence[Line], time: Callable[[Line], float], most: int | None = None, least: float = LEAST
+) -> list[Place]:
+    """Return the lines with the most of a time, each once; what is below ``least`` percent, or beyond ``most``
+    (None: the first few), is left out."""
+    grouped: defaultdict[str, list[Line]] = defaultdict(list)
     for one in lines:
-        sums[one.line][one.inside] += time(one)
-    total = sum(sum(inside.values()) for inside in sums.values())
+        grouped[one.line.rpartition(": ")[0] or one.line].append(one)
+    total = sum(map(time, lines))
     found = []
-    for line, inside in sums.items() if total > 0 else ():
-        whole, functions = sum(inside.values()), defaultdict[str, float](float)
-        for name, most in inside.items():
-            functions[function_text(name)] += most
-        largest = [max(times.items(), key=lambda one: one[1]) for times in (inside, functions)]
-        named = next((name for name, most in largest if most > MOSTLY * whole), "")
-        found.append(Place(place_text(line), _called(named), whole, 100 * whole / total))
+    for same in grouped.values() if total > 0 else ():
+        whole = sum(map(time, same))
+        names, insides, functions = (defaultdict[str, float](float) for _ in range(3))
+        for one in same:
+            names[one.line] += time(one)
+            insides[one.inside if one.inside != one.line else ""] += time(one)
+            functions[function_text(one.inside) if one.inside != one.line else ""] += time(one)
+        largest = [max(times.items(), key=lambda one: one[1]) for times in (insides, functions)]
+        named = next((name for name, part in largest if part > MOSTLY * whole), "")
+        first, *others = (place_text(name) for name in _longest(names))
+        line = ", ".join([first, *(other.partition(" ")[2] for other in others)])
+        within = [(_called(name), 100 * functions[name] / whole) for name in _longest(functions) if name and whole > 0]
+        cpu, waited = sum(one.cpu for one in same), sum(map(waited_for, same))
+        found.append(Place(line, _called(named), whole, 100 * whole / total, cpu, waited, within))
     found.sort(key=lambda one: -one.time)
-    return [one for one in found[:SHOWN] if one.share >= LEAST]
+    return [one for one in found[: SHOWN if most is None else most] if one.share >= least]
+
+
+def _longest(times: Mapping[str, float]) -> list[str]:
+    return sorted(times, key=lambda name: -times[name])
 
 
 def _called(name: str) -> str:
     return "importing" if name.startswith("<frozen importlib") else place_text(name)
+
+
+def waited_for(line: Line) -> float:
+    """Return the time in which a device waited for what the host did in a line."""
+    return sum(line.idle[part] for part in WAITING)
 
 
 def host_lines(found: Lines) -> list[str | Rows]:
@@ -191,12 +215,8 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
 
     ``total`` µs is the time of the steps that are alike, of all devices.
     """
-
-    def waited(line: Line) -> float:
-        return sum(line.idle[part] for part in WAITING)
-
-    whole = sum(map(waited, found.lines))
-    places = places_of(found.lines, waited)
+    whole = sum(map(waited_for, found.lines))
+    places = places_of(found.lines, waited_for)
     if not places or whole < FEWEST * total:
         return []
     time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
@@ -210,7 +230,7 @@ def _rows(places: Sequence[Place], scale: float) -> Rows:
     """Return the rows, which fit 80 columns."""
     rows = [("time", "share", "line", "within it")]
     for one in places:
-        inside = "" if one.inside == one.line else _cut_inside(one.inside)
+        inside = _cut_inside(one.inside)
         rows.append((short_time_text(one.time * scale), percent_text(one.share), _cut(one.line, LINE_WIDTH), inside))
     return Rows(rows, ">><<")
 

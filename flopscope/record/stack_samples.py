@@ -27,6 +27,10 @@ LAUNCHERS = ("program", "run")
 """Modules of the command line whose frames, and the callers of these, do not belong to the program."""
 
 
+PACKAGES = ("site-packages", "dist-packages")
+"""Names of folders of installed packages."""
+
+
 def _libraries() -> tuple[str, ...]:
     """Return the folders of Python's library and of installed packages, each with a trailing separator."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
@@ -38,6 +42,7 @@ def _libraries() -> tuple[str, ...]:
         import site
 
         found += [*site.getsitepackages(), site.getusersitepackages()]
+    found += [folder for folder in sys.path if os.path.basename(folder) in PACKAGES]  # of other environments
     return tuple(dict.fromkeys(f"{os.path.abspath(folder)}{os.sep}" for folder in found if folder))
 
 

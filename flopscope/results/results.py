@@ -217,7 +217,8 @@ class Results(Summaries):
         """Return the time of the program by line, from sampled stacks, the longest time first.
 
         A row is a line of the program together with the line that was running inside it, in a function that it called.
-        Stacks are sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows.
+        Stacks are sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows,
+        and a warning says so.
 
         group: "main": the main thread; "threads": the other threads; "processes": the child processes.
         line, inside: "file:number function"; the same where the line called no other Python function.

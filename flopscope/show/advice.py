@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
+NOTHING = "Nothing was found that saves at least 1% of the time."
 
 
 class AdviceTable(Sequence[Advice]):
@@ -64,7 +65,7 @@ class AdviceTable(Sequence[Advice]):
             if row.where:
                 yield _at(printable(row.where), width)
         if not self._rows:
-            yield "Nothing was found that saves at least 1% of the time."
+            yield NOTHING
         for note in self.notes:
             yield from textwrap.wrap(printable(note), width)
 
@@ -83,7 +84,7 @@ class AdviceTable(Sequence[Advice]):
             )
             for row in self._rows
         ]
-        return summary_html([Rows([head, *rows], "<<>><<"), *self.notes])
+        return summary_html([Rows([head, *rows], "<<>><<") if rows else NOTHING, *self.notes])
 
 
 def _at(place: str, width: int) -> str:

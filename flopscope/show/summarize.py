@@ -30,7 +30,6 @@ from flopscope.show.html import render
 from flopscope.show.summary import Bars, Summary
 from flopscope.support.columns import Rows, cut_apart
 from flopscope.support.device import STORED
-from flopscope.support.hints import LINES_ALONE
 from flopscope.support.safe import markup, printable, shorten
 from flopscope.support.units import bytes_text, count_text, number_text, percent_text, short_time_text, tenths_text
 
@@ -88,7 +87,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
-        alone = [*busy, *[""] * len(busy), *host_lines(sampled), *(said or [LINES_ALONE])]
+        alone = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
         return Summary(alone if sampled.lines else [*rest, *(said or _without_work(results))], document)
     steps = len(analysis.alike) if analysis.has_steps else 0
     hfu = counted.hfu(every)

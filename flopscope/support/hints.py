@@ -92,11 +92,6 @@ ON_CPU_WITHOUT_OPS = (
     "flops=…, bytes=…, unit=…)."
 )
 """Hint of a CPU program that does not use torch."""
-LINES_ALONE = (
-    "No op of torch or flopscope was recorded, so no work is known; calls of NumPy and other libraries count for the "
-    "line that made them. State the work of a part, and it is rated: fs.record_function(…, flops=…, bytes=…, unit=…)."
-)
-"""Hint of a profile that has sampled lines and nothing else."""
 _WITHOUT_HLO = (
     "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, "
     "hlo=…), as jax.jit(f).lower(x).compile().as_text() gives it."

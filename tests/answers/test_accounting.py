@@ -139,6 +139,24 @@ def test_steps_cut_kernels_and_share_their_ideal_time() -> None:
     assert second["memory"] == pytest.approx(200_000 - least, abs=2)
 
 
+@pytest.mark.parametrize(
+    ("steps", "head"),
+    [
+        (False, "1.00ms in all: 60.0% is work that no rule models, 40.0% is time before the first work and after"),
+        (True, "500us a step: 60.0% is work that no rule models, 40.0% is idle time because the host came late."),
+    ],
+)
+def test_a_headline_names_what_took_the_time_of_unknown_work(steps: bool, head: str) -> None:
+    program = Program()
+    program.add("user_annotation", "all", 0, 1000)
+    for i in range(2):
+        if steps:
+            program.step(i, 500 * i, 500)
+        program.run("made::a", 500 * i, 500 * i + 100 if steps else 100 + 300 * i, 300)
+    text = " ".join(str(program.load().summary()).split())
+    assert head in text, text
+
+
 # Other profiles -------------------------------------------------------------------------------------------------------
 
 

@@ -300,6 +300,7 @@ def test_names_are_escaped_in_html_and_text() -> None:
 def test_nothing_to_gain_is_said() -> None:
     advice = in_a_row(FILL).load().advice()
     assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)
+    assert "Nothing was found that saves at least 1%" in advice._repr_html_() and "<table" not in advice._repr_html_()
 
 
 @pytest.mark.parametrize(

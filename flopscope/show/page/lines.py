@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.lines import GROUPS, WAITING, Line, place_text, places_of, titles
+from flopscope.answers.lines import GROUPS, WAITING, Place, places_of, titles
 from flopscope.show.page.encode import Columns, sentence, text_table
 from flopscope.support.columns import Rows
-from flopscope.support.hints import LINES_ALONE
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
@@ -16,6 +14,9 @@ if TYPE_CHECKING:
 
 MOST_LINES = 40
 """Lines of each group."""
+MOST_WITHIN = 3
+LEAST_WITHIN = 5.0
+"""Functions that a line called which are named, and percent of its time from which one is."""
 LEAST = 0.001
 """Share of the time of a group from which a line is listed."""
 
@@ -28,31 +29,35 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     head = ["line", "within it", "time", "share", "CPU time", *([waited] if waits else [])]
     tables = []
     for name, (title, time) in GROUPS.items():
-        lines = sorted((one for one in found.lines if one.group == name), key=time, reverse=True)
-        total = sum(map(time, lines))
-        shown = [one for one in lines[:MOST_LINES] if time(one) >= LEAST * total]
-        more = len(lines) - len(shown)
+        lines = [one for one in found.lines if one.group == name]
+        shown = places_of(lines, time, len(lines), 100 * LEAST)
+        more = len({one.line for one in lines}) - len(shown[:MOST_LINES])
         if lines:
             note = f"{plural(more, 'other line')} with less time; lines() has all." if more else ""
-            rows = [head, *(_cells(one, time(one), total, waits) for one in shown)]
+            rows = [head, *(_cells(one, waits) for one in shown[:MOST_LINES])]
             heading = sentence(title(found.groups[name]))
             tables.append(text_table(heading[:1].upper() + heading[1:], [Rows(rows), note], left=2))
     if not tables:
         return None
     notes = [
-        "Python stacks were sampled in the whole recording. A line has the time of what it called; within it: the line "
-        "of a library that ran."
+        "Python stacks were sampled in the whole recording. A line has the time of what it called; within it: the "
+        "functions of libraries in which it was, with their shares of its time."
     ]
     if waits:
         notes.append(f"{waited}: while the thread was in this line, in the steps that are alike.")
     return {"notes": notes, "tables": tables}
 
 
-def _cells(one: Line, time: float, total: float, waits: bool) -> list[str]:
-    share = percent_text(100 * time / total if total > 0 else math.nan)
-    waited = [short_time_text(sum(one.idle[part] for part in WAITING))] if waits else []
-    inside = "" if one.inside == one.line else place_text(one.inside)
-    return [place_text(one.line), inside, short_time_text(time), share, short_time_text(one.cpu), *waited]
+def _cells(place: Place, waits: bool) -> list[str]:
+    shown = [
+        f"{name.partition(' ')[2] or name} {percent_text(share)}"
+        for name, share in place.within[:MOST_WITHIN]
+        if share >= LEAST_WITHIN
+    ]
+    within = ", ".join([*shown, *["…"][: len(place.within) - len(shown)]]) if shown else ""
+    waited = [short_time_text(place.waited)] if waits else []
+    times = short_time_text(place.time), percent_text(place.share), short_time_text(place.cpu)
+    return [place.line, within, *times, *waited]
 
 
 def headline_of(source: Profile) -> str:
@@ -63,6 +68,6 @@ def headline_of(source: Profile) -> str:
 
 
 def lead_of(source: Profile) -> str:
-    """Return what the threads did in all, and how to learn more."""
+    """Return what the threads did in all."""
     found = "; ".join(titles(source.lines).values())
-    return f"{found[:1].upper()}{found[1:]}. {LINES_ALONE}"
+    return f"{found[:1].upper()}{found[1:]}."

@@ -10,7 +10,7 @@ for (const [name, title] of [
         mount(body, data) {
             const { element: el, draw } = flopscope;
             body.append(...data.notes.map((text) => el("p", { class: "note", text })));
-            for (const table of data.tables) body.append(...draw.texts(table, name === "lines" ? "mono" : ""));
+            for (const table of data.tables) body.append(...draw.texts(table, name === "lines" ? "mono whole" : ""));
         },
     });
 }
