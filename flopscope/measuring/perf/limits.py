@@ -83,6 +83,10 @@ class LimitResult:
     """The limit as it was written: "at_least(pct_roofline=80)"."""
     beyond: bool = False
     """Whether the limit is beyond the roofline."""
+    varies: bool = False
+    """Whether one of the samples meets the limit."""
+    too_fast: bool = False
+    """Whether a faster call is what the limit forbids."""
     moved: bool = False
     """Whether the verdict is unclear because the last two measurements disagree."""
 
@@ -110,12 +114,17 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     if not known(value):
         raise LimitError(f"{name}={limit:g} cannot be checked: {_why_unknown(measurement, quantity)}")
     value, (low, high) = value / quantity.size, interval(measurement, quantity)
+    slow = quantity.is_time != (comparison == "at most")  # the limit asks for a long time
+    sample = (measurement.max if slow else measurement.min) / measurement.median
+    most = value * sample if quantity.is_time else value / sample if sample else math.nan
     return LimitResult(
         limit=f"{comparison} {number(limit)} {quantity.unit}",
         measured=f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})",
         verdict=verdict(low, high, comparison, limit),
         call=f"{comparison.replace(' ', '_')}({name}={exact_text(limit)})",
         beyond=_beyond(measurement, quantity, value, comparison, limit),
+        varies=verdict(most, most, comparison, limit) == "passed",
+        too_fast=slow,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flopscope import _core
 from flopscope.measuring.perf.limits import LimitResult, known
 from flopscope.support.columns import GAP, aligned_line, column_widths, cut_start
 from flopscope.support.units import MISSING, bound_text, exact_text, percent_text
@@ -22,7 +23,8 @@ _MOVED = "the last two measurements disagree by more than their intervals: other
 _LAUNCH = "launch-bound: do more work per launch, or use a CUDA graph"
 _LATENCY = "latency-bound: dependent steps, synchronization or too little parallelism determine the time"
 _INEFFICIENT = "far below the roofline for long: the device works at a small part of its rate throughout"
-_NOISY = "the samples vary widely: other programs are running, or clocks vary"
+_NOISY = "some samples meet the limit, and they vary widely: other programs are running, or clocks vary"
+_TOO_FAST = "the call is faster than the limit allows: the limit was written for more work, or for another device"
 _UNKNOWN = "unknown from these numbers: the code has changed, or the limit was written for another device"
 _SLOW_MEMORY = "far below the roofline: more bytes are moved than necessary, or accesses are strided, narrow or too few"
 _SLOW_COMPUTE = "far below the roofline: the shapes do not fill the device, or the work does not use the fastest units"
@@ -36,6 +38,7 @@ def explain(name: str, measurement: Any, result: LimitResult, likely: str = "") 
     m = measurement
     low, high = map(number, m.ci)
     samples = f"min {number(m.min)}, IQR {number(m.iqr)}, {m.n} samples, timing source {m.timing_source}"
+    samples += "; the samples vary widely" if _is_noisy(m) else ""
     facts = {
         "measured": f"{result.measured}; the limit is {result.limit}",
         "time": f"median {number(m.median)} µs ({low} to {high}), {samples}",
@@ -67,14 +70,27 @@ def _is_far(m: Any) -> bool:
     return known(m.pct_roofline) and m.pct_roofline < FAR
 
 
+def _is_noisy(m: Any) -> bool:
+    return known(m.iqr) and m.iqr > NOISY * m.median
+
+
+def bound_reason(m: Any) -> str:
+    """Return why a measurement has its bound: the least times of its bytes and FLOPs beside the time that it took."""
+    shares = (("bytes", m.pct_peak_bandwidth, "the peak bandwidth"), ("FLOPs", m.pct_peak_flops, "the peak FLOP/s"))
+    terms = [f"{work} {number(m.median * share / 100)} µs at {peak}" for work, share, peak in shares if known(share)]
+    least = f"{m.name} takes {number(m.median)} µs, {' and '.join(terms)}: " if terms else ""
+    return f"{least}{_core.bounds[m.bound].meaning} ({m.bound})"
+
+
 # Conditions and reasons. The first reason whose condition holds is reported.
 _REASONS: tuple[tuple[Callable[[Any, LimitResult], bool], str], ...] = (
     (lambda m, result: result.moved, _MOVED),
     (lambda m, result: result.verdict == "unclear" and not all(map(known, m.ci)), _NO_INTERVAL),
     (lambda m, result: result.verdict == "unclear", _NO_ROOM),
     (lambda m, result: result.beyond, "the limit is beyond this device's roofline for this work and cannot be met"),
+    (lambda m, result: result.too_fast, _TOO_FAST),
+    (lambda m, result: result.varies and _is_noisy(m), _NOISY),
     (lambda m, result: m.bound == "launch", _LAUNCH),
-    (lambda m, result: known(m.iqr) and m.iqr > NOISY * m.median, _NOISY),
     (lambda m, result: m.bound == "latency", _LATENCY),
     (lambda m, result: m.bound == "inefficient", _INEFFICIENT),
     (lambda m, result: m.bound == "cache", "the data was in cache: this size does not test the memory bandwidth"),
