@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "python/store_methods.h"
 #include "sources/cupti/watch.h"
 #include "store/event.h"
@@ -256,24 +257,33 @@ static uint32_t find_instruction(joining *all, uint32_t index, const char *name)
     return all->first[index][text];
 }
 
-/* Return whether a profiler's name of a module is that of a given one, perhaps without the number of the program. */
+/* Return whether a profiler's name of a module is that of a given one, perhaps without the number of the program, or
+ * that number alone. */
 static bool is_module(const char *given, const char *name)
 {
     size_t size = strlen(name);
+    if (*name == '(') return fs_text_ends(fs_text_of(given), name);
     return *name == 0 || (strncmp(given, name, size) == 0 && (given[size] == 0 || given[size] == '('));
 }
 
-/* Find an instruction by the names of its module ("": any) and itself. */
-static fs_hlo_given find_given(joining *all, const char *module, const char *name)
+/* Find an instruction by the names of its module ("": any) and itself; none if several modules have one of that name
+ * and no number of a program tells which, as the versions of a function for several shapes do. */
+static fs_hlo_given find_given(joining *all, uint32_t event, const char *module, const char *name)
 {
+    const fs_hlo_given none = {event, FS_NONE, FS_NONE};
+    fs_hlo_given only = none;
+    bool several = false;
     for (uint32_t i = 0; i < all->count; i++) {
         const char *given = PyUnicode_AsUTF8(PyTuple_GET_ITEM(PyTuple_GET_ITEM(all->names, i), 0));
         if (given == NULL) PyErr_Clear();
         if (given == NULL || !is_module(given, module)) continue;
         uint32_t found = find_instruction(all, i, name);
-        if (found != FS_NONE) return (fs_hlo_given){0, i, found};
+        if (found == FS_NONE) continue;
+        several = only.module != FS_NONE;
+        only = (fs_hlo_given){event, i, found};
+        if (several || strchr(module, '(') != NULL) break;
     }
-    return (fs_hlo_given){0, FS_NONE, FS_NONE};
+    return several ? none : only;
 }
 
 /* Take over which events run which of the instructions [(module, name)]. Returns false with a Python exception. */
@@ -290,7 +300,7 @@ static bool read_given(joining *all, PyObject *events, PyObject *places, PyObjec
         const char *module, *name;
         good = PyArg_ParseTuple(PyList_GET_ITEM(instructions, i), "ss;instructions must be (module, name)", &module,
                                 &name);
-        if (good) found[i] = find_given(all, module, name);
+        if (good) found[i] = find_given(all, 0, module, name);
     }
     for (Py_ssize_t i = 0; good && i < known; i++) {
         unsigned long event = PyLong_AsUnsignedLong(PySequence_Fast_GET_ITEM(events, i));
@@ -307,23 +317,6 @@ static bool read_given(joining *all, PyObject *events, PyObject *places, PyObjec
     return good;
 }
 
-/* Find the instruction that a range names; none if several modules have one of that name, as the versions of a function
- * for several shapes do. */
-static fs_hlo_given find_only(joining *all, uint32_t event, const fs_hlo_thunk *thunk)
-{
-    fs_hlo_given only = {event, FS_NONE, FS_NONE};
-    for (uint32_t i = 0; i < all->count; i++) {
-        const char *given = PyUnicode_AsUTF8(PyTuple_GET_ITEM(PyTuple_GET_ITEM(all->names, i), 0));
-        if (given == NULL) PyErr_Clear();
-        if (given == NULL || !is_module(given, thunk->module)) continue;
-        uint32_t found = find_instruction(all, i, thunk->instruction);
-        if (found == FS_NONE) continue;
-        if (only.module != FS_NONE) return (fs_hlo_given){event, FS_NONE, FS_NONE};
-        only = (fs_hlo_given){event, i, found};
-    }
-    return only;
-}
-
 /* Take over which work runs which instruction from the ranges of NVTX around its launch. Returns false with a Python
  * exception. */
 static bool read_thunks(joining *all, const fs_store *store)
@@ -333,7 +326,7 @@ static bool read_thunks(joining *all, const fs_store *store)
         fs_hlo_thunk thunk;
         if (!fs_event_kind_on_device[FS_EVENT_AT(store, event, kind)] || !fs_hlo_thunk_of(store, event, &thunk))
             continue;
-        fs_hlo_given only = find_only(all, event, &thunk);
+        fs_hlo_given only = find_given(all, event, thunk.module, thunk.instruction);
         if (only.module == FS_NONE) continue;
         if (FS_LIST_ROOM(&all->given, all->given_count, &all->given_capacity, 1024, &err) != FS_OK)
             return fs_raise(&err) != NULL;

@@ -134,6 +134,11 @@ static PyObject *get_accelerator(PyObject *object, void *Py_UNUSED(unused))
     return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].name);
 }
 
+static PyObject *get_matrix_units(PyObject *object, void *Py_UNUSED(unused))
+{
+    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].matrix);
+}
+
 static PyObject *get_device_type(PyObject *object, void *Py_UNUSED(unused))
 {
     return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].type);
@@ -310,6 +315,7 @@ static PyGetSetDef getset[] = {
     {"running", get_running, NULL, "Whether a Profiler records into it now.", NULL},
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
     {"accelerator", get_accelerator, NULL, "The kind of its devices: \"cuda\", \"hip\", \"mtia\", …", NULL},
+    {"matrix_units", get_matrix_units, NULL, "What multiplies matrices in its devices: \"tensor cores\".", NULL},
     {"device_type", get_device_type, NULL, "torch's type of its devices, which is \"cuda\" for \"hip\".", NULL},
     {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
     {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},

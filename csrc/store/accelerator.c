@@ -7,7 +7,8 @@
 #include "store/event.h"
 
 const fs_accelerator_facts fs_accelerators[FS_ACCELERATOR_COUNT] = {
-#define FS_ACCELERATOR(NAME, name, type, number, prefix) [FS_ACCELERATOR_##NAME] = {#name, type, number, prefix},
+#define FS_ACCELERATOR(NAME, name, type, number, prefix, matrix) \
+    [FS_ACCELERATOR_##NAME] = {#name, type, number, prefix, matrix},
 #include "store/accelerators.def"
 #undef FS_ACCELERATOR
 };

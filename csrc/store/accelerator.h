@@ -5,7 +5,7 @@
 #include "store/store.h"
 
 typedef enum {
-#define FS_ACCELERATOR(NAME, name, type, number, prefix) FS_ACCELERATOR_##NAME,
+#define FS_ACCELERATOR(NAME, name, type, number, prefix, matrix) FS_ACCELERATOR_##NAME,
 #include "store/accelerators.def"
 #undef FS_ACCELERATOR
     FS_ACCELERATOR_COUNT
@@ -16,6 +16,7 @@ typedef struct {
     const char *type;   /* as torch calls its devices: "cuda" */
     int number;         /* in c10::DeviceType; -1: none of its own */
     const char *prefix; /* of the names of its devices, or "" */
+    const char *matrix; /* its units of matrix products: "tensor cores" */
 } fs_accelerator_facts;
 
 extern const fs_accelerator_facts fs_accelerators[FS_ACCELERATOR_COUNT];

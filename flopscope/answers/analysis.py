@@ -142,7 +142,7 @@ class Analysis:
 
     @property
     def accelerator(self) -> str:
-        """What the work ran on: "cuda", "hip", "mtia", "xpu", "hpu", "npu", "privateuseone", or "cpu"."""
+        """What the work ran on: "cuda", "hip", "tpu", "mtia", "xpu", "hpu", "npu", "privateuseone", or "cpu"."""
         return self.core.accelerator if self.on_device else "cpu"
 
     @cached_property

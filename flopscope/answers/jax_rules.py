@@ -129,7 +129,8 @@ def precision(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _on_cuda_cores(analysis: Analysis) -> list[Remark]:
-    found = [one for one in remarks(analysis, "precision") if one.op.unit == "fp32"]
+    cuda = analysis.accelerator == "cuda"
+    found = [one for one in remarks(analysis, "precision") if cuda and one.op.unit == "fp32"]
     return [one for one in found if not ran_as(one.op, TF32_KERNEL) and one.op.compute > one.op.memory]
 
 

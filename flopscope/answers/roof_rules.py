@@ -198,6 +198,7 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> comp
         written_for=cause.written_for,
         runs_on=f"sm{analysis.capabilities[op.device]}" if cause.written_for else "",
         processors=analysis.sm_counts.get(op.device, 0),
+        units=analysis.core.matrix_units,
     )
 
 

@@ -28,13 +28,13 @@ def finished(
     samples: Sequence[Samples],
     base_time: int = 0,
     *,
-    amd: bool = True,
+    accelerator: str = "hip",
 ) -> tuple[dict[str, int], dict[str, Any]]:
     """Put the events and samples into the store. Return counts, and the metadata of a trace.
 
-    ``facts`` are the member of the metadata that has the name of the profiler.
+    ``facts`` are the member of the metadata that has the name of the profiler. accelerator: "": not told.
     """
-    head = {"deviceProperties": devices} | ({"accelerator": "hip"} if amd else {})
+    head = {"deviceProperties": devices} | ({"accelerator": accelerator} if accelerator else {})
     report = reader.finish(store, json.dumps(head).encode(), base_time)
     counts = {"samples": add_samples(store, samples), "unmatched_frees": report["unmatched_frees"]}
     metadata: dict[str, Any] = {profiler: facts | counts}

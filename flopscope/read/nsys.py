@@ -144,7 +144,7 @@ def read_nsys(
     database.read(reader, [_DOMAINS], Reading())
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
     samples = _metrics(database, devices, reading)
-    report, metadata = finished("nsys", reader, store, facts, devices, samples, start, amd=False)
+    report, metadata = finished("nsys", reader, store, facts, devices, samples, start, accelerator="")
     metadata["nsys"] |= {
         "tables": dict(reading.rows),
         "unread": _unread(database, reading),

@@ -46,6 +46,10 @@ _PROPERTIES = {
 """Kineto's names of the properties of a device, from the stats of its plane."""
 
 
+_ACCELERATORS = {"AMD": "hip", "/device:TPU": "tpu"}
+"""By the vendor of a device, or by the start of the name of its plane."""
+
+
 def is_xplane(start: bytes) -> bool:
     """Return whether a file that begins so is an XSpace."""
     return _START.match(start) is not None
@@ -63,7 +67,7 @@ def read_xplane(
         space = reader.read_xspace(file.read())
     planes = space["planes"]
     stats = {plane["name"]: plane["stats"] for plane in planes}
-    devices = [_device(plane) for plane in planes if plane["device"] >= 0]
+    devices = [_device(plane) for plane in planes if plane["device"] >= 0 and " " not in plane["name"]]
     start = _start(planes, stats.get("Task Environment", {}))
     protos = dict(space["modules"])
     facts = {
@@ -72,8 +76,8 @@ def read_xplane(
         "tables": {plane["name"]: sum(line[3] for line in plane["lines"]) for plane in planes},
         "modules": list(protos),
     }
-    amd = any(plane["stats"].get("device_vendor") == "AMD" for plane in planes)
-    report, metadata = finished("xplane", reader, store, facts, devices, [], start, amd=amd)
+    told = {_ACCELERATORS.get(text, "") for plane in planes for text in _kind(plane)}
+    report, metadata = finished("xplane", reader, store, facts, devices, [], start, accelerator=max(told, default=""))
     if start:
         metadata["baseTimeNanoseconds"] = start
     hosts = hosts_in(os.path.dirname(os.path.abspath(name)))
@@ -84,6 +88,10 @@ def read_xplane(
     events, places, instructions = ties or ((), (), [])
     modules = Modules(protos, events, places, instructions)
     return report, metadata, [*notes, *_notes(planes)], modules
+
+
+def _kind(plane: Mapping[str, Any]) -> tuple[str, str]:
+    return str(plane["stats"].get("device_vendor")), plane["name"].rpartition(":")[0]
 
 
 def _device(plane: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Any, str, str]] = {
     "MTIA": (lambda: trace_of(call="mtia_runtime", kernel="mtia_ccp_events"), "mtia", "mtia"),
     "HPU": (lambda: trace_of(kernel="hpu_op"), "hpu", "hpu"),
     "an extension": (lambda: trace_of(call="privateuse1_runtime"), "privateuseone", "privateuseone"),
+    "TPU's name": (lambda: trace_of(**device("TPU v4")), "tpu", "tpu"),
     "Ascend": (lambda: trace_of(call="privateuse1_runtime", **device("Ascend910B")), "npu", "npu"),
     "memory of CUDA": (lambda: trace_of(allocation(1)), "cuda", "cuda"),
     "memory of XPU": (lambda: trace_of(allocation(12)), "xpu", "xpu"),
@@ -75,6 +76,9 @@ def test_a_trace_tells_its_accelerator(case: str, tmp_path: Path) -> None:
     # Nothing that is printed or exported calls it otherwise.
     printed = str(trace.summary())
     assert name in printed and "csrc/" not in printed
+    units = {"cuda": "tensor cores", "hip": "matrix cores", "xpu": "XMX", "tpu": "MXU"}.get(accelerator)
+    assert units is None or f"; {units}: of" in " ".join(printed.split())
+    assert ("tensor cores" in printed) == (accelerator == "cuda")
     trace.write_report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert f'"device_type": "{device_type}"' in page.replace('":"', '": "')

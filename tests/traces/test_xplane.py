@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from helpers import TESTS
-from helpers.hlo_texts import pair
+from helpers.hlo_texts import ADD, module, pair
 from helpers.protobufs import GPU_STATS, Plane, Ref, environment, field, kernel_details, message, space
 
 import flopscope as fs
@@ -214,7 +215,71 @@ def test_ops_of_a_tpu_are_its_innermost_ones(tmp_path: Path) -> None:
     trace = fs.load_trace(_written(tmp_path, space(tpu)))
     kernels = {event.name: _times(event)[1] for event in trace.events() if event.kind == "kernel"}
     assert kernels == {"fusion": 30, "dot": 50, "copy": 10}
-    assert trace.devices == {1: "TPU v4"}
+    assert trace.devices == {1: "TPU v4"} and trace._core.devices == {"tpu:1"}
+
+
+SUM = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add"
+HLO = {
+    "jit_psum(1)": module(
+        f"""x = f32[1024] parameter(0)
+        all-reduce-start = f32[1024] all-reduce-start(x), {SUM}
+        all-reduce-done = f32[1024] all-reduce-done(all-reduce-start)
+        r.1 = f32[1024] all-reduce(all-reduce-done), {SUM}""",
+        ADD,
+    ),
+    "jit_f(2)": module(
+        """x = f32[1024]{0:S(5)} parameter(0)
+        copy-start = (f32[1024]{0}, f32[1024]{0:S(5)}, u32[]) copy-start(x)
+        copy-done = f32[1024]{0} copy-done(copy-start)
+        r.1 = f32[1024] multiply(copy-done, copy-done)"""
+    ),
+}
+RAN = {1: ("all-reduce-start", "all-reduce-done", "r.1"), 2: ("copy-start", "copy-done", "r.1")}
+
+
+@pytest.mark.filterwarnings("ignore:.*belong to no instruction")
+@pytest.mark.parametrize("told", ["number", "line", "other number", "nothing"])
+def test_ops_of_a_tpu_run_the_instructions_that_they_name(tmp_path: Path, told: str) -> None:
+    tpu, ops = Plane("/device:TPU:0"), []
+    for place, program in enumerate((1, 2, 2)):
+        for at, name in enumerate(RAN[program]):
+            text = f"%{name} = f32[1024]{{0:T(8,128)S({program})}} op(…)"
+            if "number" in told:
+                tpu.describe(text, (5, tpu.stat("program_id", program if told == "number" else 3)))
+            ops.append(tpu.event(text, (100 * place + 10 * at) * 10**6, (1 if "start" in name else 10) * 10**6))
+    tpu.line(3, "XLA Ops", ops)
+    if told == "line":
+        runs = [tpu.event(name, place * 10**8, 10**8) for place, name in enumerate([*HLO, "jit_f(2)"])]
+        tpu.line(2, "XLA Modules", runs)
+    trace = fs.load_trace(_written(tmp_path, space(tpu)), hlo=HLO)
+    works = [event for event in trace.events() if event.kind in ("kernel", "memcpy")]
+    owners = {(event.name, event.launcher.name if event.launcher else "") for event in works}
+    reduced = {(name, f"tested(2)/{name}") for name in RAN[1]}
+    tied = {(name, name) for name in RAN[2]} | reduced
+    untied = {(name, "") for name in RAN[1] + RAN[2]}
+    unsure = {("r.1", "")} | {pair for pair in tied if pair[0] != "r.1"}  # it is in two modules
+    assert owners == {"other number": untied, "nothing": unsure}.get(told, tied)
+    assert trace.accounting().iloc[-1]["copy"] == pytest.approx(22)
+    if owners != tied:
+        return
+    rows = {row.key: row for row in trace.key_averages(peaks="none") if row.device_type == "cpu"}
+    assert (rows["r.1"].flops, rows["r.1"].bytes_read, rows["r.1"].count) == (2 * 1024, 2 * 4096, 2)
+    # An asynchronous instruction works between its start and its end: in the time of neither.
+    for name in ("copy-start", "copy-done", "tested(2)/all-reduce-start", "tested(2)/all-reduce-done"):
+        assert math.isnan(rows[name].bytes_read) and math.isnan(rows[name].flops), name
+    assert {rows[name].category for name in ("copy-start", "copy-done")} == {"copies"}
+    frame = trace.collectives()
+    assert list(frame.collective) == ["allreduce", "allreduce"] and list(frame.duration) == [10, 10]
+    assert math.isnan(frame.message_bytes[0]) and frame.message_bytes[1] == 4096
+
+
+def test_ops_of_a_sparse_core_are_a_stream_of_its_device(tmp_path: Path) -> None:
+    planes = [Plane("/device:TPU:0", {"device_type_string": "TPU v5"}), Plane("/device:TPU:0 SparseCore 1")]
+    for plane, line in zip(planes, ("XLA Ops", "Sparse Core Ops"), strict=True):
+        plane.line(3, line, [plane.event(line, 0, 10**6)])
+    trace = fs.load_trace(_written(tmp_path, space(*planes)))
+    rows = {row.group for row in trace.key_averages(group_by=("name", "stream")) if row.device_type != "cpu"}
+    assert rows == {"tpu:0 stream 3", "tpu:0 stream 2003"} and trace.devices == {0: "TPU v5"}
 
 
 def test_streams_without_events_and_errors_of_the_profiler_are_noted(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
  *
  *   stream   kernel_details: a kernel; memcpy_details, memset_details: a copy, a fill; cuda_graph_exec_id: a replay
  *   thread   correlation_id: an API call; step_num: a step; a name "$file.py:12 f": a call of Python; else a range
- *   ops      an op, unless the next one lies in it */
+ *   ops      an op, which has the name of an instruction, unless the next one lies in it */
 #include "sources/protobuf/xnames.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ enum { EVENT_NAME = 1, EVENT_OFFSET = 2, EVENT_DURATION = 3, EVENT_STAT = 4 };
 
 enum { NVTX_MARK = 34 }; /* the type of a mark among the rows of ranges */
 
-enum { NAME_BYTES = 256 };
+enum { NAME_BYTES = 256, CORE_STREAMS = 1000 }; /* more than the lines of a core of a TPU */
 
 typedef struct {
     const fs_xname *name; /* NULL: it has none */
@@ -47,6 +47,8 @@ typedef struct {
     uint32_t part;
     fs_cell cells[FS_CELL_COUNT];
     char text[NAME_BYTES];
+    fs_wire runs; /* of a TPU: of the line of programs, what was not read yet; */
+    event ran[2]; /* the program of an op that began last, and the next one */
 } chunk;
 
 /* Names ------------------------------------------------------------------------------------------------------------ */
@@ -129,7 +131,8 @@ static int64_t time_of(int64_t start, int64_t offset)
     return __builtin_add_overflow(start, whole, &time) ? FS_MISSING : time;
 }
 
-static fs_status read_event(const chunk *of, fs_wire wire, event *to, fs_error *err)
+/* start: of the line */
+static fs_status read_event(const chunk *of, int64_t start, fs_wire wire, event *to, fs_error *err)
 {
     fs_wire_field field;
     int64_t offset = 0, duration = 0, end;
@@ -146,8 +149,8 @@ static fs_status read_event(const chunk *of, fs_wire wire, event *to, fs_error *
     }
     FS_TRY(fs_wire_end(&wire, err));
     to->lasts = duration > 0;
-    to->start = time_of(of->line->start, offset);
-    to->end = __builtin_add_overflow(offset, duration, &end) ? FS_MISSING : time_of(of->line->start, end);
+    to->start = time_of(start, offset);
+    to->end = __builtin_add_overflow(offset, duration, &end) ? FS_MISSING : time_of(start, end);
     return FS_OK;
 }
 
@@ -232,6 +235,49 @@ static void set_instruction(chunk *of, const event *from)
     of->cells[FS_CELL_MODULE] = (fs_cell){FS_IS_TEXT, 0, 0, of->text, (size_t)size};
 }
 
+static fs_text name_of(const fs_xname *op)
+{
+    return op->shown.size > 0 ? op->shown : op->name;
+}
+
+/* Whether a TPU's op starts a copy between memories, or waits for one: nothing is computed in its time. */
+static bool is_copy(const fs_xname *op)
+{
+    return fs_text_begins(name_of(op), "copy-start") || fs_text_begins(name_of(op), "copy-done");
+}
+
+/* Read on in the line of programs until the next one begins after `start`. Ops come in the order of their starts. */
+static fs_status take_runs(chunk *of, int64_t start, fs_error *err)
+{
+    fs_wire_field field;
+    while (of->ran[1].name == NULL || of->ran[1].start <= start) {
+        if (of->ran[1].name != NULL) of->ran[0] = of->ran[1];
+        of->ran[1].name = NULL;
+        if (!fs_wire_next(&of->runs, &field)) break;
+        if (field.number != LINE_EVENT) continue;
+        FS_TRY(read_event(of, of->plane->run_start, fs_wire_in(&of->runs, &field), &of->ran[1], err));
+    }
+    return FS_OK;
+}
+
+/* The instruction of a TPU's op, by its name. Its module is known by the number of its program, "(12)", or by time;
+ * "?", which no module is called, if none ran then. Without a number and a line of programs, it may be any. */
+static fs_status set_named(chunk *of, const event *from, fs_error *err)
+{
+    fs_text name = name_of(from->name);
+    fs_text module = {of->text, 0};
+    if (from->name->program != 0) {
+        module.size = (size_t)snprintf(of->text, NAME_BYTES, "(%llu)", (unsigned long long)from->name->program);
+    } else if (of->plane->runs.begin != NULL) {
+        FS_TRY(take_runs(of, from->start, err));
+        const event *ran = &of->ran[0];
+        module = ran->name != NULL && from->start < ran->end ? ran->name->name : (fs_text){"?", 1};
+    }
+    of->cells[FS_CELL_INSTRUCTION] = (fs_cell){FS_IS_TEXT, 0, 0, name.bytes, name.size};
+    of->cells[FS_CELL_MODULE] = (fs_cell){FS_IS_TEXT, 0, 0, module.bytes, module.size};
+    return FS_OK;
+}
+
 static fs_status add(chunk *of, fs_row_kind kind, fs_error *err)
 {
     return fs_rows_add(of->space->rows, of->part, kind, of->cells, err);
@@ -246,21 +292,23 @@ static fs_status add_mark(chunk *of, fs_error *err)
 static fs_status add_work(chunk *of, const event *from, fs_error *err)
 {
     fs_row_kind kind = FS_ROW_KERNEL;
+    bool op = of->line->role == FS_XLINE_OPS; /* it has a name, also if it is a copy */
     if (from->name == NULL) return add_mark(of, err);
     if (knows(from, FS_XSTAT_ALLOCATION) || knows(from, FS_XSTAT_FREE) || knows(from, FS_XSTAT_RESIDENCY))
         return add_mark(of, err);
-    if (knows(from, FS_XSTAT_COPY)) kind = FS_ROW_COPY;
+    if (knows(from, FS_XSTAT_COPY) || (op && is_copy(from->name))) kind = FS_ROW_COPY;
     else if (knows(from, FS_XSTAT_FILL) || knows(from, FS_XSTAT_FILL_OLD)) kind = FS_ROW_FILL;
     else if (knows(from, FS_XSTAT_REPLAY) && !knows(from, FS_XSTAT_KERNEL)) kind = FS_ROW_REPLAY;
     set_times(of, from);
     set_name(of, from);
-    if (kind != FS_ROW_KERNEL) drop(of, FS_CELL_NAME);
+    if (kind != FS_ROW_KERNEL && !op) drop(of, FS_CELL_NAME);
     if (kind == FS_ROW_COPY) set(of, FS_CELL_COPY_KIND, copy_kind(from));
     set_details(of, from->details);
     set_stat(of, FS_CELL_CORRELATION, from, FS_XSTAT_CORRELATION);
     set_stat(of, FS_CELL_GRAPH, from, kind == FS_ROW_REPLAY ? FS_XSTAT_REPLAY : FS_XSTAT_GRAPH);
     set_stat(of, FS_CELL_GRAPH_NODE, from, FS_XSTAT_GRAPH_NODE);
-    set_instruction(of, from);
+    if (op) FS_TRY(set_named(of, from, err));
+    else set_instruction(of, from);
     return add(of, kind, err);
 }
 
@@ -304,7 +352,7 @@ static fs_status read_ops(chunk *of, fs_wire wire, fs_error *err)
     while (fs_wire_next(&wire, &field)) {
         if (field.number != LINE_EVENT) continue;
         FS_POLL(round++, err);
-        FS_TRY(read_event(of, fs_wire_in(&wire, &field), &events[now], err));
+        FS_TRY(read_event(of, of->line->start, fs_wire_in(&wire, &field), &events[now], err));
         bool inside = waits && events[now].end <= events[1 - now].end && events[now].start < events[1 - now].end;
         if (waits && !inside) FS_TRY(add_work(of, &events[1 - now], err));
         waits = true;
@@ -319,11 +367,12 @@ static fs_status read_chunk(chunk *of, fs_wire wire, fs_error *err)
     fs_wire_field field;
     event one;
     uint32_t round = 0;
+    of->runs = of->plane->runs;
     if (of->line->role == FS_XLINE_OPS) return read_ops(of, wire, err);
     while (fs_wire_next(&wire, &field)) {
         if (field.number != LINE_EVENT) continue;
         FS_POLL(round++, err);
-        FS_TRY(read_event(of, fs_wire_in(&wire, &field), &one, err));
+        FS_TRY(read_event(of, of->line->start, fs_wire_in(&wire, &field), &one, err));
         if (of->line->role == FS_XLINE_STREAM) FS_TRY(add_work(of, &one, err));
         else if (of->line->role != FS_XLINE_STEPS) FS_TRY(add_host(of, &one, err));
         else if (of->plane->device == 0 && !of->space->stepped) {
@@ -335,10 +384,11 @@ static fs_status read_chunk(chunk *of, fs_wire wire, fs_error *err)
 }
 
 /* The number of a stream, as in "Stream #14(Compute)"; else the id of the line. */
-static int64_t stream_of(const fs_xline *line)
+static int64_t stream_of(const fs_xline *line, int64_t core)
 {
     const char *at = memchr(line->name.bytes, '#', line->name.size), *end = line->name.bytes + line->name.size;
     int64_t stream = 0;
+    if (line->role == FS_XLINE_OPS) return line->id + core * CORE_STREAMS;
     if (line->role != FS_XLINE_STREAM || at == NULL) return line->id;
     at++;
     if (at == end || *at < '0' || *at > '9') return line->id;
@@ -358,7 +408,7 @@ static void read_chunks(void *context, int64_t begin, int64_t end)
         set(&one, FS_CELL_PROCESS, all->space->process);
         if (plane->role == FS_XPLANE_DEVICE) {
             set(&one, FS_CELL_DEVICE, plane->device);
-            set(&one, FS_CELL_STREAM, stream_of(one.line));
+            set(&one, FS_CELL_STREAM, stream_of(one.line, plane->core));
         }
         set(&one, FS_CELL_THREAD, one.line->id);
         all->statuses[i] = read_chunk(&one, from->wire, &all->errors[i]);

@@ -61,7 +61,9 @@ typedef struct {
 
 typedef struct {
     int64_t id;
-    fs_text name, shown; /* shown: display_name */
+    fs_text name, shown; /* shown: display_name; of HLO's text "%dot.1 = f32[] …" else what it begins with, "dot.1" */
+    fs_wire about;       /* of an event: its description, which may have stats */
+    uint64_t program;    /* of which an event of a TPU runs an instruction; 0: unknown */
     uint32_t details;    /* of a stat's name: index in details; FS_NONE: none */
     uint8_t key;         /* of a stat: an fs_xstat_key */
     bool frame;          /* of an event: a call of Python */

@@ -107,6 +107,9 @@ static fs_status read_name(fs_wire wire, fs_xname *name, fs_error *err)
         if (field.number == NAME_TEXT) name->name = fs_wire_text(&field);
         if (field.number == NAME_SHOWN) name->shown = fs_wire_text(&field);
     }
+    const char *space = name->name.size > 0 ? memchr(name->name.bytes, ' ', name->name.size) : NULL;
+    if (name->shown.size == 0 && space != NULL && fs_text_begins(name->name, "%"))
+        name->shown = (fs_text){name->name.bytes + 1, (size_t)(space - name->name.bytes) - 1};
     return fs_wire_end(&wire, err);
 }
 
@@ -119,7 +122,9 @@ static fs_status read_entry(fs_wire wire, fs_xname_list *list, fs_error *err)
     while (fs_wire_next(&wire, &field)) {
         keyed = keyed || field.number == ENTRY_KEY;
         if (field.number == ENTRY_KEY && field.type == FS_WIRE_VARINT) key = (int64_t)field.value;
-        if (field.number == ENTRY_VALUE) FS_TRY(read_name(fs_wire_in(&wire, &field), &name, err));
+        if (field.number != ENTRY_VALUE) continue;
+        name.about = fs_wire_in(&wire, &field);
+        FS_TRY(read_name(name.about, &name, err));
     }
     FS_TRY(fs_wire_end(&wire, err));
     if (keyed) name.id = key;
@@ -230,9 +235,10 @@ enum { CHUNK_BYTES = FS_BLOCK(1 << 20, 64) };
 
 /* Roles ------------------------------------------------------------------------------------------------------------ */
 
-/* Whether a name is "/device:GPU:0": a kind in capitals, and an index. */
-static bool is_device(fs_text name, int64_t *device)
+/* Whether a name is "/device:GPU:0": a kind in capitals, and an index; or "/device:TPU:0 SparseCore 1". */
+static bool is_device(fs_text name, int64_t *device, int64_t *core)
 {
+    static const char sparse[] = " SparseCore ";
     static const char start[] = "/device:";
     size_t at = sizeof start - 1, digits = 0;
     if (!fs_text_begins(name, start) || fs_text_begins(name, "/device:CUSTOM")) return false;
@@ -244,14 +250,17 @@ static bool is_device(fs_text name, int64_t *device)
         *device = *device * 10 + (name.bytes[at++] - '0');
         digits++;
     }
-    return digits > 0 && at == name.size;
+    fs_text rest = {name.bytes + at, name.size - at};
+    if (digits == 0 || !fs_text_begins(rest, sparse)) return digits > 0 && rest.size == 0;
+    take_number(rest.bytes + sizeof sparse - 1, rest.bytes + rest.size, core);
+    return ++*core > 0 && *core <= MOST_PLANES;
 }
 
-static fs_xplane_role role_of(fs_text name, int64_t *device)
+static fs_xplane_role role_of(fs_text name, int64_t *device, int64_t *core)
 {
     static const char *const hosts[] = {"/host:CPU",       "/host:CUPTI",         "/host:NVTX-CUPTI",
                                         "/host:ROCTRACER", "/host:python-tracer", "/host:TPU-runtime"};
-    if (is_device(name, device)) return FS_XPLANE_DEVICE;
+    if (is_device(name, device, core)) return FS_XPLANE_DEVICE;
     if (fs_text_is(name, "/host:metadata")) return FS_XPLANE_METADATA;
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
         if (fs_text_is(name, hosts[i])) return FS_XPLANE_HOST;
@@ -265,7 +274,7 @@ static fs_xline_role line_role(const fs_xplane *plane, fs_text name)
     if (plane->role != FS_XPLANE_DEVICE) return FS_XLINE_LEFT_OUT;
     if (fs_text_begins(name, "Stream #")) return FS_XLINE_STREAM;
     if (!fs_text_begins(plane->name, "/device:TPU:")) return FS_XLINE_LEFT_OUT;
-    if (fs_text_is(name, "XLA Ops")) return FS_XLINE_OPS;
+    if (fs_text_is(name, "XLA Ops") || fs_text_is(name, "Sparse Core Ops")) return FS_XLINE_OPS;
     return fs_text_is(name, "Steps") ? FS_XLINE_STEPS : FS_XLINE_LEFT_OUT;
 }
 
@@ -310,6 +319,10 @@ static fs_status read_line(reading *all, uint32_t plane, fs_wire wire, fs_error 
     FS_TRY(fs_wire_end(&wire, err));
     if (line.events > 0) FS_TRY(add_chunk(all, chunk, from, wire.end, err));
     line.role = line_role(of, line.name);
+    if (fs_text_is(line.name, "XLA Modules") || fs_text_is(line.name, "Sparse Core Modules")) {
+        of->runs = chunk.wire;
+        of->run_start = line.start;
+    }
     if (line.role == FS_XLINE_LEFT_OUT) all->count = first;
     if (line.role == FS_XLINE_OPS && all->count > first) {
         all->chunks[first].wire.end = wire.end;
@@ -331,6 +344,24 @@ static fs_status read_stat(fs_xspace *space, fs_xplane *plane, fs_wire wire, fs_
     if (fs_text_is(stat.name, "process_id") && stat.value.type != FS_XTEXT && space->process == 0)
         space->process = stat.value.integer;
     return FS_LIST_ADD(&plane->stats, &plane->stat_count, &plane->stat_capacity, 8, err, stat);
+}
+
+/* Find the programs of a TPU's ops: their descriptions have stats, whose names are known now. */
+static fs_status read_programs(fs_xplane *plane, fs_error *err)
+{
+    const fs_xname *name, *referred;
+    fs_wire_field field;
+    fs_xstat stat;
+    for (uint32_t i = 0; i < plane->names->events.count; i++) {
+        fs_xname *of = &plane->names->events.items[i];
+        FS_POLL(i, err);
+        for (fs_wire wire = of->about; fs_wire_next(&wire, &field);) {
+            if (field.number != METADATA_STAT) continue;
+            FS_TRY(fs_xstat_read(plane->names, fs_wire_in(&wire, &field), &stat, &name, &referred, err));
+            if (name->key == FS_XSTAT_PROGRAM) of->program = (uint64_t)stat.value.integer;
+        }
+    }
+    return FS_OK;
 }
 
 /* Keep the module of an entry of "/host:metadata". */
@@ -373,8 +404,10 @@ static fs_status read_plane(reading *all, fs_wire wire, fs_error *err)
     while (fs_wire_next(&rest, &field))
         if (field.number == PLANE_NAME) plane->name = fs_wire_text(&field);
     FS_TRY(fs_wire_end(&rest, err));
-    plane->role = role_of(plane->name, &plane->device);
+    plane->role = role_of(plane->name, &plane->device, &plane->core);
     FS_TRY(xnames_read(plane->names, wire, err));
+    if (plane->role == FS_XPLANE_DEVICE && fs_text_begins(plane->name, "/device:TPU:"))
+        FS_TRY(read_programs(plane, err));
     for (rest = wire; fs_wire_next(&rest, &field);) {
         fs_wire inner = fs_wire_in(&rest, &field);
         if (field.number == PLANE_LINE) FS_TRY(read_line(all, index, inner, err));

@@ -5,7 +5,8 @@
  *
  * The events become rows of a profiler's database (sources/sqlite/rows.h), which places them by its rules: kernels and
  * copies of streams, API calls with their correlations, ranges and Python's frames of threads, and steps. Lines that
- * repeat the time of others ("XLA Modules", "Framework Ops", …) are left out.
+ * repeat the time of others ("XLA Modules", "Framework Ops", …) are left out. On a TPU, an op bears the name of its
+ * instruction; its program is what the description of its name says, else what "XLA Modules" has at its start.
  *
  * Field numbers: tsl/profiler/protobuf/xplane.proto. Names: xla/tsl/profiler/utils/xplane_schema.cc. */
 #ifndef FS_SOURCES_PROTOBUF_XSPACE_H
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "base/wire.h"
 #include "sources/sqlite/rows.h"
 
 typedef enum { FS_XNOTHING, FS_XINTEGER, FS_XUNSIGNED, FS_XREAL, FS_XTEXT, FS_XBYTES } fs_xvalue_type;
@@ -57,10 +59,13 @@ typedef struct {
     fs_xplane_role role;
     fs_text name;
     int64_t device; /* of FS_XPLANE_DEVICE */
+    int64_t core;   /* of a TPU: 1 + the number of a SparseCore; 0: the TensorCore */
     fs_xstat *stats;
     fs_xline *lines;
     uint32_t stat_count, stat_capacity, line_count, line_capacity;
     fs_xnames *names; /* of events and stats: private to xspace.c */
+    fs_wire runs;     /* of a TPU: the line of the programs that ran, whose start is run_start */
+    int64_t run_start;
 } fs_xplane;
 
 /* A module of HLO: its bytes are an HloProto. */

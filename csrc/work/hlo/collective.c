@@ -45,10 +45,11 @@ static size_t kind_of(const fs_hlo_module *module, uint32_t id)
 
 static bool is_fusion(const fs_hlo_module *module, uint32_t id)
 {
-    return fs_hlo_is(module, id, "fusion") || fs_hlo_is(module, id, "fusion-start");
+    return fs_hlo_is(module, id, "fusion") || fs_hlo_is(module, id, "fusion-start") ||
+           fs_hlo_is(module, id, "async-start");
 }
 
-/* Return the collective in an instruction: itself, or the only one in the body of a fusion. */
+/* Return the collective in an instruction: itself, or the only one in the body of a fusion or of what runs beside. */
 static uint32_t collective_in(const fs_hlo_module *module, uint32_t id, size_t *kind)
 {
     uint32_t found = FS_NONE, body = is_fusion(module, id) ? fs_hlo_called(module, id, 0) : FS_NONE;

@@ -3,6 +3,7 @@
  * work. An execution of a module shares its scopes and lines, which all begin at its first launch, as do its ops. */
 #include "work/hlo/join.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/interrupt.h"
@@ -10,6 +11,7 @@
 #include "base/search.h"
 #include "base/sort.h"
 #include "base/text.h"
+#include "store/accelerator.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "store/extend.h"
@@ -116,6 +118,7 @@ typedef struct {
     copied *places; /* by id of describer.places */
     uint32_t place_capacity, epoch;
     scene scene;
+    bool named; /* a TPU's, whose events bear the names of instructions */
 } joining;
 
 /* Schedules -------------------------------------------------------------------------------------------------------- */
@@ -210,6 +213,31 @@ static fs_status describe_works(joining *all, const fs_hlo_given *given, uint32_
     return FS_OK;
 }
 
+/* An event of a TPU is an execution of the instruction whose name it bears, also one that waits for an asynchronous
+ * one: nothing is tied by its place. An execution of a module begins where its first instruction comes again. */
+static fs_status take_given(joining *all, const fs_hlo_given *given, uint32_t given_count, fs_error *err)
+{
+    const fs_hlo_given *first = NULL;
+    for (uint32_t i = 0; i < all->work_count; i++) {
+        work *of = &all->works[i];
+        uint32_t at = FS_FIRST_NOT(j, 0, given_count, given[j].event < of->event);
+        all->ties[i] = (fs_tie){.slot = FS_NONE};
+        if (at == given_count || given[at].event != of->event) continue;
+        bool same = first != NULL && first->module == given[at].module && of->device == all->works[i - 1].device;
+        if (!same || first->instruction == given[at].instruction) {
+            first = &given[at];
+            all->report->executions++;
+        }
+        of->execution = (uint32_t)all->report->executions;
+        of->run = all->run_count;
+        FS_TRY(FS_LIST_ADD(&all->runs, &all->run_count, &all->run_capacity, 1024, err,
+                           (run){given[at].module, given[at].instruction, i, FS_NONE, 1, 0}));
+        all->ran[given[at].module]++;
+        all->ties[i].proof = FS_TIE_BY_NAME;
+    }
+    return FS_OK;
+}
+
 /* Find the executions of instructions and modules among the works of a device. */
 static fs_status find_runs(joining *all, uint32_t first, uint32_t end, fs_error *err)
 {
@@ -283,8 +311,9 @@ static fs_status tie_works(joining *all, const fs_hlo_given *given, uint32_t giv
     FS_TRY(fs_sort(all->works, all->work_count, sizeof *all->works, compare_works, err));
     FS_TRY(FS_NEW(&all->aligned, (size_t)all->work_count + 1, err));
     FS_TRY(FS_NEW(&all->ties, (size_t)all->work_count + 1, err));
-    FS_TRY(describe_works(all, given, given_count, err));
-    for (uint32_t first = 0, end; first < all->work_count; first = end) {
+    if (all->named) FS_TRY(take_given(all, given, given_count, err));
+    else FS_TRY(describe_works(all, given, given_count, err));
+    for (uint32_t first = 0, end; first < all->work_count && !all->named; first = end) {
         for (end = first; end < all->work_count && all->works[end].device == all->works[first].device;) end++;
         FS_TRY(fs_schedules_align(&all->schedules, all->aligned + first, end - first, all->ties + first, err));
         FS_TRY(find_runs(all, first, end, err));
@@ -361,6 +390,14 @@ static fs_status append_places(joining *all, uint32_t place, uint8_t timing, uin
     return FS_OK;
 }
 
+/* Whether an instruction of a TPU is a part of an asynchronous one, "-start" or "-done". The device does its work
+ * between the two, while other instructions run: none of it in the time of either. */
+static bool is_part(const joining *all, uint32_t module, uint32_t instruction, const char *end)
+{
+    const char *opcode = fs_hlo_text(&all->modules[module], all->modules[module].instructions[instruction].opcode);
+    return all->named && opcode != NULL && fs_text_ends((fs_text){opcode, strlen(opcode)}, end);
+}
+
 /* The works of modules that ran, of all their instructions at once. */
 static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs_hlo_work *cost, fs_error *err)
 {
@@ -368,9 +405,12 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
         fs_hlo_step *steps = NULL;
         uint32_t count = 0;
         FS_TRY(fs_hlo_schedule(&all->modules[module], &steps, &count, err));
-        all->costs[module] = fs_calloc((size_t)all->modules[module].instruction_count + 1, sizeof **all->costs);
+        all->costs[module] = fs_malloc(((size_t)all->modules[module].instruction_count + 1) * sizeof **all->costs);
+        for (uint32_t i = 0; all->costs[module] != NULL && i < all->modules[module].instruction_count; i++)
+            all->costs[module][i] = (fs_hlo_work){fs_work_unknown, NAN};
         for (uint32_t i = 0; all->costs[module] != NULL && i < count; i++)
-            all->costs[module][steps[i].instruction] = steps[i].work;
+            if (!is_part(all, module, steps[i].instruction, "-start"))
+                all->costs[module][steps[i].instruction] = steps[i].work;
         fs_free(steps);
         if (all->costs[module] == NULL) return fs_no_memory(err);
         FS_TRY(fs_hlo_remarks_make(&all->remarks[module], &all->modules[module], err));
@@ -406,11 +446,13 @@ static fs_status give_collective(joining *all, const run *one, fs_tie_proof proo
     fs_launch launch;
     bool named = fs_names_communicate(&all->names, event->name);
     if (event->kind != FS_EVENT_KERNEL || event->signature == FS_NONE || proof == FS_TIE_GUESSED) return FS_OK;
-    if (!named && one->kernels > 1) return FS_OK;
+    if ((!named && one->kernels > 1) || is_part(all, one->module, one->instruction, "-start")) return FS_OK;
+    bool waits = is_part(all, one->module, one->instruction, "-done");
+    uint32_t of = waits ? fs_hlo_operand(&all->modules[one->module], one->instruction, 0) : one->instruction;
     fs_span signature = fs_store_signature_bytes(all->from, event->signature);
     if (!fs_launch_decode(signature.bytes, &launch)) return FS_OK;
-    if (!fs_hlo_collective(&all->modules[one->module], one->instruction, &collective, group)) return FS_OK;
-    if (named && one->communicating > 1) collective.in_elements = collective.out_elements = FS_MISSING;
+    if (of == FS_NONE || !fs_hlo_collective(&all->modules[one->module], of, &collective, group)) return FS_OK;
+    if (waits || (named && one->communicating > 1)) collective.in_elements = collective.out_elements = FS_MISSING;
     if (fs_collective_decode(signature, &told)) {
         if (told.group_size == 0) told.group_size = collective.group_size;
         if (told.in_elements == FS_MISSING && told.out_elements == FS_MISSING) {
@@ -496,7 +538,8 @@ fs_status fs_hlo_join(const fs_store *from, const fs_hlo_module *modules, uint32
                    .module_count = module_count,
                    .report = report,
                    .schedules = {.numbered = given_count > 0},
-                   .describer = {.store = into}};
+                   .describer = {.store = into},
+                   .named = fs_store_accelerator(from) == FS_ACCELERATOR_TPU};
     *report = (fs_hlo_report){0};
     fs_status status = join(&all, given, given_count, err);
     clear(&all);

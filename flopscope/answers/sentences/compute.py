@@ -160,11 +160,13 @@ class FarOp(NamedTuple):
     runs_on: str
     processors: int
     """Multiprocessors of the device."""
+    units: str = "tensor cores"
+    """What multiplies matrices in the device."""
 
 
 SUCH: Mapping[Such, str] = {
-    "products": ", where other products on tensor cores in this profile reach {}",
-    "large products": ", where large products on tensor cores reach {}",
+    "products": ", where other products on {1} in this profile reach {0}",
+    "large products": ", where large products on {1} reach {0}",
     "scatter_add": ", where calls of scatter_add_ (measured on an H200) reach {}",
     "alike": ", where calls of about the same sizes in this profile reach {}",
     "one block": "",
@@ -189,7 +191,7 @@ def far_from_roof(ops: tuple[FarOp, ...], per: str) -> Said:
 
 def far_op(op: FarOp, per: str) -> str:
     """Return the sentences of one op."""
-    usual = SUCH[op.such].format(percent_text(op.usual))
+    usual = SUCH[op.such].format(percent_text(op.usual), op.units)
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""
     cause = "takes most of it"
