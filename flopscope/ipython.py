@@ -6,9 +6,13 @@ import argparse
 import ast
 import re
 import shlex
+import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NoReturn
+
+from flopscope.support.imports import after_import, around
+from flopscope.support.package import warn_user
 
 __all__ = ["load_ipython_extension"]
 
@@ -18,6 +22,7 @@ MOST_ROWS = 100
 
 def load_ipython_extension(ipython: Any) -> None:
     """Register the magics with an IPython shell. ``%load_ext flopscope`` calls this function."""
+    after_import("torch", _Recorded.torch_imported)
 
     def flopscope(line: str, cell: str | None = None) -> Any:
         return profile_code(ipython, line, cell)
@@ -41,14 +46,84 @@ class _Options(argparse.ArgumentParser):
         raise UsageError(f"{self.prog}: {message}\n{self.format_usage().rstrip()}") from None
 
 
+class _Recorded:
+    """A recording by flopscope's profile and, of a process that has imported torch, by torch's profiler as well.
+
+    ``profiles`` are those that have recorded something, torch's last; the last one if none has.
+    """
+
+    _current: _Recorded | None = None
+
+    @classmethod
+    def torch_imported(cls, torch: Any) -> None:
+        """Begin torch's recording, also in a cell that imports it."""
+        around(torch.autograd.profiler.profile, "_prepare_trace", before=lambda _: cls._give_way())
+        if cls._current is not None:
+            cls._current._stop()  # CUPTI has one user at a time
+            cls._current._start()
+
+    @classmethod
+    def _give_way(cls) -> None:
+        """End torch's recording before another one of the program starts: a process can have only one."""
+        if cls._current is not None and cls._current._running[1:]:
+            cls._current._stop(torch=True)
+            warn_user(
+                "%%flopscope: torch records for one profiler at a time; from that of the cell on, not for this one"
+            )
+
+    def __enter__(self) -> None:
+        self.profiles: list[Any] = []
+        self._running: list[Any] = []
+        try:
+            self._start()
+        except BaseException:
+            self._stop()
+            raise
+        _Recorded._current = self
+
+    def __exit__(self, *problem: object) -> None:
+        _Recorded._current = None
+        self._stop()
+        self.profiles = [prof for prof in self.profiles if len(prof)] or self.profiles[-1:]
+
+    def _start(self) -> None:
+        from flopscope.record.profile import profile
+        from flopscope.support.capture import ProfilerActivity
+
+        torch = sys.modules.get("torch")
+        with_torch = torch is not None and not torch.autograd.profiler._is_profiler_enabled
+        self._begin(profile(record_shapes=True, activities=[ProfilerActivity.CPU] if with_torch else None))
+        if with_torch:
+            from flopscope.record.torch_hooks import all_threads_setting, quiet_start
+            from flopscope.torch import profile as torchs
+
+            with quiet_start(torch):
+                self._begin(torchs(record_shapes=True, experimental_config=all_threads_setting(torch)))
+
+    def _begin(self, prof: Any) -> None:
+        prof.start()
+        self._running.append(prof)
+        self.profiles.append(prof)
+
+    def _stop(self, torch: bool = False) -> None:
+        """Stop what is running. torch: torch's profiler alone."""
+        stopped = self._running[1:] if torch else self._running
+        self._running = self._running[:1] if torch else []
+        for prof in reversed(stopped):
+            prof.stop()
+
+
 def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
     """Profile a cell, or the rest of the line, and display the table.
 
     %%flopscope [--no-peaks] [-o NAME]
 
     The value of the cell is that of its last expression, as without the magic. -o assigns the profile to a variable,
-    for other tables of it. --no-peaks omits shares of the device's peaks, which take a few seconds to measure the first
-    time.
+    for other tables of it, also if the cell raises an exception. --no-peaks omits shares of the device's peaks, which
+    take a few seconds to measure the first time.
+
+    If torch is imported, torch's profiler records: the profile is a flopscope.torch.profile. flopscope's own ops are
+    then in a table of their own, with times of the host, and in the profile that -o assigns if there are no others.
     """
     parser = _Options(prog="%%flopscope", add_help=False, allow_abbrev=False)
     parser.add_argument("--no-peaks", action="store_true")
@@ -56,21 +131,25 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
     if cell is None:
         line, cell = _options_and_rest(line, flags=("--no-peaks",))
     options = parser.parse_args(shlex.split(line))
+    if not cell.strip():
+        parser.error("the code to profile is missing")
     if options.output and not options.output.isidentifier():
         parser.error(f"{options.output!r} is not a valid variable name")
     run = _compiled(ipython, cell)
 
-    from flopscope.record.profile import profile
-
-    with profile(record_shapes=True) as prof:
-        value = run()
-    if options.output:
-        ipython.user_ns[options.output] = prof
+    recorded = _Recorded()
+    try:
+        with recorded:
+            value = run()
+    finally:
+        if options.output:
+            ipython.user_ns[options.output] = recorded.profiles[-1]
     from flopscope.show import html
 
-    averages = prof.key_averages(peaks="none" if options.no_peaks else "measured")
-    text = averages.table(row_limit=MOST_ROWS, brief=True)
-    ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, MOST_ROWS)})  # either is shown
+    for prof in recorded.profiles:
+        averages = prof.key_averages(peaks="none" if options.no_peaks else "measured")
+        text = averages.table(row_limit=MOST_ROWS, brief=True) or str(averages)
+        ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, MOST_ROWS)})  # one is shown
     return value
 
 

@@ -28,6 +28,7 @@ from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
 from flopscope.record.schedules import action_at
 from flopscope.record.stack_samples import StackSamples
+from flopscope.record.torch_hooks import without_inductor
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.process import joined
 from flopscope.results.results import Results
@@ -37,6 +38,7 @@ from flopscope.support.files import replacing
 from flopscope.support.suggest import require_names
 
 try:
+    import torch
     import torch.cuda as _cuda
     import torch.profiler as _torch
     import torch.profiler.profiler as _defining
@@ -130,7 +132,8 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         self._core = self._counters = self._stacks = None
         if not self.acc_events:
             self._traces.clear()
-        super().prepare_trace()
+        with without_inductor(torch):
+            super().prepare_trace()
 
     def start_trace(self) -> None:
         """Begin to record, as start() and step() do, and to count if counters are wanted."""

@@ -153,6 +153,8 @@ def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
 
 COMPILED = re.compile(r"Torch-Compiled Region|CompiledFunction|CompiledFxGraph|torch/_inductor|^triton_")
 """Names around the ops and kernels of code that torch.compile made."""
+OF_CPP = re.compile(r"^(graph_\d+_)?cpp_")
+"""Names of the ranges of its code for a CPU."""
 
 
 class Argument(NamedTuple):

@@ -36,7 +36,7 @@ from flopscope.record.torch_hooks import (
 from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
-from flopscope.support.process import seconds_waited, start_thread, wait_text
+from flopscope.support.process import call_in_main_thread, seconds_waited, start_thread, wait_text
 
 
 class Recording:
@@ -176,10 +176,13 @@ class Recording:
     def _keep_time(self) -> None:
         window = self._window
         if window.begin > 0 and not self._over.wait(self._began + window.begin - time.monotonic()):
-            self._safely(self._open_amid_step)
+            self._from_outside(functools.partial(self._safely, self._open_amid_step))
         if not math.isinf(window.end) and not self._over.wait(self._began + window.end - time.monotonic()):
-            self._safely(self._close)
-            self._stop_program()
+            self._from_outside(self._end_window)
+
+    def _end_window(self) -> None:
+        self._safely(self._close)
+        self._stop_program()
 
     def _begin_step(self) -> None:
         if self._state != "recording" or self._step is not None:
@@ -235,6 +238,18 @@ class Recording:
         else:
             self._start_torch()
 
+    @property
+    def _of_one_thread(self) -> bool:
+        """Whether torch records the main thread alone: it records no memory where it records all threads."""
+        return self._torch is not None and bool(self._settings.get("profile_memory"))
+
+    def _from_outside(self, act: Callable[[], object]) -> None:
+        """Start or stop a profile from a thread of ours: on the main thread, if torch records that alone."""
+        if self._of_one_thread:
+            call_in_main_thread(lambda: act() if self._changing is None else self._from_outside(act))
+        else:
+            act()
+
     def _open_amid_step(self) -> None:
         self._open()
         if self._step is not None:
@@ -253,11 +268,14 @@ class Recording:
             self._watch_graphs()
         settings = dict(self._settings)
         everywhere = all_threads_setting(self._torch)
-        if everywhere is not None:
+        alone = self._of_one_thread and threading.current_thread() is threading.main_thread()
+        if self._of_one_thread and not alone:
+            self._tell("no memory is recorded: torch records it on one thread, and this is not the main thread")
+        if everywhere is not None and not alone:
             settings["experimental_config"] = everywhere
             if settings.get("record_shapes"):
                 self._end_arguments = record_arguments(self._torch)
-        elif self._window.unit == "seconds":
+        elif self._window.unit == "seconds" and not alone:
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = import_module("flopscope.torch").profile(**settings)
         with quiet_start(self._torch):
@@ -288,12 +306,16 @@ class Recording:
 
     def _at_limit(self, what: str) -> None:
         """Stop recording before it takes the memory that the program needs, and keep what there is."""
-        with self._lock:
-            if self._state == "recording":
-                whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
-                self._tell(f"{what}: this recording ends here; --steps or --seconds record another part{whole}")
-                self._safely(self._close)
-                self._safely(self._release)
+
+        def stop() -> None:
+            with self._lock:
+                if self._state == "recording":
+                    whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
+                    self._tell(f"{what}: this recording ends here; --steps or --seconds record another part{whole}")
+                    self._safely(self._close)
+                    self._safely(self._release)
+
+        self._from_outside(stop)
 
     def _release(self) -> None:
         if not isinstance(self._prof, (profile, type(None))):

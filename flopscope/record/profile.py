@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from flopscope.record import profiler
 from flopscope.results.results import Results
+from flopscope.support.hints import HINTS, TORCH_ON_CPU, Hints
 
 
 class profile(profiler.profile, Results):
@@ -52,6 +55,12 @@ class profile(profiler.profile, Results):
     references ends. In a forked child process the profile records nothing, ``step()`` and ``stop()`` do nothing, and
     the results belong to the parent.
     """
+
+    @property
+    def hints(self) -> Hints:  # type: ignore[override]
+        """What to record so that more is known."""
+        empty = "torch" in sys.modules and not len(self)
+        return HINTS._replace(said=(TORCH_ON_CPU,)) if empty else HINTS
 
     def __repr__(self) -> str:
         return f"<flopscope.profile: {self._state}, {len(self)} events>"

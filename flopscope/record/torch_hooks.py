@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,31 @@ def quiet_start(torch: Any) -> Iterator[None]:
         yield
     finally:
         os.environ.pop(name, None)
+
+
+@contextmanager
+def without_inductor(torch: Any) -> Iterator[None]:
+    """Keep torch from importing torch._inductor, which takes as long as torch itself, on this thread.
+
+    torch's profiler imports it at its start to read a setting, triton.cudagraphs, which is false unless the program has
+    imported it before, or the environment sets it.
+    """
+    lazily, here = vars(torch).get("__getattr__"), threading.get_ident()
+    if lazily is None or "torch._inductor" in sys.modules or "TORCHINDUCTOR_CUDAGRAPHS" in os.environ:
+        yield
+        return
+
+    def __getattr__(name: str) -> Any:
+        if name == "_inductor" and threading.get_ident() == here:
+            raise AttributeError(name)
+        return lazily(name)
+
+    torch.__getattr__ = __getattr__
+    try:
+        yield
+    finally:
+        if vars(torch).get("__getattr__") is __getattr__:
+            torch.__getattr__ = lazily
 
 
 def starts_cuda(torch: Any) -> bool:

@@ -402,7 +402,7 @@ class EventTable(Sequence[EventRow]):
         return upward.rooms.table_html(self)
 
     def __str__(self) -> str:
-        return self.table(brief=True)
+        return self.table(brief=True) or " ".join(["No ops were recorded.", *self.hints.said]) + "\n"
 
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""

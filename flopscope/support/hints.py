@@ -87,11 +87,20 @@ GENERATED = (
     "Code that torch.compile generates for a CPU is recorded only with torch._inductor.config.cpp."
     "enable_kernel_profile = True, set before it compiles; its work is unknown."
 )
+GENERATED_KERNELS = (
+    "The ranges of code that torch.compile generated for a CPU record no sizes, so its work is unknown; a recording "
+    "without torch.compile rates its ops."
+)
+"""Hint of a recording with that setting."""
 ON_CPU_WITHOUT_OPS = (
     "The work of the ranges is unknown, because no op that did it was recorded: state it by fs.record_function(…, "
     "flops=…, bytes=…, unit=…)."
 )
 """Hint of a CPU program that does not use torch."""
+TORCH_ON_CPU = (
+    "fs.profile does not record torch's ops on a CPU: flopscope.torch.profile, flopscope run and %%flopscope do."
+)
+"""Hint of an empty profile of flopscope in a program that has imported torch."""
 _WITHOUT_HLO = (
     "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, "
     "hlo=…), as jax.jit(f).lower(x).compile().as_text() gives it."

@@ -37,8 +37,9 @@ class _Watcher:
     ) -> ModuleSpec | None:
         if name != self._name:
             return None
-        for finder in list(sys.meta_path):
-            find = None if finder is self else getattr(finder, "find_spec", None)
+        finders = list(sys.meta_path)  # those before this one found nothing, or are other watchers, which ask this one
+        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
+            find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = None if find is None else find(name, path, target)
             if spec is not None:
                 self._mark(spec.loader)

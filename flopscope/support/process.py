@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -53,6 +55,20 @@ def start_thread(work: Callable[[], object], name: str) -> threading.Thread:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return thread
+
+
+_pending: list[Any] = []  # the interpreter may still call them
+
+
+def call_in_main_thread(act: Callable[[], object]) -> None:
+    """Let the main thread call a function, soon, between two of its instructions.
+
+    Of the threads of a program it may be the only one that can: torch stops a profiler on the thread that started it.
+    """
+    call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lambda _: bool(act()) and 0)
+    _pending.append(call)
+    while ctypes.pythonapi.Py_AddPendingCall(call, None) != 0:  # it keeps 32 of them at most
+        time.sleep(0.05)
 
 
 WORTH = 0.2

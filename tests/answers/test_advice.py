@@ -318,3 +318,4 @@ def test_code_generated_for_a_cpu_is_named_with_its_setting(more: list[Any], nam
     events = [op("Torch-Compiled Region: 0/0", 0, 900), op("aten::empty", 10, 5)]
     said = str(load(*events, *more, record_shapes=1).summary())
     assert ("cpp.enable_kernel_profile" in said) == named
+    assert ("record no sizes" in " ".join(said.split())) == any("_cpp_" in str(event) for event in more)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,6 +73,7 @@ def test_a_line_is_profiled(run: Run) -> None:
         ("%%flopscope\nif", SyntaxError, "invalid syntax"),
         ("%%flopscope --colour red\n1", UsageError, "--colour"),
         ("%%flopscope -o 3x\n1", UsageError, "'3x' is not a valid variable name"),
+        ("%flopscope", UsageError, "the code to profile is missing"),
         ("%measure", UsageError, "the expression to measure is missing"),
         ("%measure --flops many f()", UsageError, "--flops"),
     ],
@@ -80,6 +84,51 @@ def test_errors_are_raised_and_leave_no_profile_running(
     with pytest.raises(error, match=re.escape(message)):
         run(cell)
     run("%%flopscope --no-peaks\nfs.ones((2,), device='cpu')")
+
+
+MAGIC = "%%flopscope --no-peaks -o prof\n"
+CELLS = [  # one after the other; FLOPs of the profile, and what is shown
+    (MAGIC + "import torch, flopscope as fs\nx = torch.ones(3, 4)\ny = x @ x.t()", {"aten::mm": 72.0}, ["aten::mm"]),
+    ("%flopscope --no-peaks -o prof x @ x.t()", {"aten::mm": 72.0}, ["aten::mm"]),
+    (MAGIC + "fs.neg(fs.ones((5,), device='cpu'))\nx * 2", {"aten::mul": 12.0}, ["flopscope::neg", "aten::mul"]),
+    (MAGIC + "fs.neg(fs.ones((5,), device='cpu'))", {"flopscope::neg": 5.0}, ["flopscope::neg"]),
+    (MAGIC + "x * 2\n1 / 0", {"aten::mul": 12.0}, ["ZeroDivisionError"]),
+    (MAGIC + "import threading\nt = threading.Thread(target=x.sin)\nt.start()\nt.join()", {"aten::sin": 12.0},
+     ["aten::sin"]),
+    (MAGIC + "x * 2\nwith torch.profiler.profile() as own:\n    x @ x.t()\nlen(own.events()) > 1",
+     {"aten::mul": 12.0}, ["aten::mul", "Out[0]: True", "one profiler at a time"]),
+    (MAGIC + "# nothing", {}, ["No ops were recorded.\n"]),
+    ("with fs.profile() as prof: x @ x.t()\nprint(prof.key_averages(), prof.summary())", {},
+     ["No ops were recorded. fs.profile does not record torch's ops on a CPU", "Nothing was recorded."]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_torch() -> list[str]:
+    """Return what the cells print, in a process that has not imported torch before."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch")
+    program = f"""
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell(colors="nocolor")
+shell.run_line_magic("load_ext", "flopscope")
+shell.run_line_magic("reload_ext", "flopscope")  # both wait for the import of torch
+for cell in {[cell for cell, _, _ in CELLS]!r}:
+    print("=====", flush=True)
+    shell.run_cell(cell)
+    shell.run_cell("print({{r.key: r.flops for r in prof.key_averages(peaks='none') if r.flops}}, flush=True)")
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=250)
+    return done.stdout.split("=====\n")[1:]
+
+
+@pytest.mark.parametrize("number", range(len(CELLS)))
+def test_torchs_ops_on_a_cpu_are_recorded(of_torch: list[str], number: int) -> None:
+    _, found, shown = CELLS[number]
+    output = of_torch[number]
+    assert str(found) in output.splitlines(), output
+    assert all(text in output for text in shown) and "profiler_start" not in output, output
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def _bytes(moved: Any) -> Any:
     return sum(each.bytes for each in moved) if isinstance(moved, list) else moved
 
 
-def _equal(found: Any, wanted: Any) -> bool:
+def equal(found: Any, wanted: Any) -> bool:
     if wanted is ... or found == wanted:
         return True
     if not isinstance(wanted, float | int) or isinstance(wanted, bool):
@@ -182,6 +182,6 @@ def differences(case: Case) -> dict[str, Any]:
     if ... not in moved and not found["of_launched"]:
         wanted["bytes_moved"] = sum(moved)
     fits = found["expected"] is None or (wanted["flops"] is not ... and math.isnan(wanted["flops"]))
-    return {key: (found[key], value) for key, value in wanted.items() if not _equal(found[key], value)} | (
+    return {key: (found[key], value) for key, value in wanted.items() if not equal(found[key], value)} | (
         {} if fits else {"arguments": (case.arguments, found["expected"])}
     )

@@ -392,9 +392,31 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
     result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
     assert (result.returncode, result.stdout) == (0, "8\n"), result.stderr
     processes = {
-        e.get("pid") for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if "aten" in e["name"]
+        e.get("pid") for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if "aten::" in e["name"]
     }
     assert len(processes) == 1 and own(result.stderr).count("\n") == 0
+
+
+@pytest.mark.usefixtures("torch_here")
+@pytest.mark.parametrize(("window", "recorded"), [((), range(4)), (("--steps", "1:3"), range(1, 3))])
+def test_memory_of_torch_is_recorded(window: tuple[str, ...], recorded: range, tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import torch
+        optimizer = torch.optim.SGD([torch.zeros(1)], 1.0)
+        kept = []
+        for i in range(4):
+            kept.append(torch.rand(1000 + i, 16))
+            optimizer.step()
+        """,
+    )
+    traced(tmp_path, path, "--memory", *window)
+    events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
+    allocated = [e["args"]["Bytes"] for e in events if e.get("name") == "[memory]"]
+    assert [bytes_ for bytes_ in allocated if bytes_ > 4096] == [64 * (1000 + i) for i in recorded]
+    rows = {row.key: row for row in fs.load_trace(tmp_path / "t.json").key_averages()}
+    assert rows["aten::rand"].cpu_memory_usage == sum(64 * (1000 + i) for i in recorded)
 
 
 # Runs the command line as on a machine with a GPU, where torch's profiler must not initialize CUDA.
@@ -470,11 +492,15 @@ def test_a_program_too_short_to_sample_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("torch_here")
 def test_torchs_profiler_is_quiet_and_the_environment_stays_the_programs(tmp_path: Path) -> None:
-    program = "import os, torch\ntorch.sin(torch.rand(5))\nprint(os.environ.get('KINETO_LOG_LEVEL'))\n"
+    program = """
+    import os, sys, torch
+    torch.sin(torch.rand(5))
+    print(os.environ.get("KINETO_LOG_LEVEL"), "torch._inductor" in sys.modules, hasattr(torch, "_inductor"))
+    """
     result = run(tmp_path, "--no-report", "--no-summary", script(tmp_path, program))
-    assert (result.returncode, result.stdout) == (0, "None\n") and "profiler_start" not in result.stderr
+    assert (result.returncode, result.stdout) == (0, "None False True\n") and "profiler_start" not in result.stderr
     result = run(tmp_path, "--no-report", "--no-summary", tmp_path / "program.py", KINETO_LOG_LEVEL="0")
-    assert result.stdout == "0\n"
+    assert result.stdout == "0 False True\n"
 
 
 @pytest.mark.usefixtures("torch_here")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from flopscope.support.process import FAULTS, seconds_waited, start_thread, wait_text
+from flopscope.support.process import FAULTS, call_in_main_thread, seconds_waited, start_thread, wait_text
 
 
 def test_the_thread_blocks_what_is_not_its_own_error() -> None:
@@ -20,6 +20,15 @@ def test_the_thread_blocks_what_is_not_its_own_error() -> None:
     start_thread(lambda: seen.append(signal.pthread_sigmask(signal.SIG_BLOCK, ())), "one").join()
     assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM} <= seen[0] and not FAULTS & seen[0]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def test_a_thread_lets_the_main_thread_call_a_function() -> None:
+    callers: list[threading.Thread] = []
+    hangs = time.monotonic() + 60
+    start_thread(lambda: call_in_main_thread(lambda: callers.append(threading.current_thread())), "one")
+    while not callers and time.monotonic() < hangs:
+        time.sleep(0.001)
+    assert callers == [threading.main_thread()]
 
 
 def test_ctrl_c_while_signals_are_blocked_leaves_them_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

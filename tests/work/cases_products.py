@@ -3,7 +3,7 @@
 A multiply-add is 2 FLOPs, of complex numbers 8. Operands are read once, the result is written (docs/counting.md).
 """
 
-from helpers.work_cases import AT_MOST, BF16, FLOAT, N4, NAN, UNKNOWN, UNSAID, B, C, F, Q, S, Tensor, rows
+from helpers.work_cases import AT_MOST, BF16, FLOAT, N4, NAN, UNKNOWN, UNSAID, B, C, F, H, I, Q, S, Tensor, rows
 
 FLOPS = 2 * 64 * 48 * 80
 
@@ -31,7 +31,7 @@ def _products(dtype: str, unit: str) -> tuple:
 
 
 A, V, W = F(64, 48), F(48), F(64)
-X8, W8 = Q(64, 48), Q(48, 80)
+X8, W8, META = Q(64, 48), Q(48, 80), Tensor("short", (64, 3))
 PACKED, FOUR_BITS, ROWS = B(7, 64, 256), N4(12, 2, 32, 4), 2 * 7 * 64 * 256 * 96
 MATRICES = rows(
     *_products(FLOAT, "fp32"),
@@ -55,6 +55,19 @@ MATRICES = rows(
     "packed weights have as many outputs as scales",
     ("aten::_weight_int8pack_mm", [PACKED, S(96, 256), B(96)], ROWS, B(7, 64, 96)),
     ("aten::_weight_int4pack_mm", [PACKED, FOUR_BITS, 128, B(2, 96, 2)], ROWS, B(7, 64, 96)),
+    "2 of 4 elements are kept and multiplied; with their places, 16 take the room of 9, of int8 of 10",
+    ("aten::_cslt_sparse_mm", [H(64 * 48 * 9 // 16), H(48, 80)], FLOPS / 2, H(64, 80)),
+    ("aten::_cslt_sparse_mm", [S(64 * 48 * 10 // 16), S(48, 80), None, None, 3, True], FLOPS / 2, N4(64, 80),
+     {"unit": "int8_tensor"}),
+    ("aten::_sparse_semi_structured_linear", [B(5, 64, 48), B(80, 24), META, B(80), None, None], 5 * FLOPS / 2,
+     B(5, 64, 80)),
+    ("aten::_sparse_semi_structured_mm", [S(64, 24), N4(64, 2), S(48, 80), 3], FLOPS / 2, N4(64, 80)),
+    ("aten::_sparse_semi_structured_addmm", [B(64), B(64, 24), META, B(48, 80), 1, 1, None], FLOPS / 2,
+     B(64, 80)),
+    ("aten::_sparse_semi_structured_mm", [B(64, 48), META, B(48, 80)], UNKNOWN),  # not halved
+    "9 rows, 4 outputs: the first input times the weight, that times the second",
+    ("aten::bilinear", [F(3, 3, 5), F(3, 3, 7), F(4, 5, 7), F(4)], 2 * 9 * 4 * 7 * (5 + 1), F(3, 3, 4)),
+    ("aten::bilinear", [F(3, 5), F(3, 7), F(4, 7, 5)], UNKNOWN),
     "no work: sizes do not fit, or are not there",
     ("aten::mm", [F(3, 4), F(5, 6)], UNKNOWN),
     ("aten::mm", [F(3, 4)], UNKNOWN),
@@ -207,7 +220,7 @@ COUNTED = [
 
 CELLS, STATE, FOUR, THREE, BIAS4, BIAS3 = 20 * 64, F(20, 64), F(20, 256), F(20, 192), F(256), F(192)
 LAYER = [F(5, 3, 16), F(128, 16), F(128, 32), F(128), F(128), F(3, 32), F(3, 32)]
-STEPS = 2 * 5 * 3 * 128 * (16 + 32)
+STEPS, PROJECTED = 2 * 5 * 3 * 128 * (16 + 32), [F(128, 16), F(128, 8), F(128), F(128), F(8, 32)]
 RECURRENT = rows(
     "LSTM: i, f, g, o = function(a + b); c' = f c + i g; h' = o tanh(c'), and 8 for biases",
     ("aten::_thnn_fused_lstm_cell", [FOUR, FOUR, STATE, None, None], 13 * CELLS, FOUR, STATE, STATE),
@@ -220,6 +233,18 @@ RECURRENT = rows(
     ("aten::mkldnn_rnn_layer", [*LAYER, False], STEPS, F(5 + 2, 3, 32)),
     ("aten::mkldnn_rnn_layer_backward", [*LAYER, F(5, 3, 32), F(3, 32), F(3, 32), F(5, 3, 32), None, None], 2 * STEPS,
      *LAYER, {"read": [*LAYER, F(2 * 5 + 2, 3, 32)]}),
+    "each matrix at each of the steps: 4 gates of 32 from 16 and from the state",
+    ("aten::lstm", [F(5, 3, 16), [F(2, 3, 8), F(2, 3, 32)], PROJECTED * 2, True, 1, 0.0, False, True, False],
+     2 * 2 * 15 * (128 * (16 + 8) + 8 * 32), F(5, 3, 16), F(2, 3, 8), F(2, 3, 32)),
+    ("aten::lstm", [F(15, 16), -I(5), [F(1, 3, 32)] * 2, LAYER[1:5], True, 1, 0.0, False, False], STEPS, F(15, 32),
+     F(1, 3, 32), F(1, 3, 32)),
+    ("aten::gru", [F(5, 3, 16), F(1, 3, 32), [F(96, 16), F(96, 32)], False, 1, 0.0, False, False, False],
+     STEPS * 3 / 4, F(5, 3, 32), F(1, 3, 32)),
+    ("aten::rnn_relu", [F(5, 3, 16), F(1, 3, 32), [F(32, 16), F(32, 32)], False, 1, 0.0, False, None, False], STEPS / 4,
+     {"written": NAN}),
+    ("aten::lstm_cell", [F(3, 16), [F(3, 32)] * 2, *LAYER[1:5]], STEPS / 5, F(3, 32), F(3, 32)),
+    ("aten::gru_cell", [F(16), F(32), F(96, 16), F(96, 32)], STEPS / 20, F(32)),
+    ("aten::lstm", [F(5, 3, 16)], UNKNOWN),
 )  # fmt: skip
 
 CUBE = 400**3

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cases_elements
+import cases_products
 import pytest
 from cases_products import causal
-from helpers.work_cases import F, work
+from helpers.work_cases import F, Tensor, encoded, equal, work
 
 from flopscope import _core
 
 torch = pytest.importorskip("torch")
-nn = torch.nn.functional
+nn, nn_utils = torch.nn.functional, torch.nn.utils.rnn
 Shape = tuple[int, ...]
 CPU = [torch.profiler.ProfilerActivity.CPU]
 
@@ -166,6 +169,42 @@ def test_flops_match_torchs_counter(name: str) -> None:
     assert ours == theirs > 0
 
 
+PACKED = nn_utils.pack_sequence([R(7, 10), R(4, 10), R(1, 10)])
+LAYERS: dict[str, Callable[[], Any]] = {
+    "lstm": lambda: torch.nn.LSTM(10, 12, 2, bidirectional=True, proj_size=5)(R(7, 3, 10)),
+    "gru": lambda: torch.nn.GRU(10, 12, 3, batch_first=True)(R(7, 3, 10)),
+    "rnn_tanh": lambda: torch.nn.RNN(10, 12, bidirectional=True)(PACKED),
+    "rnn_relu": lambda: torch.nn.RNN(10, 12, nonlinearity="relu", bias=False)(R(7, 3, 10)),
+    "lstm_cell": lambda: torch.nn.LSTMCell(10, 12)(R(3, 10)),
+    "gru_cell": lambda: torch.nn.GRUCell(10, 12)(R(10)),
+    "rnn_tanh_cell": lambda: torch.nn.RNNCell(10, 12)(R(3, 10)),
+    "bilinear": lambda: nn.bilinear(R(2, 3, 5), R(2, 3, 7), R(4, 5, 7), R(4)),
+}
+
+
+@pytest.mark.parametrize("op", LAYERS)
+def test_layers_have_the_flops_of_their_products_which_count_once(op: str, tmp_path: Path) -> None:
+    from flopscope.torch import from_profile
+
+    counter = pytest.importorskip("torch.utils.flop_counter")
+    with counter.FlopCounterMode(display=False) as mode, torch.backends.mkldnn.flags(enabled=False):
+        results = LAYERS[op]()
+    with torch.backends.mkldnn.flags(enabled=False):
+        trace = from_profile(recorded(LAYERS[op]))
+    rows = {row.key: row for row in trace.key_averages(peaks="none")}
+    products = [row.flops for key, row in rows.items() if re.search("mm$", key)]
+    theirs = mode.get_total_flops() or 2 * 6 * 4 * 7 * (5 + 1)  # torch does not show it the products of bilinear
+    assert sum(products) == theirs and not rows[f"aten::{op}"].flops > 0
+    trace.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    call = next(event["args"] for event in events if event["name"] == f"aten::{op}")
+    given = [call.get(of) for of in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")]
+    leaves = torch.utils._pytree.tree_leaves(results)
+    written = sum(t.numel() for t in leaves if isinstance(t, torch.Tensor) and t.is_floating_point())
+    found = _core._work_of_torch(f"aten::{op}", *given)
+    assert (found["flops"], found["bytes_written"]) == (theirs, 4 * written)
+
+
 def test_a_record_of_a_function_has_tensors_numbers_and_none() -> None:
     """What versions of Transformer Engine pass, as the profiler records it: dtypes, texts and objects are left out."""
     from flopscope.torch import from_profile
@@ -184,6 +223,31 @@ def test_a_record_of_a_function_has_tensors_numbers_and_none() -> None:
     ):
         table = from_profile(recorded(lambda given=version: _Linear.apply(*given))).key_averages()  # type: ignore[misc]
         assert next(r for r in table if r.key == "_Linear").flops == 2 * 8 * 32 * 64
+
+
+def is_default(value: Any, default: Any) -> bool:
+    if value is None or default is None or isinstance(value, Tensor):
+        return value is default
+    return bool(value == default) and isinstance(value, bool) == isinstance(default, bool)
+
+
+def test_last_arguments_with_their_defaults_may_be_left_out() -> None:
+    """Of fs.work(): for each row of the tables, as long as the last argument is torch's default."""
+    different, count = [], 0
+    for case in [*cases_elements.CASES, *cases_products.CASES]:
+        for schema in torch._C._jit_get_schemas_for_operator(case.name) if case.name.startswith("aten::") else ():
+            given, arguments = list(case.arguments), list(schema.arguments)
+            if len(given) != len(arguments) or schema.overload_name == "dtype":  # addmm(…, beta) looks like it
+                continue
+            while (
+                arguments and arguments[-1].has_default_value() and is_default(given[-1], arguments.pop().default_value)
+            ):
+                given.pop()
+                count += 1
+                short = _core._work_of_torch(case.name, *encoded(given), True)
+                if any(not equal(short[key], wanted) for key, wanted in case.wanted.items() if key != "bytes_moved"):
+                    different.append((case.name, given, case.wanted, short))
+    assert not different and count > 250
 
 
 # Schemas: each argument at its position -------------------------------------------------------------------------------

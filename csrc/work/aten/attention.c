@@ -46,7 +46,9 @@ static const fs_torch_tensor *tensor_at(const fs_torch_call *call, int place)
 static int row_of(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     int row = rule->option;
-    while (!call->shortened && call->count < places[row].fewest) row++;
+    /* Of a call without its last arguments, a number after the values tells the version. */
+    bool first = call->shortened && !(call->count > 3 && call->arguments[3].type == FS_TORCH_SCALAR);
+    while (!first && call->count < places[row].fewest) row++;
     return row;
 }
 

@@ -61,7 +61,8 @@ fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
     if (!matrices_at(call, 0, &a, &rows, &columns, &batch)) return fs_work_unknown;
     double n = fmin(rows, columns), item = fs_sizes_item(a->dtype), real = is_complex(a->dtype) ? item / 2 : item;
     double full = fs_products_flag(call, FULL);
-    double wanted = rule->option == FS_SPECTRUM_GENERAL ? 1 : fs_products_flag(call, VECTORS);
+    bool is_given = rule->option != FS_SPECTRUM_GENERAL && call->count > VECTORS;
+    double wanted = is_given ? fs_products_flag(call, VECTORS) : 1;
     if (rule->option != FS_SPECTRUM_SINGULAR) vectors = n * n;
     else vectors = full * (rows * rows + columns * columns) + (1 - full) * n * (rows + columns);
     if (rule->option == FS_SPECTRUM_GENERAL) item = real = 2 * real;

@@ -112,7 +112,7 @@ fs_work fs_count_unique(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_repeat(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *repeats = fs_sizes_tensor(call, 0);
-    if (repeats == NULL || call->count != 2 || fs_sizes_tensor(call, 1) != NULL) return fs_count_moves(rule, call);
+    if (repeats == NULL || call->count > 2 || fs_sizes_tensor(call, 1) != NULL) return fs_count_moves(rule, call);
     double elements = fs_sizes_number(fs_sizes_text(call, 1), NAN);
     fs_work work = fs_sizes_work(0, 2 * fs_sizes_read(repeats), elements * fs_sizes_item(repeats->dtype),
                                  fs_unit_of_plain(repeats->dtype));

@@ -142,22 +142,66 @@ fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(flops, read, output + states, unit);
 }
 
+/* The tensors of an argument, one or a list. */
+typedef struct {
+    double elements, matrices, width; /* elements; those of tensors with two axes; last size of the first tensor */
+} tensor_sums;
+
+static tensor_sums sums_of(const fs_torch_argument *given)
+{
+    tensor_sums sums = {0, 0, NAN};
+    bool is_list = given->type == FS_TORCH_TENSOR_LIST;
+    uint32_t count = is_list ? given->count : given->type == FS_TORCH_TENSOR;
+    const int64_t *at = given->list;
+    fs_torch_tensor tensor = given->tensor;
+    for (uint32_t i = 0; i < count; i++) {
+        if (is_list) fs_torch_next_tensor(&at, &tensor);
+        double elements = fs_sizes_elements(&tensor);
+        if (i == 0 && tensor.ndim > 0) sums.width = (double)tensor.shape[tensor.ndim - 1];
+        sums.elements += elements;
+        if (tensor.ndim == 2) sums.matrices += elements;
+    }
+    return sums;
+}
+
 /* Arguments: input, weights for the input and for the state, two biases, two states; for gradients also the result, its
- * states and their gradients. */
+ * states and their gradients. Of a cell: input, state or a list of both, weights, biases. */
 fs_work fs_count_rnn_layer(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     enum { GIVEN = 7 };
-    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
-    const fs_torch_tensor *recurrent = fs_sizes_tensor(call, 2);
+    bool is_cell = rule->option == 2;
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, is_cell ? 2 : 1);
+    const fs_torch_tensor *recurrent = fs_sizes_tensor(call, is_cell ? 3 : 2);
     if (input == NULL || weight == NULL || recurrent == NULL) return fs_work_unknown;
     if (input->ndim == 0 || weight->ndim != 2 || recurrent->ndim != 2 || weight->shape[1] == 0) return fs_work_unknown;
-    double steps = fs_sizes_elements(input) / (double)weight->shape[1];
+    double steps = fs_sizes_elements(input) / (double)weight->shape[1], item = fs_sizes_item(input->dtype);
     double flops = 2 * steps * (fs_sizes_elements(weight) + fs_sizes_elements(recurrent));
-    double output = steps * (double)recurrent->shape[1] * fs_sizes_item(input->dtype);
     fs_unit_choice unit = fs_unit_of_product(input->dtype);
+    if (is_cell) {
+        double states = sums_of(&call->arguments[1]).elements * item;
+        return fs_sizes_work(flops, fs_sizes_read(input) + states + products_read(call, 2, call->count), states, unit);
+    }
+    double output = steps * (double)recurrent->shape[1] * item;
     if (rule->option == 1)
         return fs_sizes_work(2 * flops, products_read(call, 0, call->count), products_read(call, 0, GIVEN), unit);
     return fs_sizes_work(flops, products_read(call, 0, GIVEN), output + products_read(call, 5, GIVEN), unit);
+}
+
+/* Arguments: input, for packed ones the sizes of batches, states, a list of weights, whether there are biases, layers,
+ * dropout, train, bidirectional. Each matrix is used once for each step of each sequence. */
+fs_work fs_count_recurrent(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    (void)rule;
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
+    unsigned weights = 3;
+    while (weights > 1 && (weights >= call->count || call->arguments[weights].type != FS_TORCH_TENSOR_LIST)) weights--;
+    if (weights < 2 || input == NULL || input->ndim < 2 || fs_sizes_from_end(input, 1) == 0) return fs_work_unknown;
+    tensor_sums given = sums_of(&call->arguments[weights]), states = sums_of(&call->arguments[weights - 1]);
+    double steps = fs_sizes_elements(input) / fs_sizes_from_end(input, 1), item = fs_sizes_item(input->dtype);
+    double output = steps * (1 + fs_products_flag(call, (int)weights + 5)) * states.width;
+    return fs_sizes_work(fs_products_flops_each(input->dtype) * steps * given.matrices,
+                         fs_sizes_read(input) + (given.elements + states.elements) * item,
+                         (output + states.elements) * item, fs_unit_of_product(input->dtype));
 }
 
 fs_work fs_count_cell(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -306,6 +350,20 @@ fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
     double read = fs_sizes_read(a) + fs_sizes_read(b) + products_read(call, 2, call->count);
     double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
     return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_unit_of_product(a->dtype));
+}
+
+/* _cslt_sparse_mm(matrix, dense, bias, alpha, dtype, …): the matrix is a buffer in which 16 elements, of which 8 are
+ * kept, take the room of 9, of a dtype of one byte that of 10. The kept ones are multiplied. */
+fs_work fs_count_compressed(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *matrix = fs_sizes_tensor(call, 0), *dense = fs_sizes_tensor(call, 1);
+    if (matrix == NULL || dense == NULL || dense->ndim != 2 || dense->shape[0] == 0) return fs_work_unknown;
+    double k = (double)dense->shape[0], n = (double)dense->shape[1];
+    double m = floor(fs_sizes_elements(matrix) * 16 / (fs_sizes_item(matrix->dtype) == 1 ? 10 : 9) / k);
+    fs_torch_dtype named = fs_sizes_dtype_of(fs_sizes_text(call, (unsigned)rule->option));
+    double item = fs_sizes_item(named != FS_TORCH_DTYPE_NONE ? named : dense->dtype);
+    return fs_sizes_work(m * k * n, products_read(call, 0, call->count), m * n * item,
+                         fs_unit_of_product(dense->dtype));
 }
 
 /* The offsets divide the rows of a matrix, its columns, or the summed axis. If they divide one matrix of both, only the

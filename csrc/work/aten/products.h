@@ -18,6 +18,7 @@
     X(scaled, PRODUCT)          /* unused; low-precision matrices with scales */                    \
     X(grouped, PRODUCT)         /* place of the offsets that divide matrices into groups */         \
     X(packed, PRODUCT)          /* place of the scales: [outputs], or [groups, outputs, …] */       \
+    X(compressed, PRODUCT)      /* place of the dtype; a matrix with 2 of 4 elements */             \
     X(distances, REDUCTION)     /* pairwise distances of rows: 0 of two matrices, 1 within one */   \
     X(convolution, CONVOLUTION) /* row of convolution.h */                                          \
     X(convolution_backward, CONVOLUTION)                                                            \
@@ -25,7 +26,8 @@
     X(attention, ATTENTION)          /* row of attention.h */                                       \
     X(attention_backward, ATTENTION)                                                                \
     X(rnn, RECURRENT)           /* row of products.c: layers of a recurrent network */              \
-    X(rnn_layer, RECURRENT)     /* oneDNN's single layer and direction; 1: its gradients */         \
+    X(rnn_layer, RECURRENT)     /* oneDNN's layer of one direction; 1: its gradients; 2: a step */  \
+    X(recurrent, RECURRENT)     /* torch's layers, which call these, with lists of their weights */ \
     X(cell, POINTWISE)          /* the elementwise part of a cell: row of products.c */             \
     X(fourier, LINEAR_ALGEBRA)  /* 0: complex to complex, 1: real to complex, 2: complex to real */ \
     X(factor, LINEAR_ALGEBRA)   /* row of linalg.h */                                               \

@@ -15,14 +15,17 @@ static bool is_bool(const char *text)
     return strcmp(text, "True") == 0 || strcmp(text, "False") == 0;
 }
 
-/* Return the elements left after reducing the axes at the place. *all: no axes are given, all are reduced. */
-static double elements_left(const fs_torch_tensor *self, const fs_torch_call *call, unsigned place, bool *all)
+/* Return the elements left after reducing the axes at PLACE. *all: no axes are given, all are reduced. */
+static double elements_left(const fs_aten_rule *rule, const fs_torch_call *call, bool *all)
 {
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    unsigned place = fs_option(rule, FS_PLACE);
     double axes[MAX_AXES];
     const char *text = fs_sizes_text(call, place);
     int count = place > 0 ? fs_sizes_numbers(text, axes, MAX_AXES) : -1;
-    /* A single number is an axis if "keepdim" follows; `sum(dtype)` has a dtype there, `std(unbiased)` a bool. */
-    if (*text != '[' && !is_bool(fs_sizes_text(call, place + 1))) count = -1;
+    /* A single number is an axis if "keepdim" follows or is left out; `sum(dtype)` has a dtype there. */
+    bool ends = place + 1 == call->count && fs_option(rule, FS_DTYPE_AT) == 0;
+    if (*text != '[' && !ends && !is_bool(fs_sizes_text(call, place + 1))) count = -1;
     *all = count <= 0;
     double left = *all ? 1 : fs_sizes_elements(self);
     for (int i = 0; i < count; i++) {
@@ -54,7 +57,7 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
         const fs_aten_rule pair = {rule->name, fs_count_pointwise, 1, FS_ARGUMENTS * 2, NULL, FS_CATEGORY_OF_FAMILY};
         return fs_count_pointwise(&pair, call);
     }
-    double left = elements_left(self, call, place, &all);
+    double left = elements_left(rule, call, &all);
     bool unrecorded = place > 0 && fs_sizes_is_unrecorded(call, place);
     if (unrecorded) {
         left = fs_sizes_elements(self);

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
-from flopscope.answers.findings import COMPILED
+from flopscope.answers.findings import COMPILED, OF_CPP
 from flopscope.answers.launch_rules import pauses
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
 from flopscope.results.categories import OF_TRITON
-from flopscope.support.hints import GENERATED, HINTS, NOT_RESOLVED, ON_CPU_WITHOUT_OPS, OWN_HINTS, WITHOUT_OPS
+from flopscope.support.hints import (
+    GENERATED,
+    GENERATED_KERNELS,
+    HINTS,
+    NOT_RESOLVED,
+    ON_CPU_WITHOUT_OPS,
+    OWN_HINTS,
+    WITHOUT_OPS,
+)
 from flopscope.support.statistics import median
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -127,11 +135,15 @@ def missing(analysis: Analysis) -> list[str]:
     kernels = _unknown_kernels(analysis)
     lost = analysis.graphs.get("works", 0) - analysis.graphs.get("matched", 0)
     counted = kernels and "counted" in analysis.columns["bytes_source"]
-    generated = sum(op.time for op in dark if COMPILED.search(op.key)) > sum(op.time for op in dark) / 2
+    generated, recorded = (
+        sum(op.time for op in dark if of.search(op.key)) > sum(op.time for op in dark) / 2 for of in (COMPILED, OF_CPP)
+    )
     if counted and not has_ops:
         notes.append(NOT_RESOLVED)
     elif generated and not analysis.on_device and not unseen:
         notes.append(GENERATED)
+    elif recorded and not analysis.on_device and not unseen:
+        notes.append(GENERATED_KERNELS)
     elif (of_launches := _launches(analysis)) is not None:
         notes += of_launches
     elif kernels and not has_ops and not lost and _has_recorded_ops(analysis):
