@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -12,7 +13,6 @@ from flopscope.answers.compute_rules import attention
 from flopscope.answers.findings import (
     COMPILED,
     Finding,
-    calls_of,
     casts_of,
     claim_removed,
     evidence,
@@ -27,7 +27,8 @@ from flopscope.answers.findings import (
 )
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.sentences import memory
-from flopscope.answers.sentences.words import Said
+from flopscope.answers.sentences.words import Said, listed
+from flopscope.support.units import percent_text, short_time_text
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
@@ -117,8 +118,11 @@ def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
 
 
 CONVERSION = re.compile(
-    r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|transpose_readWrite|tensorTransform|permute\w*Kernel"
+    r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|transpose_readWrite|tensorTransform|permute\w*Kernel"
+    r"|^batched_transpose_|SubTensorOpWithTransform|transpose_nchw2cnhw|transpose_cnhw2nchw|genericReformat",
+    re.IGNORECASE,
 )
+"""Kernels of cuDNN, MIOpen, CUTLASS and TensorRT that change the order of elements for others."""
 MAKES_CONTIGUOUS = ("aten::contiguous", "aten::clone", "aten::reshape", "aten::_reshape_alias")
 
 
@@ -146,20 +150,27 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
     The estimate is 90 % of their time. Source: PyTorch, "Channels Last Memory Format" tutorial. Premises: of copies,
     the strides of both sides (record_shapes, in traces of torch 2.2 and later), which order the dimensions differently,
     and none of which is 0, as those of a broadcast are; of convolutions, shapes, kernels that convert by their
-    names, and arguments that are not in NHWC already.
+    names, and no argument that is known to be in NHWC already.
     """
     conversions: list[tuple[Op | Gap, float]] = []
     convolved, copied = [], []
     for op in analysis.ops:
         time = sum(kernel.time for kernel in op.kernels if CONVERSION.search(kernel.name))
-        if is_convolution(op) and time > 0 and op.shapes and not _is_channels_last(analysis, op):
+        if is_convolution(op) and time > 0 and not _is_channels_last(analysis, op):
             conversions.append((op, KEPT * time))
             convolved.append(op)
         if op.reordered > 0 and _is_copy(op) and op.part != "copy" and _copier(analysis, op):
             copied.append(op)
     if convolved:
         time = sum(time for _, time in conversions) / KEPT
-        says = partial(memory.channels_last, time=time, calls=calls_of(convolved), per=analysis.per)
+        kernels = [kernel for op in convolved for kernel in op.kernels if CONVERSION.search(kernel.name)]
+        says = partial(
+            memory.channels_last,
+            time=time,
+            conversions=sum(kernel.count for kernel in kernels),
+            per=analysis.per,
+            rocm=analysis.accelerator == "hip",
+        )
         yield finding_about(analysis, says, conversions, convolved)
     if copied:
         times = [op.reordered for op in copied]
@@ -167,6 +178,54 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         host = _host(analysis, copied, times)
         moved = partial(memory.reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
         yield _left_out(analysis, moved, copied, times)
+
+
+NORM = "batch normalisation"
+UNFUSED = {
+    NORM: re.compile(r"^aten::(?!.*backward)\w*batch_norm"),
+    "ReLU": re.compile(r"^aten::(?:relu|relu6|clamp_min|threshold|hardtanh|leaky_relu)_?$"),
+    "additions": re.compile(r"^aten::add_?$"),
+}
+BLOCKS = ((NORM, "ReLU"), (NORM, "additions"), ("additions", "ReLU"))
+NOTED = 0.05
+"""Share of the device's time from which such ops are noted."""
+
+
+def _linked(analysis: Analysis, kinds: Mapping[int, str], pairs: Sequence[tuple[str, str]]) -> dict[int, float]:
+    """Return by row the share of its works directly before or after which such a one ran on its stream."""
+    every, found = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    columns = (analysis.pair_cells[name].tolist() for name in ("before", "after", "count"))
+    for before, after, count in zip(*columns, strict=True):
+        if before == after:
+            continue  # kernels of one op
+        fits = (kinds.get(before, ""), kinds.get(after, "")) in pairs
+        for place in ((0, before), (1, after)):
+            every[place] += count
+            found[place] += count * fits
+    return {row: max(found[side, row] / max(every[side, row], 1) for side in (0, 1)) for row in kinds}
+
+
+def separate(analysis: Analysis) -> Iterator[str]:
+    """Yield a note on batch normalisation, ReLU and additions in kernels of their own.
+
+    Premises: ops that torch.compile did not make, in this order on a stream.
+    """
+    own = [op for op in analysis.ops if op.row >= 0 and op.part != "copy" and op.key.startswith("aten::")]
+    if not analysis.on_device or not any(UNFUSED[NORM].search(op.key) for op in own):
+        return
+    own, whole = [op for op in own if not is_compiled(analysis, op)], sum(op.time for op in analysis.ops)
+    kinds = {op.row: kind for op in own for kind, names in UNFUSED.items() if names.search(op.key)}
+    times: dict[str, float] = {}
+    shares = _linked(analysis, kinds, BLOCKS)
+    for op in own:
+        if shares.get(op.row, 0.0) > 0:
+            times[kinds[op.row]] = times.get(kinds[op.row], 0.0) + shares[op.row] * op.time
+    if len(times) > 1 and (time := sum(times.values())) > NOTED * whole:
+        yield (
+            f"{percent_text(100 * time / whole)} of the device's time is in {listed(list(times))} that follow one "
+            f"another as kernels of their own ({short_time_text(time)} {analysis.per}): each reads and writes whole "
+            "tensors, and torch.compile fuses them."
+        )
 
 
 APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")

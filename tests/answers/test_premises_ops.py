@@ -85,11 +85,38 @@ def convolution(kernels: tuple[str, ...], weight: list[int], **run: Any) -> Prog
         ("cudnn::nchwToNhwcKernel<float>", [[200704, 3136, 56, 1], [576, 9, 3, 1]], True),
         ("cudnn::nchwToNhwcKernel<float>", [[200704, 1, 3584, 64], [576, 1, 192, 64]], False),  # in NHWC already
         ("cudnn::someKernel<float>", None, False),
+        ("batched_transpose_64x32_half", None, True),
+        ("SubTensorOpWithTransform5d", None, True),
+        ("void cutlass::nchw_to_nhwc_kernel<float>", None, True),
     ],
 )
 def test_channels_last_is_for_convolutions_that_convert(kernel: str, strides: Any, said: bool) -> None:
     program = convolution((kernel, "sm80_xmma_fprop_tf32f32_nhwc"), [64, 64, 3, 3], strides=strides)
     assert any("Use channels_last" in row.what for row in told(program, "layout")) == said
+    if said:
+        assert [row.category for row in program.load().key_averages() if row.key == kernel] == ["copies"]
+    if strides is None:  # the same without shapes
+        for event in program.events:
+            event["args"].pop("Input Dims", None)
+        (row,) = told(program, "layout") or (None,)
+        assert said == (row is not None and "1 conversion a step between NCHW and NHWC" in row.what)
+
+
+CONV, NORM, RELU, ADD = "aten::cudnn_convolution", "aten::cudnn_batch_norm", "aten::clamp_min_", "aten::add_"
+
+
+@pytest.mark.parametrize(
+    ("ops", "share"),
+    [
+        ((CONV, NORM, RELU, CONV, NORM, ADD, RELU), "71.4% "),
+        ((CONV, ADD, NORM, RELU), "50.0% "),  # a bias
+        ((CONV, RELU, ADD, ADD), None),  # no normalisation
+        ((NORM, CONV, ADD, ADD, ADD), None),  # of an optimizer
+    ],
+)
+def test_what_follows_a_normalisation_in_a_kernel_of_its_own_is_noted(ops: tuple[str, ...], share: str | None) -> None:
+    notes = in_a_row(*((name, 100, []) for name in ops)).load().advice().notes
+    assert [note[:6] for note in notes if "as kernels of their own" in note] == [share] * (share is not None)
 
 
 # tf32, low_precision --------------------------------------------------------------------------------------------------

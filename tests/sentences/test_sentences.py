@@ -21,7 +21,7 @@ def test_every_code_in_the_facts_has_its_text() -> None:
     ("say", "several"),
     [
         (lambda n: memory.casts(n, "a step", 5, math.nan, "", "", False, False), "2 casts a step take 5.00us."),
-        (lambda n: memory.channels_last(5, n, "a step"), "2 convolutions a step convert between"),
+        (lambda n: memory.channels_last(5, n, "a step", False), "2 conversions a step between NCHW and NHWC in"),
         (lambda n: memory.reordered(n, "a step", 5, math.nan, "x"), "2 copies a step only reorder elements"),
         (
             lambda n: host.allocations(n, 1, ("cudaMalloc",), 5, "a step", False),

@@ -32,15 +32,14 @@ def casts(
     )
 
 
-def channels_last(time: float, calls: float, per: str) -> Said:
-    """Conversions between NCHW and NHWC around convolutions.
-
-    calls: calls of the convolutions.
-    """
+def channels_last(time: float, conversions: float, per: str, rocm: bool) -> Said:
+    """Conversions between NCHW and NHWC around convolutions; conversions: kernels that do it."""
+    given = "; MIOpen gets NHWC with the environment variable PYTORCH_MIOPEN_SUGGEST_NHWC=1" if rocm else ""
     return Said(
         "Use channels_last for the model and its input",
-        f"{plural(calls, 'convolution')} {per} {form(calls, 'converts', 'convert')} between NCHW and NHWC for "
-        f"{short_time_text(time)}; .to(memory_format=torch.channels_last) changes both.",
+        f"{plural(conversions, 'conversion')} {per} between NCHW and NHWC in convolutions "
+        f"{form(conversions, 'takes', 'take')} {short_time_text(time)}; .to(memory_format=torch.channels_last) changes "
+        f"both{given}.",
     )
 
 

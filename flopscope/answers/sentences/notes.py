@@ -10,6 +10,7 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import COMPILED, OF_CPP
 from flopscope.answers.launch_rules import pauses
+from flopscope.answers.memory_rules import separate
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
 from flopscope.results.categories import OF_TRITON
 from flopscope.support.hints import (
@@ -35,7 +36,7 @@ def notes_of(analysis: Analysis) -> list[str]:
     notes: list[str] = []
     if analysis.has_steps:
         notes += step_notes([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
-    return [*notes, *cached(analysis), *pauses(analysis), *missing(analysis)]
+    return [*notes, *cached(analysis), *pauses(analysis), *separate(analysis), *missing(analysis)]
 
 
 def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
