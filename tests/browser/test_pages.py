@@ -78,6 +78,19 @@ def test_a_page_fits_the_width_of_windows_and_phones(open_report: Open, report: 
         assert page.run(CUT) == [], "on a phone"
 
 
+@pytest.mark.parametrize("size", [(1280, 900), PHONE, (320, 640)])
+def test_the_marked_link_is_that_of_the_section_in_view(open_report: Open, report: Report, size: tuple[int, int]) -> None:
+    page = open_report(report("training"))
+    page.resize(*size)
+    whole(page)
+    sections = page.run("return [...document.querySelectorAll('section')].map((one) => one.id)")
+    for section in (*sections, *reversed(sections)):
+        page.run("document.querySelector(`#nav a[href='#${arguments[0]}']`).click()", section)
+        page.until(f"document.querySelector('#nav [aria-current]').hash === '#{section}'", section)
+        top = f"document.querySelector('#title-{section}').getBoundingClientRect().top"
+        assert page.value(f"{top} >= document.getElementById('bar').getBoundingClientRect().bottom"), "below the bar"
+
+
 def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_report: Open, report: Report) -> None:
     page = open_report(report("training"))
     page.resize(1440, 900)

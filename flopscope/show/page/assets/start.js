@@ -64,12 +64,19 @@ flopscope.start = async function () {
     };
     page.mountAll = () => Promise.all(ids.map((id) => page.mount(id)));
 
-    /* Which section is in view */
-    const inView = new Set();
+    /* Which section is in view: the last one that begins above the line where a visited one begins, below the bar. */
+    const bar = document.getElementById("bar");
+    let visited = null;
     const mark = () => {
-        let current = ids.find((id) => inView.has(id));
+        const line = bar.offsetHeight + 12;
+        root.style.scrollPaddingTop = `${line}px`;
+        const begun = ids.filter((id) => elements.get(id).getBoundingClientRect().top < line + 2);
+        let current = begun.length ? begun[begun.length - 1] : ids[0];
         const end = window.innerHeight + window.scrollY >= root.scrollHeight - 2;
-        if (end && window.scrollY > 0) current = ids[ids.length - 1];
+        if (end && window.scrollY > 0) {
+            const last = ids.slice(ids.indexOf(current)); // none of them can come up to the line
+            current = last.includes(visited) ? visited : ids[ids.length - 1];
+        }
         for (const [id, link] of links) {
             if (id === current) link.setAttribute("aria-current", "true");
             else link.removeAttribute("aria-current");
@@ -81,22 +88,15 @@ flopscope.start = async function () {
         },
         { rootMargin: "600px" },
     );
-    const seen = new IntersectionObserver(
-        (entries) => {
-            for (const entry of entries) {
-                if (entry.isIntersecting) inView.add(entry.target.id);
-                else inView.delete(entry.target.id);
-            }
-            mark();
-        },
-        { rootMargin: "-60px 0px -55% 0px" },
-    );
+    const grown = new ResizeObserver(mark);
     window.addEventListener("scroll", mark, { passive: true });
 
     page.visit = async function (id, focus = true) {
         if (!elements.has(id)) return;
         await page.mount(id);
+        visited = id;
         elements.get(id).scrollIntoView({ block: "start" });
+        mark();
         if (focus) elements.get(id).focus({ preventScroll: true });
     };
     const follow = () => {
@@ -164,7 +164,7 @@ flopscope.start = async function () {
 
     for (const section of elements.values()) {
         near.observe(section);
-        seen.observe(section);
+        grown.observe(section);
     }
     follow();
     await page.ready;
