@@ -153,7 +153,9 @@ def _module(named: str) -> Any:
             ) from None
     file = os.path.abspath(named)
     if not os.path.isfile(file):
-        raise ValueError(f"no such file: {named}")
+        from flopscope.read.paths import NoFiles
+
+        raise NoFiles(f"no such file: {named}")
     sys.path.insert(0, os.path.dirname(file))
     name = Path(file).stem
     spec = importlib.util.spec_from_file_location("__measured__" if name in sys.modules else name, file)

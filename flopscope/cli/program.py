@@ -119,12 +119,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:  # a file is absent, NoFiles too
+        _complain(options.command, problem)
+        return 1
     except ValueError as problem:
         _complain(options.command, problem)
         return 2
-    except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
-        _complain(options.command, problem)
-        return 1
     finally:
         gc.set_threshold(*thresholds)
         if own_process:

@@ -42,6 +42,8 @@ class Failure:
 
     source: str
     reason: str
+    unopened: bool = False
+    """Whether the file is absent, or could not be opened."""
 
 
 class NoScheduler(OSError):

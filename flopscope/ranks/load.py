@@ -96,7 +96,9 @@ def _read(file: _File) -> Digest | Failure:
     except Exception as problem:  # whatever a file causes, the others are analysed
         text = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
         text = text.removeprefix(f"{file.source}: ")
-        return Failure(file.source, text if isinstance(problem, (ValueError, OSError, ImportError)) else repr(problem))
+        if not isinstance(problem, (ValueError, OSError, ImportError)):
+            text = repr(problem)
+        return Failure(file.source, text, isinstance(problem, OSError))
 
 
 def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import Failure
+from flopscope.read.paths import NoFiles
 from flopscope.results.process import source_of
 from flopscope.support.safe import printable
 
@@ -48,7 +49,8 @@ def of_one_run(source: Source) -> tuple[list[Digest], list[Failure]]:
     failures = [one for one in found if isinstance(one, Failure)]
     if not digests:
         which = f"none of the {len(found):,} files" if len(found) > 1 else "no file"
-        raise ValueError(printable(f"{which} could be read: {listed(failures)}"))
+        kind = NoFiles if all(failure.unopened for failure in failures) else ValueError
+        raise kind(printable(f"{which} could be read: {listed(failures)}"))
     by_rank: dict[int, Digest] = {}
     for origin in ("trace", "file name"):
         for digest in (one for one in digests if one.identity.rank_from == origin):

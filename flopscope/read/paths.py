@@ -22,6 +22,10 @@ RUNS = os.path.join("plugins", "profile")
 SHOWN = 3  # skipped files that a warning names
 
 
+class NoFiles(FileNotFoundError, ValueError):
+    """Raised where no file is, as of an absent one, or none that can be opened."""
+
+
 class Found(NamedTuple):
     """The files that a source selects."""
 
@@ -101,7 +105,7 @@ def _in_folder(folder: str) -> Found:
     named = set(chosen)
     others = tuple(name for name in files if name not in named)
     if not chosen:
-        raise ValueError(printable(_empty(folder, others, [name for name, is_folder in kinds.items() if is_folder])))
+        raise NoFiles(printable(_empty(folder, others, [name for name, is_folder in kinds.items() if is_folder])))
     return Found([os.path.join(folder, name) for name in chosen], True, others)
 
 
@@ -130,7 +134,7 @@ def _of_pattern(pattern: str) -> Found:
             paths += found.paths
             skipped += found.skipped
     if not paths:
-        raise ValueError(
+        raise NoFiles(
             printable(f"{pattern}: no file matches this pattern{', only folders without traces' * bool(skipped)}")
         )
     return Found(paths, True, tuple(skipped))

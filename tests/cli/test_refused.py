@@ -68,7 +68,14 @@ REFUSED = [
     (("summary", "rnak.json"), 1, "flopscope summary: rnak.json: there is no such file; did you mean rank.json?"),
     (("report", "absent"), 1, "…flopscope report: absent"),
     (("report", TRACE, "-o", "missing/page.html"), 1, "…there is no folder missing"),
-    (("mcp", "missing"), 2, "missing is not a folder"),
+    (("ranks", "absent"), 1, "…no file could be read: absent"),
+    (("ranks", "absent*"), 1, "…absent*: no file matches this pattern"),
+    (("ranks", "notes.txt"), 2, "…no file could be read: notes.txt"),
+    (("table", "folder"), 1, "…folder: no trace is in this folder"),
+    (("compare", TRACE, "absent*"), 1, "…absent*: no file matches this pattern"),
+    (("report", "notes.txt"), 2, "…notes.txt"),
+    (("measure", "absent.py:f"), 1, "…no such file: absent.py"),
+    (("mcp", "missing"), 1, "missing is not a folder"),
     (("schema", "tabel"), 2, "there are no documents of the kind 'tabel'; did you mean 'table'?"),
 ]  # fmt: skip
 

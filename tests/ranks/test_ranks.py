@@ -484,4 +484,5 @@ def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: 
     assert capsys.readouterr().out.startswith("Rank 5 ")
     content = json.loads(out.read_text())
     assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
-    assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 2
+    assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 1
+    assert main(["ranks", __file__, "--workers", "1"]) == 2

@@ -13,6 +13,7 @@ from typing import IO
 from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.input import start_of
 from flopscope.read.load import read
+from flopscope.read.paths import NoFiles
 from flopscope.read.nsys import REPORT
 from flopscope.read.trace import Trace
 from flopscope.support.files import close_names
@@ -37,7 +38,7 @@ class Folders:
     def __init__(self, folders: Sequence[str]) -> None:
         for folder in folders:
             if not os.path.isdir(folder):
-                raise ValueError(f"{folder} is not a folder")
+                raise NoFiles(f"{folder} is not a folder")
         self._real = [os.path.realpath(folder) for folder in folders or ["."]]
         self._open: OrderedDict[tuple[str, int, int], Trace] = OrderedDict()
 

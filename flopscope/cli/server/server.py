@@ -73,7 +73,7 @@ def _end(number: int, frame: object) -> None:
 
 
 def make_server(folders: Sequence[str]) -> MCPServer:
-    """Return the server. Raise ValueError for something that is not a folder."""
+    """Return the server. Raise NoFiles for something that is not a folder."""
     allowed = Folders(folders)
     tools = [_tool(name, function, allowed, document) for name, (function, document) in TOOLS.items()]
     instructions = INSTRUCTIONS.format(folders=printable(allowed.text))
