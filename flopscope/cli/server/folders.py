@@ -13,8 +13,8 @@ from typing import IO
 from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.input import start_of
 from flopscope.read.load import read
-from flopscope.read.paths import NoFiles
 from flopscope.read.nsys import REPORT
+from flopscope.read.paths import NoFiles
 from flopscope.read.trace import Trace
 from flopscope.support.files import close_names
 from flopscope.support.safe import shown
