@@ -128,7 +128,8 @@ class Pause(NamedTuple):
 
 def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
     idle = sum(time for _, time in long)
-    ops = {analysis.columns["key"][gap.row] if gap.row >= 0 else "" for gap, _ in long}
+    keys, devices = analysis.columns["key"], analysis.columns["device_type"]
+    ops = {keys[gap.row] if gap.row >= 0 and devices[gap.row] == "cpu" else "" for gap, _ in long}  # of a kernel: none
     return Pause(idle, spent_while_idle(analysis, max(limit, SHORT_PAUSE), ops) if long else [])
 
 
@@ -195,7 +196,7 @@ def pauses(analysis: Analysis) -> Iterator[str]:
     named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
     if not named and has_stacks(analysis):
         return
-    what = f"what the host did then was not recorded ({hints.options['stacks']} records it)"
+    what = f"what the host did then was not recorded ({hints.options.get('host', hints.options['stacks'])} records it)"
     if named:
         times = (f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
         what = f"the host was in {', '.join(times)}"

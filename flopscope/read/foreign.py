@@ -16,6 +16,9 @@ _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
 _UNPACK = "unpack it, and read the traces in it"
 _SQLITE = b"SQLite format 3\0"
+_WORD = rb"[\x01-\x7f][A-Za-z_][\w.-]*"
+_HLO = re.compile(rb"HloModule |(?:\n[\x80-\xff]{0,4}[\x00-\x7f])?\n%b\x12%b\x1a" % (_WORD, _WORD))
+"""The text of a module, or its protobuf, perhaps in an HloProto: its name, that of its entry, a computation."""
 _STATEMENT = re.compile(rb"^(?:import|from|def|class|async def|if|for|while|with|print) ?[\w.(]", re.M)
 
 
@@ -67,7 +70,8 @@ _PYTHON = Foreign(
     "run it with `flopscope run {name}`, which prints its summary; --trace trace.json.gz writes a trace of it",
 )
 
-# The first row that matches counts.
+# The first row that matches counts. A snapshot of memory lists its segments first, so that those of a large one are all
+# that is seen of it; rocprof, which rocprofv3 replaced, begins its JSON in one way alone.
 FOREIGN = (
     Foreign(_starts(REPORT), "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
     Foreign(
@@ -76,7 +80,27 @@ FOREIGN = (
         _SAVE,
     ),
     Foreign(_holds(_SQLITE, b"rocpd_"), "a database of rocprofv3 (rocpd)", _SAVE),
+    Foreign(
+        _holds(_SQLITE, b"view_op_nodes", b"view_iteration", b"view_domain_model"),
+        "a database of DLProf",
+        "the nsys_profile.sqlite beside it is an export of Nsight Systems: read that",
+    ),
+    Foreign(
+        lambda start: start.startswith((_SQLITE, b'{ "traceEvents":[{}')) and b'"BeginNs"' in start,
+        "a recording of rocprof, the predecessor of rocprofv3",
+        "record with rocprofv3 --runtime-trace --output-format rocpd",
+    ),
     Foreign(_starts(_SQLITE), "an SQLite database", _RECORD),
+    Foreign(
+        _holds(b"{", b"speedscope.app/file-format-schema"),
+        "a profile for speedscope",
+        f"it holds samples of stacks, not ops; speedscope.app shows it. For ops, {_RECORD}",
+    ),
+    Foreign(
+        lambda start: _HLO.match(start) is not None,
+        "HLO of a module of XLA",
+        "pass it beside the recording of the program: load_trace(RECORDING, hlo={name})",
+    ),
     Foreign(
         lambda start: b'"rocprofiler-sdk-tool"' in start[:256],
         "JSON of rocprofv3",
@@ -93,7 +117,7 @@ FOREIGN = (
         "it holds scalars, not ops; traces of torch.profiler are *.pt.trace.json in the same folder",
     ),
     Foreign(
-        lambda start: _is_pickle(start) and b"device_traces" in start,
+        lambda start: _is_pickle(start) and any(word in start for word in (b"device_traces", b"segment_type")),
         "a snapshot of torch's memory (torch.cuda.memory._dump_snapshot)",
         f"pytorch.org/memory_viz shows it. For times, {_RECORD}",
     ),

@@ -17,7 +17,8 @@ from flopscope.read.pftrace import feed_pftrace, is_pftrace
 from flopscope.read.rocpd import is_rocpd, read_rocpd
 from flopscope.read.xplane import Modules, is_xplane, read_xplane
 from flopscope.results.head import STACKS_MEMBER, members_of, unfinished_steps
-from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
+from flopscope.results.table_facts import has_kernels_of_torch
+from flopscope.support.hints import HINTS, OWN_HINTS, TENSORFLOW_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
 
 
 class NotATrace(ValueError):
@@ -177,43 +178,56 @@ FORMATS = (
 # What to record, by the member of the metadata that names the profiler.
 _NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
 _ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
-_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX}
+_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprofv3": _ROCTX}
 
 _RECORDS = {
     "nsys": {
         "device": "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
         "counters": "nsys profile --gpu-metrics-devices=all",
         "memory": "nsys profile --cuda-memory-usage=true",
+        "host": "a range of NVTX around each part of the program",
+        "later": "nsys profile --delay=SECONDS",
     },
     "rocprofv3": {
         "device": "rocprofv3 --runtime-trace",
         "counters": "rocprofv3 --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
         "memory": "rocprofv3 --memory-allocation-trace",
+        "host": "a range of ROCTX around each part of the program, with rocprofv3 --marker-trace,",
+        "later": "rocprofv3 --collection-period DELAY:DURATION:1, in seconds",
     },
 }
-_OTHERS = {
-    "stacks": "torch.profiler with with_stack=True",
-    "modules": 'a range named "nn.Module: Block_0" around each call',
-}
+"""What records more, by the profiler: none of it asks for PyTorch, as these record programs in any language."""
+_MODULES = 'a range named "nn.Module: Block_0" around each call'
 
 
-def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
-    """Return what to record so that more is known."""
+def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any], core: _core.Store) -> Hints:
+    """Return what to record so that more is known, by a program of its kind.
+
+    Whether a program is one of PyTorch is told by its ops or its kernels: others are not told of torch. The members of
+    a trace in JSON may be anything, so only their presence counts.
+    """
     if "xplane" in metadata:
-        return XLA_HINTS
+        facts = metadata["xplane"]
+        return TENSORFLOW_HINTS if isinstance(facts, dict) and facts.get("jax") is False else XLA_HINTS
     option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
-    if option is None or "ops" not in report:
+    if option is None or ("ops" not in report and "rocprofv3" not in metadata):
         if "flopscope" in metadata:
             return OWN_HINTS
         return WITHOUT_OPS if metadata.get("record_shapes") else HINTS
-    what = "ops is unknown because no input shapes were recorded"
-    if not report["ops"]:
-        what = "kernels is unknown because no ops were recorded"
-    shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
-    steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
     found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
-    kernels = f"{shapes} For other programs, counters count what kernels move: {found['counters']}."
-    records = found | {"steps": f"{steps} around each step"} | _OTHERS
+    counted = f"counters count what kernels move: {found['counters']}."
+    if ops := report.get("ops"):
+        shapes = f"The work of ops is unknown because no input shapes were recorded: record with {option}."
+    else:
+        shapes = "The work of kernels is unknown because no ops were recorded"
+    if ops or has_kernels_of_torch(core.names()):
+        shapes = shapes if ops else f"{shapes}: record with {option}."
+        kernels, stacks = f"{shapes} Of kernels without an op, {counted}", "torch.profiler with with_stack=True"
+    else:
+        shapes = kernels = f"{shapes}; {counted}"
+        stacks = "flopscope run --stacks, for a program in Python"
+    steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
+    records = found | {"steps": f"{steps} around each step", "stacks": stacks, "modules": _MODULES}
     graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
-    said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata else ()
+    said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata and "ops" in report else ()
     return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, kernels, said)

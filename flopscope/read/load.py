@@ -107,7 +107,11 @@ def _absent(name: str) -> str:
     if re.match(r"[a-z][a-z0-9+.-]+://", name):
         return "a trace is not read from a URL: download it first, or use load_ranks() or flopscope ranks"
     similar = close_names(name)
-    return f"there is no such file; did you mean {' or '.join(similar)}?" if similar else "there is no such file"
+    return (
+        f"there is no such file; did you mean {printable(' or '.join(similar))}?"
+        if similar
+        else "there is no such file"
+    )
 
 
 def _explained(problem: ValueError, given: Input, explains: bool) -> ValueError:
@@ -115,12 +119,11 @@ def _explained(problem: ValueError, given: Input, explains: bool) -> ValueError:
     if not explains and not isinstance(problem, NotACapture):
         return ValueError(printable(f"{given.name}: {problem}"))
     kind = foreign_file(given.start, given.name)
+    text = str(problem)
+    brief = problem.brief if isinstance(problem, NotATrace) else text
     if kind is not None:
-        brief = f"it is {kind.what}"
-        text = f"{brief}, not a trace: {kind.instead.format(name=shlex.quote(given.name))} ({problem})"
-    else:
-        text = str(problem)
-        brief = problem.brief if isinstance(problem, NotATrace) else text
+        brief, why = f"it is {kind.what}", brief
+        text = f"{brief}, not a trace: {kind.instead.format(name=shlex.quote(given.name))} ({why})"
     message = printable(f"{given.name}: {text}")
     is_trace = any(word in given.start for word in (b'"traceEvents"', b'"ph"'))
     return ValueError(message) if is_trace and not isinstance(problem, NotATrace) else NotATrace(message, brief)

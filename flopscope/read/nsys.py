@@ -24,6 +24,8 @@ REPORT = b"NVIDIA Tegra Profiler Report"
 """Begins the files of nsys itself, .nsys-rep and .qdrep."""
 EXPORT_SECONDS = 3600
 NEWEST_SCHEMA = 3  # major
+LONG_CALL = 1_000_000
+"""ns from which on a call of the operating system is read: short ones tell nothing about idle time."""
 
 _PROCESS = "{} >> 24 & 16777215"
 _THREAD = "{} & 16777215"
@@ -142,7 +144,7 @@ def read_nsys(
     facts, devices, start = _facts(database), _devices(database), _start(database)
     database.read(reader, _FACTS, reading)
     database.read(reader, [_DOMAINS], Reading())
-    database.read(reader, [*_EVENTS, *_libraries(database)], reading)
+    database.read(reader, [*_EVENTS, *_libraries(database), *_waits(database)], reading)
     samples = _metrics(database, devices, reading)
     report, metadata = finished("nsys", reader, store, facts, devices, samples, start, accelerator="")
     metadata["nsys"] |= {
@@ -166,6 +168,17 @@ def _libraries(database: Database) -> list[Query]:
     name = Value(("nameId", "textId"))
     names = (table for table in database.tables if _LIBRARIES.fullmatch(table))
     return [Query("span", table, {**_HOST, "name": name}, (*_TIMES, "name")) for table in names]
+
+
+def _waits(database: Database) -> list[Query]:
+    """Return a query of the long calls of the operating system by threads that call CUDA: what they waited for.
+
+    Threads that only wait, as those of a pool, have one call for all of their time, which tells nothing of a device.
+    """
+    calls = [query.table for query in _EVENTS if query.kind == "call" and query.table in database.tables]
+    callers = " UNION ".join(f'SELECT globalTid FROM "{table}"' for table in calls)
+    long = f'IN ({callers}) AND "end" - start >= {LONG_CALL}'
+    return [Query("span", "OSRT_API", _NAMED, (*_TIMES, "name"), ("globalTid", long))] if calls else []
 
 
 def _unread(database: Database, reading: Reading) -> dict[str, int]:

@@ -72,7 +72,7 @@ class Trace(Results):
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
-        self.hints = hints_of(metadata, report)
+        self.hints = hints_of(metadata, report, core)
         self._core = core
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")
@@ -151,7 +151,7 @@ class Trace(Results):
         return why_unknown(model, here=here, measured=source != "datasheet")
 
     def __repr__(self) -> str:
-        return f"<flopscope.Trace of {self.source}: {len(self)} events>"
+        return f"<flopscope.Trace of {printable(self.source)}: {len(self)} events>"
 
 
 _REPORTED = (

@@ -48,6 +48,8 @@ _PROPERTIES = {
 
 _ACCELERATORS = {"AMD": "hip", "/device:TPU": "tpu"}
 """By the vendor of a device, or by the start of the name of its plane."""
+_OF_JAX = re.compile(rb"jit_|PjitFunction|jax")
+"""Names of modules, calls and files of JAX."""
 
 
 def is_xplane(start: bytes) -> bool:
@@ -64,7 +66,8 @@ def read_xplane(
     name: of the source, beside which the recordings of other hosts may be.
     """
     with open(path, "rb") as file:
-        space = reader.read_xspace(file.read())
+        content = file.read()
+    space = reader.read_xspace(content)
     planes = space["planes"]
     stats = {plane["name"]: plane["stats"] for plane in planes}
     devices = [_device(plane) for plane in planes if plane["device"] >= 0 and " " not in plane["name"]]
@@ -75,6 +78,7 @@ def read_xplane(
         "versions": {key: value for key, value in stats.get("/host:metadata", {}).items() if key.endswith("_version")},
         "tables": {plane["name"]: sum(line[3] for line in plane["lines"]) for plane in planes},
         "modules": list(protos),
+        "jax": _OF_JAX.search(content) is not None,
     }
     told = {_ACCELERATORS.get(text, "") for plane in planes for text in _kind(plane)}
     report, metadata = finished("xplane", reader, store, facts, devices, [], start, accelerator=max(told, default=""))

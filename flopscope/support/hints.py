@@ -30,7 +30,8 @@ class Hints(NamedTuple):
     option: str
     """The option that records input shapes."""
     options: Mapping[str, str]
-    """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"."""
+    """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"; "later", steps after the
+    first; "host", what the host does, where that is not "stacks"."""
     graphs: str = "Call fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
     """Why the capture of CUDA graphs is unknown, or what to do: a sentence."""
     kernels: str = _UNKNOWN_KERNELS.format("counters=True")
@@ -56,6 +57,7 @@ HINTS = Hints(
         "modules": 'with_stack=True, or record_function("nn.Module: Block_0")',
         "memory": "profile_memory=True",
         "counters": "counters=True",
+        "later": "flopscope run --steps, or schedule(skip_first=…)",
     },
 )
 RUN_HINTS = Hints(
@@ -70,6 +72,7 @@ RUN_HINTS = Hints(
         "modules": "--stacks",
         "memory": "--memory",
         "counters": "--counters",
+        "later": "flopscope run --steps",
     },
     kernels=_UNKNOWN_KERNELS.format("--counters"),
 )
@@ -102,23 +105,42 @@ TORCH_ON_CPU = (
 )
 """Hint of an empty profile of flopscope in a program that has imported torch."""
 _WITHOUT_HLO = (
-    "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, "
-    "hlo=…), as jax.jit(f).lower(x).compile().as_text() gives it."
+    "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, hlo=…)"
 )
-_STEPS = 'jax.profiler.StepTraceAnnotation("train", step_num=i)'
-XLA_HINTS = Hints(
-    _WITHOUT_HLO,
-    _WITHOUT_HLO,
-    f"enclose each step of the loop in {_STEPS}",
+
+
+def _of_xla(profiler: str, tracer: str, step: str, modules: str, hlo: str) -> Hints:
+    return Hints(
+        _WITHOUT_HLO + hlo,
+        _WITHOUT_HLO + hlo,
+        f"enclose each step of the loop in {step}",
+        profiler,
+        {
+            "device": f"{profiler} in a program that uses a GPU or a TPU",
+            "steps": f"{step} around each step",
+            "stacks": f"{profiler} with {tracer},",
+            "modules": f"{modules} around each part of the model",
+            "memory": "flopscope run --memory",
+            "counters": "flopscope run --counters",
+            "later": f"{profiler} around them alone",
+        },
+        "Pass the HLO of their modules: load_trace(…, hlo=…).",
+    )
+
+
+XLA_HINTS = _of_xla(
     "jax.profiler.trace()",
-    {
-        "device": "jax.profiler.trace() in a program that uses a GPU or a TPU",
-        "steps": f"{_STEPS} around each step",
-        "stacks": "jax.profiler.trace() with its Python tracer, which is on by default,",
-        "modules": "jax.named_scope() around each part of the model",
-        "memory": "flopscope run --memory",
-        "counters": "flopscope run --counters",
-    },
-    "Pass the HLO of their modules: load_trace(…, hlo=…).",
+    "its Python tracer, which is on by default",
+    'jax.profiler.StepTraceAnnotation("train", step_num=i)',
+    "jax.named_scope()",
+    ", as jax.jit(f).lower(x).compile().as_text() gives it.",
 )
 """Hints of a recording of XLA's profiler."""
+TENSORFLOW_HINTS = _of_xla(
+    "tf.profiler.experimental.Profile()",
+    "ProfilerOptions(python_tracer_level=1)",
+    'tf.profiler.experimental.Trace("train", step_num=i, _r=1)',
+    "tf.name_scope()",
+    ".",
+)
+"""The same of a recording without a name of JAX."""

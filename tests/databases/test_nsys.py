@@ -301,6 +301,25 @@ def test_an_export_without_shapes_says_how_to_record_them(tmp_path: Path) -> Non
         prof.key_averages(group_by="shape")
 
 
+def test_hints_for_a_program_without_torch_fit_it(tmp_path: Path) -> None:
+    """A program of C++ that loads a module, and waits for the keyboard between its kernels."""
+    made, wait = Nsys(), 50_000_000
+    for i in range(8):
+        at = i * (wait + 100_000)
+        made.call("cuModuleLoadDataEx" if i == 0 else "cuLaunchKernel", at, at + 20_000, i + 1)
+        made.kernel("saxpy_gpu", at + 21_000, at + 90_000, i + 1)
+        row = {"globalTid": global_tid(42, 42), "correlationId": 0, "returnValue": 0}
+        made.add("OSRT_API", start=at + 95_000, end=at + wait, **row, nameId=made.string("getc"))
+        made.add("OSRT_API", start=at + wait, end=at + wait + 5_000, **row, nameId=made.string("putc"))
+        made.add("OSRT_API", start=at, end=at + wait, **row | {"globalTid": 7}, nameId=made.string("poll"))
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    text = " ".join(f"{prof.summary()} {prof.hints} {prof.key_averages()}".split())
+    assert "the host was in getc for" in text and "nsys profile --gpu-metrics-devices=all" in text
+    assert "--delay" in prof.hints.options["later"]
+    for word in ("torch.profiler", "PyTorch", "skip_first", "JAX", "was not recorded", "poll", "putc"):
+        assert word not in text.replace(prof.hints.option, ""), word
+
+
 def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
     made = Nsys(schema="4.1.0")
     made.kernel(ADD, 1, 2)

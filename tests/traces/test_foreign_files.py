@@ -51,6 +51,10 @@ def tar(path: Path) -> None:
         archive.add(__file__, "file.py")
 
 
+def hlo(name: str) -> bytes:
+    return (Path(__file__).parents[1] / "fuzz" / "corpus" / name).read_bytes()
+
+
 def event_file() -> bytes:
     event = b"\x09" + struct.pack("<d", 1.7e9) + b"\x1a\x0dbrain.Event:2"
     return struct.pack("<Q", len(event)) + b"crc4" + event + b"crc4"
@@ -58,9 +62,32 @@ def event_file() -> bytes:
 
 MEMORY = {"segments": [{"address": 1}], "device_traces": [[{"action": "alloc"}]]}
 RECORD = "torch.profiler"
+ROCPROF = b"""{ "traceEvents":[{}
+,{"args":{"name":"0 CPU HIP API"},"ph":"M","pid":2,"name":"process_name","sort_index":0}
+,{"ph":"X","name":"hipMalloc","pid":"2","tid":"7","ts":"5","dur":"4",
+  "args":{
+    "BeginNs":"5000",
+    "EndNs":"9000"
+  }
+}
+]}"""
 KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "ncu-rep": (holding(b"NVR\0\2\0\0\0\x08\7"), "a report of Nsight Compute", "ncu --import"),
     "memory": (holding(pickle.dumps(MEMORY)), "a snapshot of torch's memory", "memory_viz"),
+    "large memory": (
+        holding(pickle.dumps({"segments": [{"address": i, "segment_type": "large"} for i in range(20_000)]} | MEMORY)),
+        "a snapshot of torch's memory",
+        "memory_viz",
+    ),
+    "speedscope": (
+        holding(b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": [], "shared": {}}'),
+        "a profile for speedscope",
+        "speedscope.app shows it",
+    ),
+    "dlprof": (database("view_op_nodes", "view_system_config"), "a database of DLProf", "nsys_profile.sqlite"),
+    "rocprof": (holding(ROCPROF), "a recording of rocprof", "record with rocprofv3"),
+    "hlo.pb": (holding(hlo("protobuf/conv.hlo.pb")), "HLO of a module of XLA", "hlo="),
+    "hlo": (holding(b"HloModule jit_f, is_scheduled=true\n"), "HLO of a module of XLA", "hlo="),
     "pickle": (holding(pickle.dumps([1, 2])), "a Python pickle", RECORD),
     "events": (holding(event_file()), "a TensorBoard events file", r"\*\.pt\.trace\.json"),
     "checkpoint": (holding(zipped("model/data.pkl")), r"a file of torch\.save", RECORD),
@@ -83,7 +110,7 @@ def test_the_error_says_what_it_is_and_what_to_do(kind: str, tmp_path: Path) -> 
     write, what, instead = KINDS[kind]
     path = tmp_path / "named.json"  # the content counts, not the name
     write(path)
-    message = rf"named\.json: it is .*{what}.*, not a trace: .*{instead}.* \(.*(byte \d|traceEvents)"
+    message = rf"named\.json: it is .*{what}.*, not a trace: .*{instead}.* \(.*(byte|traceEvents|tables|none of)"
     with pytest.raises(ValueError, match=message):
         fs.load_trace(path)
     for source in (path.read_bytes(), path.open("rb"), gzip.compress(path.read_bytes())):

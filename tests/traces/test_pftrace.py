@@ -195,8 +195,9 @@ def test_names_of_rocprofv3_are_those_of_torch(agent: int | str) -> None:
     content = track(7, 12, 13)
     content += _slice(1000, 2000, "gemm", (22, "kernel_dispatch"), *kernel)
     content += _slice(500, 600, "hipLaunchKernel", (22, "hip_runtime_api"), (4, annotation("corr_id", 4)))
-    events = fs.load_trace(content).events()
-    kinds = {event.name: (event.kind, event.correlation, event.device_index) for event in events}
+    trace = fs.load_trace(content)
+    assert trace.hints.options["later"].startswith("rocprofv3 ") and "torch" not in trace.hints.kernels
+    kinds = {event.name: (event.kind, event.correlation, event.device_index) for event in trace.events()}
     assert kinds == {"gemm": ("kernel", 4, 2), "hipLaunchKernel": ("runtime", 4, -1)}
 
 

@@ -213,6 +213,7 @@ typedef struct {
     uint32_t track_count, track_capacity, sequence_count, sequence_capacity, slice_count, slice_capacity, free, epochs;
     bool writing; /* the second reading */
     bool batched; /* an end closes the slice that began first */
+    bool by_rocprofv3;
 } reading;
 
 /* Tracks and sequences --------------------------------------------------------------------------------------------- */
@@ -317,6 +318,7 @@ static fs_status write_event(reading *all, uint32_t track_index, const slice *of
     FS_TRY(fs_text_put_plain(text, ",\"args\":", err));
     FS_TRY(fs_pftrace_put_annotations(text, &all->names, of->epoch, of->event, &told, err));
     const char *known = category_of(category, name, &told);
+    all->by_rocprofv3 |= known != NULL && category.size > 0;
     if (known != NULL) category = fs_text_of(known);
     FS_TRY(fs_text_put_member(text, "cat", category.bytes, category.size, err));
     FS_TRY(fs_text_put_plain(text, "}", err));
@@ -483,7 +485,8 @@ static fs_status read_trace(reading *all, fs_wire wire, fs_error *err)
     all->writing = true;
     FS_TRY(fs_text_put_plain(&all->text, "{\"schemaVersion\":1,\"traceEvents\":[", err));
     FS_TRY(read_packets(all, wire, err));
-    FS_TRY(fs_text_put_plain(&all->text, "]}\n", err));
+    if (all->by_rocprofv3) FS_TRY(fs_text_put_plain(&all->text, "],\"rocprofv3\":{}}\n", err));
+    else FS_TRY(fs_text_put_plain(&all->text, "]}\n", err));
     return fs_text_hand_on(&all->text, true, err);
 }
 

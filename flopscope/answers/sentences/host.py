@@ -35,12 +35,13 @@ def warmup(
     later: int,
     jax: bool,
     tried: float,
+    how: str,
 ) -> Said:
     """Idle time that the first use of code caused.
 
     launching: in calls that launch a kernel for the first time. trying: after waits in which a library measures
     kernels. later: steps after the first in which torch.compile or XLA compiled. jax: whether JAX compiled. tried: µs
-    of work that was launched while the program was compiled.
+    of work that was launched while the program was compiled. how: what records later steps.
     """
     idle = "the device idles" if on_device else "no op runs for"
     uses = {**FIRST_USES, "compiling": "while JAX compiles"} if jax else FIRST_USES
@@ -50,7 +51,7 @@ def warmup(
     again = (AGAIN_BY_XLA if jax else AGAIN).format(later) if later >= RECOMPILES else ""
     return Said(
         "Leave the first steps out of the recording",
-        f"{idle} {parts}. Record later ones with flopscope run --steps, or schedule(skip_first=…).{meanwhile}{again}",
+        f"{idle} {parts}. Record later ones with {how}.{meanwhile}{again}",
     )
 
 
