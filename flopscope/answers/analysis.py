@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from flopscope.support.peaks import Peaks
 
 T = TypeVar("T")
+Shapes = tuple["tuple[int, ...] | None", ...]
 DRIVER = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*$")  # calls of the driver and its runtime
 AUTOGRAD = "autograd::engine::evaluate_function: "
 CAUSES = _core.idle_causes
@@ -93,7 +94,7 @@ class Analysis:
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._found: dict[Callable[[Analysis], Any], Any] = {}
         self._ops_around: dict[int, str] = {}
-        self._described: dict[str, Sequence[tuple[int, Sequence[Any]]]] = {}
+        self._described: dict[str, dict[Shapes, list[tuple[int, Sequence[Any]]]]] = {}
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
         self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
@@ -304,15 +305,18 @@ class Analysis:
         """Return (kind, name) of an event and of those around it, innermost first."""
         return self.core.enclosing(event) if event >= 0 else []
 
-    def described(self, name: str) -> Sequence[tuple[int, Sequence[Any]]]:
-        """Return (event, recorded arguments) of the calls of an op of that name, of many an even sample."""
+    def described(self, name: str, shapes: Shapes) -> Sequence[tuple[int, Sequence[Any]]]:
+        """Return (event, recorded arguments) of the calls of an op of that name whose first two arguments have these
+        shapes, of many an even sample. All calls are read once, as an op may have as many shapes."""
         if name not in self._described:
+            found = self._described[name] = {}
             columns, texts, *_ = self.events
             of_name = columns["name"] == (texts.index(name) if name in texts else -2)
             events = np.flatnonzero(of_name)[:: 1 + len(of_name) // MOST_DESCRIBED].tolist()
-            pairs = ((event, self.core.arguments(event)) for event in events)
-            self._described[name] = [(event, given) for event, given in pairs if given]
-        return self._described[name]
+            for event in events:
+                given = self.core.arguments(event) or ()
+                found.setdefault(tuple(one[1] for one in given[:2]), []).append((event, given))
+        return self._described[name].get(shapes, ())
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""

@@ -192,12 +192,9 @@ def names_around(analysis: Analysis, op: Op) -> list[str]:
 
 def _copies_of(analysis: Analysis, op: Op) -> Iterator[tuple[int, Argument, Argument]]:
     """Yield the calls of a row of copies with both tensors."""
-    shapes = [tuple(shape) for shape in op.shapes[:2]]
-    for event, given in analysis.described(op.key):
-        pair = [Argument(*one) for one in given[:2]]
-        known = len(pair) == 2 and all(one.shape is not None for one in pair)
-        if known and [tuple(one.shape or ()) for one in pair] == shapes:
-            yield event, pair[0], pair[1]
+    shapes = tuple(tuple(shape) for shape in op.shapes[:2])
+    for event, given in analysis.described(op.key, shapes) if len(shapes) == 2 else ():
+        yield event, Argument(*given[0]), Argument(*given[1])
 
 
 def casts_of(analysis: Analysis, op: Op) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
+from sys import getswitchinterval, setswitchinterval
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -38,6 +39,8 @@ examples:
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
+SWITCH = 1e-4
+"""s after which a busy thread must let go of the interpreter while the results are handed over."""
 SAME_SIGNAL = 1.0
 """Seconds in which signals are one: `timeout` sends its signal to the process and to the process's group."""
 
@@ -254,6 +257,8 @@ class Run:
         if self._finished or self._writing:
             return
         self._writing = True
+        before = getswitchinterval()
+        setswitchinterval(SWITCH)  # daemon threads run on, and after each call of the system they all come first
         with suppress(Exception):  # closed, or of the program
             sys.stderr.flush()
         try:
@@ -263,6 +268,7 @@ class Run:
             self._reporter.tell(f"{type(problem).__name__}: {problem}")
         finally:
             self._finished, self._writing = True, False
+            setswitchinterval(before)
 
     def _hand_over(self, measures: bool) -> None:
         prof: Any = self._recording.end()

@@ -37,11 +37,11 @@ def read_hlo(hlo: Hlo | None) -> dict[str, Text]:
         for name, text in hlo.items():
             if not isinstance(name, str) or not isinstance(text, (str, bytes)):
                 raise TypeError(f"hlo must map names of modules to text, not {shown(name)} to {shown(text)}")
-        return dict(hlo)
+        return _checked(dict(hlo))
     if isinstance(hlo, bytes):
-        return {"hlo": hlo}
+        return _checked({"hlo": hlo})
     if isinstance(hlo, str) and (len(hlo) > _MOST_PATH or "\n" in hlo or hlo.lstrip().startswith(_TEXT)):
-        return {"hlo": hlo}
+        return _checked({"hlo": hlo})
     if isinstance(hlo, (str, os.PathLike)):
         return _read_file(os.fspath(hlo))
     raise TypeError(f"hlo must be HLO as text, a path, or a dict of module to text, not {shown(hlo)}")
@@ -52,25 +52,22 @@ def _read_file(path: str) -> dict[str, Text]:
     try:
         data = Input(path, path).text()
         if not data.lstrip().startswith(b"{"):
-            return {os.path.basename(path): data}
+            return _checked({os.path.basename(path): data})
         found = json.loads(data)
+        if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+            raise ValueError("it must be an object of module to text")
+        return _checked(found)
     except (ValueError, RecursionError) as problem:
         raise ValueError(printable(f"{path}: {problem}")) from None
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        raise ValueError(printable(f"{path}: it must be an object of module to text"))
-    return found
 
 
 def tie(core: _core.Store, texts: Mapping[str, Text], modules: Modules | None, name: str) -> dict[str, int]:
     """Give the kernels of a recording the instructions of HLO that launched them; warn if texts explain few of them.
 
-    Raise ValueError if a text is no HLO.
-
     modules: those that the recording itself holds. name: of the recording, for messages. Return counts: "works",
     kernels, copies and fills; those tied "by_name", "by_order" of the kernels around, or "guessed"; the time of all
     kernels, "kernel_ns", and of those tied, "tied_ns"; "executions" of modules and of "instructions".
     """
-    check(texts)
     known = {} if modules is None else readable(modules.protos, name)
     both = (*known.items(), *texts.items())
     if not both:
@@ -89,13 +86,14 @@ def tie(core: _core.Store, texts: Mapping[str, Text], modules: Modules | None, n
     return counts
 
 
-def check(texts: Mapping[str, Text]) -> None:
-    """Raise ValueError, naming the module and the place, if one is no HLO."""
+def _checked(texts: dict[str, Text]) -> dict[str, Text]:
+    """Return the modules. Raise ValueError, naming the module and the place, if one is no HLO."""
     for name, text in texts.items():
         try:
             _core._count_hlo(text)
         except ValueError as problem:
             raise ValueError(printable(f"{name}: {problem}")) from None
+    return texts
 
 
 def readable(modules: Mapping[str, Text], source: str) -> dict[str, Text]:
@@ -103,7 +101,7 @@ def readable(modules: Mapping[str, Text], source: str) -> dict[str, Text]:
     found = {}
     for name, text in modules.items():
         try:
-            check({name: text})
+            _checked({name: text})
         except ValueError as problem:
             warn_user(printable(f"{source}: the kernels of a module belong to no instruction: {problem}"))
         else:

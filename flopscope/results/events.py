@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from flopscope.support.core_facts import UNKNOWN_TIME, WORK
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     import numpy
@@ -173,7 +174,8 @@ class Event:
     def __repr__(self) -> str:
         start, end = self.time_range
         where = f"{self.device_type}:{self.device_index} stream" if self._value("on_device") else "cpu thread"
-        return f"<Event {self.id}: {self.kind} {self.name!r}, {start:.3f} to {end:.3f}us, {where} {self.thread}>"
+        name = printable(repr(self.name))
+        return f"<Event {self.id}: {self.kind} {name}, {start:.3f} to {end:.3f}us, {where} {self.thread}>"
 
 
 class EventList(Sequence[Event]):

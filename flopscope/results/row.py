@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope.results.columns import COLUMNS, GROUPS, Column
 from flopscope.support import units
 from flopscope.support.model import DeviceType
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -87,7 +88,7 @@ class EventRow:
 
     def __repr__(self) -> str:
         return (
-            f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
+            f"<EventRow {printable(repr(self.key))}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
             f"self device {self.self_device_time_total_str}>"
         )
 

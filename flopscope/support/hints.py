@@ -110,6 +110,12 @@ _WITHOUT_HLO = (
 
 
 def _of_xla(profiler: str, tracer: str, step: str, modules: str, hlo: str) -> Hints:
+    """Return the hints of a program that XLA compiled, in the words of its library: JAX and TensorFlow record the same
+    file by calls of their own.
+
+    tracer: what records calls of Python. step: what encloses a step. modules: what names a part of the model. hlo: how
+    the HLO of a module is had, the end of a sentence.
+    """
     return Hints(
         _WITHOUT_HLO + hlo,
         _WITHOUT_HLO + hlo,

@@ -3,7 +3,7 @@
  *
  * Any other input is rows, without SQLite: cells as take_rows() decodes them.
  *
- * The corpus has the first rows of the tables that are read of real databases, with pages of 512 bytes.
+ * The corpus has the first rows, and the columns that are read, of real databases, with pages of 512 bytes.
  * Databases are changed page by page, so that the structure of the file survives most changes. */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -109,6 +109,19 @@ def test_files_beside_the_script_are_the_programs_and_not_flopscopes(tmp_path: P
         check_results(tmp_path, result)
 
 
+def test_a_busy_daemon_thread_lets_go_of_the_interpreter_often_while_results_are_written(tmp_path: Path) -> None:
+    """By default after 5 ms, for which each call of the system then waits, for as many threads as there are."""
+    code = """
+        import atexit, sys, threading
+        def spin():
+            while sys.getswitchinterval() > 1e-3: pass
+            print('sooner', flush=True)
+        threading.Thread(target=spin, daemon=True).start()
+        atexit.register(lambda: print(sys.getswitchinterval()))
+        """
+    assert run(tmp_path, "--no-report", "--no-summary", script(tmp_path, code)).stdout == "sooner\n0.005\n"
+
+
 def test_the_program_does_not_see_the_process_that_reports(tmp_path: Path) -> None:
     code = """
         import os, signal

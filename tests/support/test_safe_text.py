@@ -80,6 +80,9 @@ def test_tables_and_summaries_escape_names(tmp_path: Path) -> None:
     lines = table.table(roofline=False).splitlines()
     assert len(lines) == len(table) + 6 and {len(line) for line in lines[3:-3]} == {len(lines[0])}
     assert not controls_in(fs.compare(trace, trace, by="name", names=(EVIL, "b")).table())
+    unseen = fs.load_trace(write_trace(tmp_path / f"{UNSEEN}.json", UNSEEN))
+    for shown in (unseen, *unseen.key_averages(), *unseen.events()):
+        assert not controls_in(repr(shown)), "Python's repr() of a text has marks"
 
 
 @pytest.mark.filterwarnings("ignore:.*events were omitted")

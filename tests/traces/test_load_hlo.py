@@ -173,15 +173,17 @@ def test_calls_without_end_are_refused(runs: bool) -> None:
         (3, TypeError, "hlo must be HLO"),
         (Path("absent"), FileNotFoundError, "absent"),
         (Path("damaged.gz"), ValueError, "damaged.gz"),
-        (Path("list.json"), ValueError, "object of module to text"),
+        (Path("list.json"), ValueError, "list.json: .*object of module to text"),
+        (Path("module.json"), ValueError, "module.json: jit_f: line 1 "),
         (Path("deep.json"), ValueError, "deep.json: .*recursion"),
         (Path("bomb.gz"), ValueError, "bomb.gz: it expands to more than"),
     ],
-    ids=["cut", "no module", "number of a module", "number", "absent", "damaged", "list", "deep", "bomb"],
+    ids=["cut", "no module", "number of a module", "number", "absent", "damaged", "list", "module", "deep", "bomb"],
 )
 def test_what_is_no_hlo_is_an_error(wrong: Any, error: type[Exception], text: str, tmp_path: Path) -> None:
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(HLO.encode())[:-20])
     (tmp_path / "list.json").write_text('{"a": 1}')
+    (tmp_path / "module.json").write_text('{"jit_f": "nothing"}')
     (tmp_path / "deep.json").write_text('{"a":' * 100_000)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(4 << 20)))
     with pytest.raises(error, match=text), patch("flopscope.read.input.EXPANSION_FREE", 1 << 20):

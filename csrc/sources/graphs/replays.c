@@ -116,7 +116,8 @@ typedef struct {
     uint32_t first; /* the first epoch of the launch and annotation, whose ranges all rounds share */
 } place;
 
-/* Append a copy of a work's owner in the capture and, before it, of all that encloses it there. */
+/* Append a copy of a work's owner in the capture and, before it, of all that encloses it there. *copy: FS_NONE if
+ * nothing of that is copied, as steps are not; the call around the launch owns no work. */
 static fs_status copy_chain(fs_joining *all, const fs_replayed *work, const place *at_launch, uint32_t *copy,
                             fs_error *err)
 {
@@ -125,11 +126,12 @@ static fs_status copy_chain(fs_joining *all, const fs_replayed *work, const plac
     uint32_t *copies = all->copies[work->store], *epochs = all->epochs[work->store];
     uint32_t events[DEEPEST], parent = at_launch->parent;
     int depth = 0;
+    *copy = FS_NONE;
     for (uint32_t at = work->owner; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(store, at, parent)) {
         if (FS_EVENT_AT(store, at, start) < work->begin) break;
         bool is_op = FS_EVENT_AT(store, at, kind) == FS_EVENT_OP;
         if (epochs[at] >= (is_op ? at_launch->epoch : at_launch->first)) {
-            parent = copies[at];
+            *copy = parent = copies[at];
             break;
         }
         events[depth++] = at;
@@ -148,10 +150,9 @@ static fs_status copy_chain(fs_joining *all, const fs_replayed *work, const plac
             FS_EVENT_AT(all->from, work->event, timing) == FS_TIMING_TRACE ? FS_TIMING_TRACE : FS_TIMING_CPU;
         FS_TRY(fs_store_copy_words(all->into, store, events[depth], &copied, err));
         FS_TRY(fs_store_append(all->into, &copied, &parent, err));
-        copies[events[depth]] = parent;
+        *copy = copies[events[depth]] = parent;
         epochs[events[depth]] = at_launch->epoch;
     }
-    *copy = parent;
     return FS_OK;
 }
 
@@ -199,7 +200,7 @@ static fs_status give_ops(fs_joining *all, uint32_t index, uint32_t before, fs_e
         work->done = true;
         if (work->owner != FS_NONE) {
             FS_TRY(copy_chain(all, work, &at_launch, &work->copy, err));
-            all->report->owned++;
+            all->report->owned += work->copy != FS_NONE;
         }
     }
     return FS_OK;
