@@ -1,6 +1,8 @@
-/* The runs are sorted by process, thread and begin. Runs of one thread are disjoint, so the times of lines add up to
- * the sampled time of their threads, and a binary search finds the first run that an idle time meets. An idle time goes
- * to the lines of the thread that launched the work which ended it: another thread did not keep the device waiting. */
+/* Times are summed by stack first: a program has few, of which each line is then visited once. A line that calls itself
+ * counts once, with what its innermost call was in. The runs are sorted by process, thread and begin. Runs of one
+ * thread are disjoint, so the times of lines add up to the sampled time of their threads, and a binary search finds the
+ * first run that an idle time meets. An idle time goes to the lines of the thread that launched the work which ended
+ * it: another thread did not keep the device waiting. */
 #include "accounting/lines.h"
 
 #include <string.h>
@@ -23,8 +25,13 @@ typedef struct {
     const fs_stacks *stacks;
     fs_intern keys; /* line_key; ids as in lines */
     uint32_t capacity;
+    fs_intern alike;    /* group and stack of runs */
+    fs_stack_run *sums; /* of the runs of a group in a stack: time (end), CPU time; ids as in alike */
+    uint32_t *own;      /* by id in alike: the row of the innermost line of the program */
+    uint32_t sum_capacity;
+    uint32_t *met;      /* by name: the last stack, by its id in alike + 1, that has it */
     fs_stack_run *runs; /* by process, thread and begin */
-    uint32_t *line_of;  /* by run: its line */
+    uint32_t *alike_of; /* by run */
     int64_t process;    /* whose child processes the others are */
 } builder;
 
@@ -55,15 +62,35 @@ static uint32_t inside_of(const fs_stacks *stacks, uint32_t line, uint32_t stack
     return imports ? name : fs_stacks_get(stacks, stack).name;
 }
 
-static fs_status find_line(builder *to, const fs_stack_run *run, uint32_t *id, fs_error *err)
+static fs_status find_line(builder *to, const line_key *key, uint32_t *id, fs_error *err)
 {
-    uint32_t line = fs_stacks_line(to->stacks, run->stack);
-    const line_key key = {group_of(to, run), fs_stacks_get(to->stacks, line).name,
-                          inside_of(to->stacks, line, run->stack)};
     fs_lines *lines = to->lines;
     FS_TRY(FS_LIST_ROOM(&lines->lines, lines->count, &to->capacity, 64, err));
-    FS_TRY(fs_intern_bytes(&to->keys, &key, sizeof key, id, err));
-    if (*id == lines->count) lines->lines[lines->count++] = (fs_line){key.group, key.line, key.inside, 0, 0, {0}};
+    FS_TRY(fs_intern_bytes(&to->keys, key, sizeof *key, id, err));
+    if (*id == lines->count) lines->lines[lines->count++] = (fs_line){.group = key->group, key->line, key->inside};
+    return FS_OK;
+}
+
+/* Add the times of a stack to its lines of the program. */
+static fs_status add_stack(builder *to, fs_line_group group, uint32_t id, fs_error *err)
+{
+    const fs_stack_run *sum = &to->sums[id];
+    uint32_t line = fs_stacks_line(to->stacks, sum->stack), row;
+    line_key key = {group, fs_stacks_get(to->stacks, line).name, inside_of(to->stacks, line, sum->stack)};
+    FS_TRY(find_line(to, &key, &to->own[id], err));
+    fs_line *own = &to->lines->lines[to->own[id]];
+    own->own += sum->end;
+    own->own_cpu += sum->cpu;
+    for (uint32_t at = line; at != FS_NONE;) {
+        const fs_stack frame = fs_stacks_get(to->stacks, at);
+        at = frame.parent;
+        if ((!frame.program && key.line != frame.name) || to->met[frame.name] == id + 1) continue;
+        to->met[frame.name] = id + 1;
+        if (frame.name != key.line) key = (line_key){group, frame.name, key.line};
+        FS_TRY(find_line(to, &key, &row, err));
+        to->lines->lines[row].time += sum->end;
+        to->lines->lines[row].cpu += sum->cpu;
+    }
     return FS_OK;
 }
 
@@ -82,12 +109,19 @@ static fs_status add_runs(builder *to, fs_error *err)
 {
     for (uint32_t i = 0; i < to->stacks->count; i++) {
         const fs_stack_run *run = &to->runs[i];
-        FS_TRY(find_line(to, run, &to->line_of[i], err));
-        fs_line *line = &to->lines->lines[to->line_of[i]];
-        line->time += run->end - run->begin;
-        line->cpu += run->cpu == FS_MISSING ? 0 : run->cpu;
-        add_to_group(&to->lines->groups[line->group], run, i > 0 ? run - 1 : NULL);
+        const uint32_t key[2] = {group_of(to, run), run->stack};
+        uint32_t count = to->alike.count;
+        FS_TRY(fs_intern_bytes(&to->alike, key, sizeof key, &to->alike_of[i], err));
+        if (to->alike_of[i] == count)
+            FS_TRY(FS_LIST_ADD(&to->sums, &count, &to->sum_capacity, 64, err, (fs_stack_run){.stack = run->stack}));
+        fs_stack_run *sum = &to->sums[to->alike_of[i]];
+        sum->end += run->end - run->begin;
+        sum->cpu += run->cpu == FS_MISSING ? 0 : run->cpu;
+        add_to_group(&to->lines->groups[key[0]], run, i > 0 ? run - 1 : NULL);
     }
+    FS_TRY(FS_NEW(&to->own, to->alike.count, err));
+    for (uint32_t i = 0; i < to->alike.count; i++)
+        FS_TRY(add_stack(to, *(const uint32_t *)fs_intern_get(&to->alike, i).bytes, i, err));
     return FS_OK;
 }
 
@@ -130,7 +164,7 @@ static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *spa
         if (run->process != to->process || run->thread != thread || run->begin >= span->end) return;
         int64_t begin = run->begin > span->begin ? run->begin : span->begin;
         int64_t end = run->end < span->end ? run->end : span->end;
-        if (end > begin) to->lines->lines[to->line_of[i]].idle[span->cause] += end - begin;
+        if (end > begin) to->lines->lines[to->own[to->alike_of[i]]].idle[span->cause] += end - begin;
     }
 }
 
@@ -156,7 +190,8 @@ static fs_status build(builder *to, const fs_store *store, const fs_accounting *
 {
     uint32_t count = to->stacks->count;
     FS_TRY(FS_NEW(&to->runs, count, err));
-    FS_TRY(FS_NEW(&to->line_of, count, err));
+    FS_TRY(FS_NEW(&to->alike_of, count, err));
+    FS_TRY(FS_NEW_ZEROED(&to->met, to->stacks->names.count, err));
     memcpy(to->runs, to->stacks->runs, count * sizeof *to->runs);
     FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, err));
     FS_TRY(add_runs(to, err));
@@ -173,8 +208,12 @@ fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accoun
     fs_status status = build(&to, store, accounting, first_step, err);
     if (status != FS_OK) fs_lines_clear(lines);
     fs_intern_clear(&to.keys);
+    fs_intern_clear(&to.alike);
+    fs_free(to.sums);
+    fs_free(to.own);
+    fs_free(to.met);
     fs_free(to.runs);
-    fs_free(to.line_of);
+    fs_free(to.alike_of);
     return status;
 }
 

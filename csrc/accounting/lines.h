@@ -21,14 +21,23 @@ typedef enum {
 
 extern const char *const fs_line_group_names[FS_LINE_GROUP_COUNT];
 
+/* X(name, prose): times of a line, in ns */
+#define FS_LINE_TIME_LIST(X)                                         \
+    X(time, "with what it called in the program")                    \
+    X(own, "without; in what it called of libraries, too")           \
+    X(cpu, "CPU time, with what it called; of times that are known") \
+    X(own_cpu, "CPU time without")
+
 typedef struct {
     uint32_t group;
-    uint32_t line;                     /* name in the stacks: the innermost line of the program, */
-    uint32_t inside;                   /* and the innermost line of all, in what it called; the same: it called none */
-    int64_t time;                      /* ns */
-    int64_t cpu;                       /* ns of CPU time; of times that are known */
+    uint32_t line;   /* name in the stacks: a line of the program, */
+    uint32_t inside; /* and where it was: in a line of the program that it called; else the innermost line of all, of a
+                      * library; the same: it called none */
+#define FS_LINE_TIME(name, prose) int64_t name;
+    FS_LINE_TIME_LIST(FS_LINE_TIME)
+#undef FS_LINE_TIME
     int64_t idle[FS_IDLE_CAUSE_COUNT]; /* ns in which a device was idle, for a cause, until this thread launched
-                                        * again; of several devices, their sum */
+                                        * again, while it was in this line itself; of several devices, their sum */
 } fs_line;
 
 /* What a group did in all. */

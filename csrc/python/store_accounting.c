@@ -25,15 +25,12 @@ static PyObject *groups_of_lines(const fs_lines *lines)
     return FS_LIST_OF(line, lines->lines, lines->count, PyUnicode_InternFromString(fs_line_group_names[line->group]));
 }
 
-/* cause -1: the time; -2: the CPU time. */
-static PyObject *times_of(const fs_lines *lines, int cause)
+/* The column of the int64_t at an offset of each line. */
+static PyObject *times_of(const fs_lines *lines, size_t at)
 {
     int64_t *times = PyMem_Malloc((lines->count + (size_t)1) * sizeof *times);
     if (times == NULL) return PyErr_NoMemory();
-    for (uint32_t i = 0; i < lines->count; i++) {
-        const fs_line *line = &lines->lines[i];
-        times[i] = cause == -1 ? line->time : cause == -2 ? line->cpu : line->idle[cause];
-    }
+    for (uint32_t i = 0; i < lines->count; i++) memcpy(&times[i], (const char *)&lines->lines[i] + at, sizeof times[i]);
     PyObject *array = fs_array_of_int64(times, lines->count);
     PyMem_Free(times);
     return array;
@@ -42,8 +39,10 @@ static PyObject *times_of(const fs_lines *lines, int cause)
 static PyObject *idle_of_lines(const fs_lines *lines)
 {
     PyObject *dict = PyDict_New();
-    for (int cause = 0; dict != NULL && cause < FS_IDLE_CAUSE_COUNT; cause++)
-        if (!fs_put_column(dict, fs_idle_cause_names[cause], times_of(lines, cause))) Py_CLEAR(dict);
+    for (size_t cause = 0; dict != NULL && cause < FS_IDLE_CAUSE_COUNT; cause++)
+        if (!fs_put_column(dict, fs_idle_cause_names[cause],
+                           times_of(lines, offsetof(fs_line, idle) + cause * sizeof(int64_t))))
+            Py_CLEAR(dict);
     return dict;
 }
 
@@ -63,12 +62,14 @@ static PyObject *sums_of_groups(const fs_lines *lines)
 static PyObject *result_of(const fs_stacks *stacks, const fs_lines *lines)
 {
     PyObject *result = PyDict_New();
-    bool good =
-        result != NULL && fs_put_column(result, "group", groups_of_lines(lines)) &&
-        fs_put_column(result, "line", names_of(stacks, lines, false)) &&
-        fs_put_column(result, "inside", names_of(stacks, lines, true)) &&
-        fs_put_column(result, "time", times_of(lines, -1)) && fs_put_column(result, "cpu", times_of(lines, -2)) &&
-        fs_put_column(result, "idle", idle_of_lines(lines)) && fs_put_column(result, "groups", sums_of_groups(lines));
+    bool good = result != NULL && fs_put_column(result, "group", groups_of_lines(lines)) &&
+                fs_put_column(result, "line", names_of(stacks, lines, false)) &&
+                fs_put_column(result, "inside", names_of(stacks, lines, true)) &&
+#define PUT(name, prose) fs_put_column(result, #name, times_of(lines, offsetof(fs_line, name))) &&
+                FS_LINE_TIME_LIST(PUT)
+#undef PUT
+                    fs_put_column(result, "idle", idle_of_lines(lines)) &&
+                fs_put_column(result, "groups", sums_of_groups(lines));
     if (!good) Py_CLEAR(result);
     return result;
 }

@@ -36,17 +36,6 @@ fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *er
     return FS_LIST_ADD(&stacks->runs, &stacks->count, &stacks->capacity, 256, err, *run);
 }
 
-void fs_stacks_begin_later(fs_stacks *stacks, uint32_t run, uint32_t before)
-{
-    fs_stack_run *late = &stacks->runs[run], *early = &stacks->runs[before];
-    if (late->cpu == FS_MISSING || early->cpu == FS_MISSING) return;
-    int64_t moved = late->cpu < late->end - late->begin ? late->cpu : late->end - late->begin;
-    early->end += moved;
-    early->cpu += moved;
-    late->begin += moved;
-    late->cpu -= moved;
-}
-
 const char *fs_stacks_text(const fs_stacks *stacks, uint32_t name)
 {
     return fs_intern_get(&stacks->names, name).bytes;

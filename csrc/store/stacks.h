@@ -50,10 +50,6 @@ fs_status fs_stacks_push(fs_stacks *stacks, uint32_t parent, uint32_t name, bool
 /* Append a run, which must not end before it begins. FS_OUT_OF_MEMORY. */
 fs_status fs_stacks_add(fs_stacks *stacks, const fs_stack_run *run, fs_error *err);
 
-/* Give the CPU time of a run, and as much time, to the run before, which ended as it began: its thread waits there, so
- * it worked before. */
-void fs_stacks_begin_later(fs_stacks *stacks, uint32_t run, uint32_t before);
-
 const char *fs_stacks_text(const fs_stacks *stacks, uint32_t name);
 fs_stack fs_stacks_get(const fs_stacks *stacks, uint32_t id);
 

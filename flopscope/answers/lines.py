@@ -25,19 +25,22 @@ IDLE_PARTS = tuple(dict.fromkeys(_core.idle_parts))
 
 
 class Line(NamedTuple):
-    """A line of the program, and where in what it called it was."""
+    """A line of the program, and where in what it called it was. Times in µs."""
 
     group: str
     """ "main": the main thread; "threads": other threads; "processes": child processes."""
     line: str
     inside: str
-    """The same where it called no other Python function."""
+    """A line of the program that it called; or the innermost one, of a library; the same where it called neither."""
     time: float
-    """µs."""
+    """With what it called in the program."""
+    own: float
+    """Without; in what it called of libraries, too."""
     cpu: float
-    """µs of CPU time."""
+    own_cpu: float
+    """CPU time."""
     idle: dict[str, float]
-    """µs in which a device waited for the thread, by part of the accounting."""
+    """In which a device waited for the thread in this line itself, by part of the accounting."""
 
 
 class Group(NamedTuple):
@@ -71,8 +74,8 @@ def lines_of(core: Store, first_step: int = 0) -> Lines:
         parts = dict.fromkeys(IDLE_PARTS, 0.0)
         for cause, part in idle.items():
             parts[part] += columns["idle"][cause][i] / 1000
-        time, cpu = columns["time"][i] / 1000, columns["cpu"][i] / 1000
-        found.append(Line(group, columns["line"][i], columns["inside"][i], time, cpu, parts))
+        time, own, cpu, own_cpu = (columns[name][i] / 1000 for name in ("time", "own", "cpu", "own_cpu"))
+        found.append(Line(group, columns["line"][i], columns["inside"][i], time, own, cpu, own_cpu, parts))
     groups = {
         name: Group(processes, threads, time / 1000, cpu / 1000, (end - begin) / 1000)
         for name, (processes, threads, time, cpu, begin, end) in columns["groups"].items()
@@ -89,13 +92,15 @@ def lines_frame(found: Lines) -> pandas.DataFrame:
 
 def columns_of(found: Lines) -> dict[str, list[Any]]:
     """Return the columns that Results.lines() describes."""
-    rows = sorted(found.lines, key=lambda one: -one.time)
+    rows = sorted(found.lines, key=lambda one: (-one.own, -one.time))
     fixed: dict[str, list[Any]] = {
         "group": [one.group for one in rows],
         "line": [place_text(one.line) for one in rows],
         "inside": [place_text(one.inside) for one in rows],
         "time": [one.time for one in rows],
+        "own_time": [one.own for one in rows],
         "cpu_time": [one.cpu for one in rows],
+        "own_cpu_time": [one.own_cpu for one in rows],
     }
     return {**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}}
 
@@ -128,7 +133,7 @@ LEAST = 1.0
 """Percent of the time below which a line is left out."""
 MOSTLY = 0.5
 """Share of the time of a line from which what it called is named."""
-LINE_WIDTH, INSIDE_WIDTH = 34, 25
+LINE_WIDTH, INSIDE_WIDTH, NARROWER = 34, 25, 6  # the last: of each, for one more column
 FEWEST = 0.05
 """Share of a step from which the lines that the device waited for are shown."""
 WAITING = ("host", "sync")
@@ -142,9 +147,11 @@ class Place(NamedTuple):
     inside: str
     """What it called and was in for most of the time, a line or a function; "" for itself or many."""
     time: float
-    """µs."""
+    """µs of its own."""
     share: float
     """Percent of all lines."""
+    total: float
+    """µs with what it called in the program."""
     cpu: float
     waited: float
     """µs of CPU time, and in which a device waited for it."""
@@ -153,16 +160,20 @@ class Place(NamedTuple):
 
 
 def places_of(
-    lines: Sequence[Line], time: Callable[[Line], float], most: int | None = None, least: float = LEAST
+    lines: Sequence[Line],
+    time: Callable[[Line], float],
+    total: Callable[[Line], float],
+    most: int | None = None,
+    least: float = LEAST,
 ) -> list[Place]:
     """Return the lines with the most of a time, each once; what is below ``least`` percent, or beyond ``most``
-    (None: the first few), is left out."""
+    (None: the first few), is left out. total: the same time with what a line called in the program."""
     grouped: defaultdict[str, list[Line]] = defaultdict(list)
     for one in lines:
         grouped[one.line.rpartition(": ")[0] or one.line].append(one)
-    total = sum(map(time, lines))
+    everything = sum(map(time, lines))
     found = []
-    for same in grouped.values() if total > 0 else ():
+    for same in grouped.values() if everything > 0 else ():
         whole = sum(map(time, same))
         names, insides, functions = (defaultdict[str, float](float) for _ in range(3))
         for one in same:
@@ -174,8 +185,9 @@ def places_of(
         first, *others = (place_text(name) for name in _longest(names))
         line = ", ".join([first, *(other.partition(" ")[2] for other in others)])
         within = [(_called(name), 100 * functions[name] / whole) for name in _longest(functions) if name and whole > 0]
-        cpu, waited = sum(one.cpu for one in same), sum(map(waited_for, same))
-        found.append(Place(line, _called(named), whole, 100 * whole / total, cpu, waited, within))
+        cpu, waited = sum(one.own_cpu for one in same), sum(map(waited_for, same))
+        share, with_calls = 100 * whole / everything, sum(map(total, same))
+        found.append(Place(line, _called(named), whole, share, with_calls, cpu, waited, within))
     found.sort(key=lambda one: -one.time)
     return [one for one in found[: SHOWN if most is None else most] if one.share >= least]
 
@@ -197,9 +209,10 @@ def host_lines(found: Lines) -> list[str | Rows]:
     """Return where the time of the program went: of the main thread, and the CPU time of all others."""
     sections: list[str | Rows] = []
     for name, title in titles(found).items():
-        places = places_of([one for one in found.lines if one.group == name], GROUPS[name][1])
+        _, own, total = GROUPS[name]
+        places = places_of([one for one in found.lines if one.group == name], own, total)
         if places:
-            sections += [f"Where the time went, by line: {title}", _rows(places, 1.0), ""]
+            sections += [f"Where the time went, by line: {title}", _rows(places, 1.0, TOTAL), ""]
     return sections
 
 
@@ -207,7 +220,7 @@ def titles(found: Lines) -> dict[str, str]:
     """Return what each group did in all: the main thread, and others that computed for a while."""
     whole = found.groups["main"].lasted if "main" in found.groups else 0.0
     shown = {name for name, group in found.groups.items() if name == "main" or group.cpu >= FEWEST * whole}
-    return {name: title(found.groups[name]) for name, (title, _) in GROUPS.items() if name in shown}
+    return {name: title(found.groups[name]) for name, (title, *_) in GROUPS.items() if name in shown}
 
 
 def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> list[str | Rows]:
@@ -216,7 +229,7 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
     ``total`` µs is the time of the steps that are alike, of all devices.
     """
     whole = sum(map(waited_for, found.lines))
-    places = places_of(found.lines, waited_for)
+    places = places_of(found.lines, waited_for, waited_for)
     if not places or whole < FEWEST * total:
         return []
     time = f"{short_time_text(whole / max(steps, 1))}{' a step' if steps else ''}"
@@ -226,13 +239,19 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
     return [f"{what}, by line: {time}, sampled", _rows(places, 1 / max(steps, 1)), ""]
 
 
-def _rows(places: Sequence[Place], scale: float) -> Rows:
-    """Return the rows, which fit 80 columns."""
-    rows = [("time", "share", "line", "within it")]
+TOTAL = "with calls"
+"""The time of a line with what it called in the program; its own is beside it."""
+
+
+def _rows(places: Sequence[Place], scale: float, total: str = "") -> Rows:
+    """Return the rows, which fit 80 columns. total: the name of that column, if it is wanted."""
+    rows = [("own" if total else "time", "share", *([total] if total else []), "line", "within it")]
     for one in places:
-        inside = _cut_inside(one.inside)
-        rows.append((short_time_text(one.time * scale), percent_text(one.share), _cut(one.line, LINE_WIDTH), inside))
-    return Rows(rows, ">><<")
+        with_calls = [short_time_text(one.total * scale)] if total else []
+        times = (short_time_text(one.time * scale), percent_text(one.share), *with_calls)
+        widths = (LINE_WIDTH - NARROWER, INSIDE_WIDTH - NARROWER) if total else (LINE_WIDTH, INSIDE_WIDTH)
+        rows.append((*times, _cut(one.line, widths[0]), _cut_inside(one.inside, widths[1])))
+    return Rows(rows, ">>><<" if total else ">><<")
 
 
 def _cut(place: str, width: int) -> str:
@@ -245,11 +264,11 @@ def _cut(place: str, width: int) -> str:
     return f"{rest[: width - 1]}…"
 
 
-def _cut_inside(place: str) -> str:
+def _cut_inside(place: str, width: int) -> str:
     """Shorten a place of a library; its function is the most informative part."""
     name = place.rpartition(" ")[2]
-    short = _cut(place, INSIDE_WIDTH)
-    return short if short.endswith(name) else _cut(name, INSIDE_WIDTH)
+    short = _cut(place, width)
+    return short if short.endswith(name) else _cut(name, width)
 
 
 def _of_main(group: Group) -> str:
@@ -261,12 +280,11 @@ def _of_others(count: str, group: Group) -> str:
     return f"{count}, {short_time_text(group.cpu)} of CPU time"
 
 
-GROUPS: Mapping[str, tuple[Callable[[Group], str], Callable[[Line], float]]] = {
-    "main": (_of_main, lambda line: line.time),
-    "threads": (lambda one: _of_others(plural(one.threads, "other thread"), one), lambda line: line.cpu),
-    "processes": (
-        lambda one: _of_others(plural(one.processes, "child process", "child processes"), one),
-        lambda line: line.cpu,
-    ),
+Time = Callable[[Line], float]
+_CPU: tuple[Time, Time] = (lambda line: line.own_cpu, lambda line: line.cpu)
+GROUPS: Mapping[str, tuple[Callable[[Group], str], Time, Time]] = {
+    "main": (_of_main, lambda line: line.own, lambda line: line.time),
+    "threads": (lambda one: _of_others(plural(one.threads, "other thread"), one), *_CPU),
+    "processes": (lambda one: _of_others(plural(one.processes, "child process", "child processes"), one), *_CPU),
 }
-"""Title of each group, and the time by which its lines are listed."""
+"""Title of each group, the time by which its lines are listed, and the same with what they called."""

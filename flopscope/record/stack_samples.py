@@ -11,6 +11,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -60,10 +61,12 @@ class StackSamples:
         self._sampler = _core.StackSampler()
 
     def start(self) -> bool:
-        """Begin, and return whether stacks are sampled; another may sample already."""
+        """Begin, and return whether stacks are sampled; another may sample already. Warn if none can be read here."""
         try:
             self._sampler.start()
-        except RuntimeError:
+        except RuntimeError as problem:
+            if isinstance(problem, NotImplementedError):
+                warnings.warn(f"{problem}; lines of the program are unknown", stacklevel=2)
             return False
         _sampling.add(self)
         return True
@@ -86,16 +89,16 @@ class StackSamples:
         launchers = [f"{own}cli{os.sep}{name}.py" for name in LAUNCHERS]
         self._sampler.pour(store, tuple(launchers), (own,), self._libraries, tuple(folders))
 
-    # Forks: no thread of ours does anything at one, so that the child finds every lock open.
+    # Forks: no thread of ours is there, of which Python would warn, and the child finds every lock open.
 
     def _before_fork(self) -> None:
-        self._sampler.hold()
+        self._sampler.stop()
         if self._with_children and not self._folder:
             self._folder = tempfile.mkdtemp(prefix="flopscope-")
 
     def _after_in_parent(self) -> None:
         with suppress(RuntimeError):
-            self._sampler.release()
+            self._sampler.start()
 
     def _after_in_child(self) -> None:
         if not self._with_children:
@@ -121,4 +124,4 @@ os.register_at_fork(
     after_in_parent=partial(_for_each, StackSamples._after_in_parent),
     after_in_child=partial(_for_each, StackSamples._after_in_child),
 )
-atexit.register(_for_each, StackSamples.stop)  # before the interpreter ends, as its thread needs the GIL
+atexit.register(_for_each, StackSamples.stop)  # before the interpreter ends, whose memory it reads

@@ -214,15 +214,16 @@ class Results(Summaries):
         exports.export_stacks(self._recorded("stacks"), path, metric)
 
     def lines(self) -> pandas.DataFrame:
-        """Return the time of the program by line, from sampled stacks, the longest time first.
+        """Return the time of the program by line, from sampled stacks, the longest own time first.
 
-        A row is a line of the program together with the line that was running inside it, in a function that it called.
+        A row is a line of the program, and where it was: in a line of the program or function of a library it called.
         Stacks are sampled by ``profile(sample_stacks=True)`` and by ``flopscope run``; without them there are no rows,
         and a warning says so.
 
         group: "main": the main thread; "threads": the other threads; "processes": the child processes.
         line, inside: "file:number function"; the same where the line called no other Python function.
-        time, cpu_time: in µs, of the whole recording; of several threads, their sum.
+        time, cpu_time: in µs, of the whole recording; of several threads, their sum; callers have them, too.
+        own_time, own_cpu_time: without the lines of the program that it called; they add up to the time of the threads.
         host, sync, data, recording, edges, other: µs in which a device waited for this line, by part of accounting(),
             over similar steps: the thread was there before it launched the work that ended the wait.
 

@@ -58,7 +58,10 @@ SUMMARY = Document(
         rows("launches", columns(_LAUNCHES, why="no launch has one"), "launches of kernels, by device"),
         rows(
             "lines",
-            (*columns("group$ line$ inside$"), *columns(" ".join(("time", "cpu_time", *IDLE_PARTS)), "µs")),
+            (
+                *columns("group$ line$ inside$"),
+                *columns(" ".join(("time", "own_time", "cpu_time", "own_cpu_time", *IDLE_PARTS)), "µs"),
+            ),
             "where the program was, by sampled stacks",
         ),
     ),

@@ -16,11 +16,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 191_000,
-    "bytes of the checkout": 10_050_000,
+    "lines in all": 192_000,
+    "bytes of the checkout": 10_100_000,
     "lines of flopscope/*.py": 38_000,
     "modules of flopscope": 229,
-    "lines of tests": 59_000,
+    "lines of tests": 59_500,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.lines import GROUPS, WAITING, Place, places_of, titles
+from flopscope.answers.lines import GROUPS, TOTAL, WAITING, Place, places_of, titles
 from flopscope.show.page.encode import Columns, sentence, text_table
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -26,11 +26,11 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     found = source.lines
     waits = any(one.idle[part] for one in found.lines for part in WAITING)
     waited = "device waited" if source.analysis.on_device else "no op ran"
-    head = ["line", "within it", "time", "share", "CPU time", *([waited] if waits else [])]
+    head = ["line", "within it", "own time", "share", TOTAL, "CPU time", *([waited] if waits else [])]
     tables = []
-    for name, (title, time) in GROUPS.items():
+    for name, (title, time, in_all) in GROUPS.items():
         lines = [one for one in found.lines if one.group == name]
-        shown = places_of(lines, time, len(lines), 100 * LEAST)
+        shown = places_of(lines, time, in_all, len(lines), 100 * LEAST)
         more = len({one.line for one in lines}) - len(shown[:MOST_LINES])
         if lines:
             note = f"{plural(more, 'other line')} with less time; lines() has all." if more else ""
@@ -40,8 +40,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     if not tables:
         return None
     notes = [
-        "Python stacks were sampled in the whole recording. A line has the time of what it called; within it: the "
-        "functions of libraries in which it was, with their shares of its time."
+        "Python stacks were sampled in the whole recording. A line's own time and CPU time are with libraries that it "
+        f"called, {TOTAL} with other lines of the program, too; within it: the functions of libraries in which it was."
     ]
     if waits:
         notes.append(f"{waited}: while the thread was in this line, in the steps that are alike.")
@@ -56,14 +56,15 @@ def _cells(place: Place, waits: bool) -> list[str]:
     ]
     within = ", ".join([*shown, *["…"][: len(place.within) - len(shown)]]) if shown else ""
     waited = [short_time_text(place.waited)] if waits else []
-    times = short_time_text(place.time), percent_text(place.share), short_time_text(place.cpu)
+    times = short_time_text(place.time), percent_text(place.share), *map(short_time_text, (place.total, place.cpu))
     return [place.line, within, *times, *waited]
 
 
 def headline_of(source: Profile) -> str:
     """Return the sentence that a page without ops begins with: the line with most of the main thread's time."""
     main = [one for one in source.lines.lines if one.group == "main"]
-    places = places_of(main, lambda one: one.time)
+    _, own, total = GROUPS["main"]
+    places = places_of(main, own, total)
     return f"{percent_text(places[0].share)} of the main thread's time is in {places[0].line}" if places else ""
 
 

@@ -218,7 +218,7 @@ def profile_page(results: Results, *, peaks: str | None = None, title: str | Non
                 page.sections[name] = content
         told = lines if source.has_lines_alone else overview
         page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
-        page.lead = told.lead_of(source)
+        page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
     except BaseException:
         page.columns.close()
         raise
