@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flopscope.show.fitted import wrapped
 from flopscope.show.notes import footnotes
 from flopscope.support import units
-from flopscope.support.columns import GAP, aligned_line, cut_middle, dashes
+from flopscope.support.columns import GAP, aligned_line, cut_apart, cut_middle, dashes
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
@@ -29,13 +29,17 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     whole = table.self_device_time_total if table.has_device else table.self_cpu_time_total
     header = ["Module", "Calls", f"Self {kind}", f"{kind} total", f"{kind} total %", "FLOPs", "% Roofline"]
     lines = [header]
-    for row, depth, calls, share in zip(
-        table, table.depths(), table.groups["module_calls"], table.groups["pct_roofline_total"], strict=True
+    named = [
+        INDENT * min(depth, NAME // 4) + printable(row.key) for row, depth in zip(table, table.depths(), strict=True)
+    ]
+    names = cut_apart(named, NAME)
+    for row, full, calls, share in zip(
+        table, named, table.groups["module_calls"], table.groups["pct_roofline_total"], strict=True
     ):
         total = getattr(row, f"{place}_time_total")
         lines.append(
             [
-                cut_middle(INDENT * min(depth, NAME // 4) + printable(row.key), NAME),
+                names[full],
                 str(calls) if calls else "",
                 units.time_text(getattr(row, f"self_{place}_time_total"), time_unit),
                 units.time_text(total, time_unit),
@@ -52,7 +56,8 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
             lines = [[*line[:column], *line[column + 1 :]] for line in lines]
     if width:
         widths[0] = min(widths[0], width - sum(widths[1:]) - len(GAP) * (len(widths) - 1))
-        lines = [[cut_middle(line[0], widths[0]), *line[1:]] for line in lines]
+        names = cut_apart(["Module", *named], widths[0])
+        lines = [[names[full], *line[1:]] for full, line in zip(["Module", *named], lines, strict=True)]
     rule = dashes(widths)
     printed = [rule, aligned_line(lines[0], widths), rule, *(aligned_line(line, widths) for line in lines[1:]), rule]
     printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total, time_unit)}")

@@ -54,6 +54,16 @@ def test_a_page_opens_and_shows_its_sections(open_report: Open, report: Report, 
     assert page.text("h1").strip() and page.run("return document.title").endswith("flopscope")
 
 
+ENDS = """
+    const right = (one) => {
+        const range = document.createRange();
+        range.selectNodeContents(one.lastChild);
+        return range.getBoundingClientRect().right;
+    };
+    return [...document.querySelectorAll('.grid .cut.ends')]
+        .filter((one) => one.offsetParent && right(one) > one.getBoundingClientRect().right + 1)
+        .map((one) => one.textContent);
+"""
 CUT = """
     const cut = (one) => getComputedStyle(one).overflowX !== 'visible' && (one.scrollWidth > one.clientWidth + 1
         || (one.className.startsWith('timeline') && one.scrollHeight > one.clientHeight + 1));
@@ -74,6 +84,7 @@ def test_a_page_fits_the_width_of_windows_and_phones(open_report: Open, report: 
         page.value("new Promise((done) => setTimeout(done, 150))")
         assert page.run(BEYOND) == [], width
         assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
+    assert page.run(ENDS) == [], "on a phone"
     if name != "hostile":  # a name of ten thousand characters may be cut
         assert page.run(CUT) == [], "on a phone"
 

@@ -70,6 +70,9 @@ def test_the_widest_table_fits_too() -> None:
     for compare in ("", "baseline_of_november"):
         lines = report.table(records, compare)
         assert max(map(len, lines)) <= 120 and lines[1].startswith("…ccc")
+    names = "native_batch_norm", "native_batch_norm_backward", "attention_forward"
+    _, *lines = report.table([{**records[0], "test": "t", "name": name} for name in names])
+    assert len({line.split()[1] for line in lines}) == 3
 
 
 def test_a_session_without_measurements_has_no_summary(run: Run) -> None:

@@ -20,7 +20,7 @@ from flopscope.results.events import Event
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.records import TABLE, row_records
 from flopscope.results.table import EventTable
-from flopscope.support.columns import Rows, cut_middle
+from flopscope.support.columns import Rows, cut_apart, cut_middle
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -76,12 +76,13 @@ def _table_text(table: EventTable) -> str:
     time, whole = _time_of(table), getattr(table, _time_of(table))
     groups = [column.name for column in table.group_columns()]
     lines = [("id", "name", "shapes", *groups, "calls", "time", "of all", "of the roofline", "bound")]
+    names = cut_apart((printable(row.key) for row in table), NAME)
     for row, record in zip(table, row_records(table), strict=True):
         own = getattr(row, time)
         lines.append(
             (
                 record["id"],
-                _name(row.key),
+                names[printable(row.key)],
                 cut_middle(_shapes_text(row.input_shapes), SHAPES),
                 *(_name(str(record[name])) for name in groups),
                 str(row.count),

@@ -7,13 +7,14 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.measuring.perf.limits import LimitResult, known
-from flopscope.support.columns import GAP, aligned_line, column_widths, cut_start
+from flopscope.support.columns import GAP, aligned_line, column_widths, cut_apart, cut_start
 from flopscope.support.units import MISSING, bound_text, exact_text, percent_text
 from flopscope.support.units import significant_text as number
 
 FAR = 60.0  # percent of the roofline below which bytes and FLOPs do not explain the time
 NOISY = 0.1  # interquartile range over median
 WIDTH = 120
+NAME = 12  # of the name of what was measured
 MIN_TEST_WIDTH = 15  # of the shortened id of a test, whose end is shown
 WORST_FIRST = ("failed", "unclear", "passed")
 
@@ -122,6 +123,8 @@ def table(records: Sequence[Mapping[str, Any]], compare: str = "") -> list[str]:
     rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
     if not rows:
         return []
+    names = cut_apart((row[1] for row in rows), NAME)
+    rows = [[row[0], names[row[1]], *row[2:]] for row in rows]
     widths = column_widths([list(columns), *rows])
     widths[0] = min(widths[0], max(MIN_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
     rows = [[cut_start(row[0], widths[0]), *row[1:]] for row in rows]
@@ -152,7 +155,7 @@ def _spread(times: Mapping[str, Any]) -> str:
 
 COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
     "test": lambda record, times: record["test"],
-    "of": lambda record, times: record["name"][:12],
+    "of": lambda record, times: record["name"],
     "device": lambda record, times: record["device"],
     "n": lambda record, times: str(times["n"]),
     "median µs": _number("median"),

@@ -33,6 +33,12 @@ flopscope.draw = (() => {
         );
     }
 
+    /* The name of a row, cut before its end, where ops differ, as a backward does; kernels end with their arguments. */
+    const END = 10;
+    const ends = (text) =>
+        text.length > 2 * END && !text.endsWith(")")
+            ? el("span", { class: "cut ends" }, el("span", { text: text.slice(0, -END) }), text.slice(-END))
+            : cut(text);
     /* A text that is cut where it does not fit, with the whole text in its title. */
     const cut = (text, name) => el("span", { class: `cut ${name || ""}`, title: text, text });
 
@@ -191,5 +197,5 @@ flopscope.draw = (() => {
         return el("div", { class: "beside" }, table(rows, columns, caption));
     }
 
-    return { bar, track, bound, button, cut, link, table, heading, tile, part, texts, words, steps, beside };
+    return { bar, track, bound, button, cut, ends, link, table, heading, tile, part, texts, words, steps, beside };
 })();

@@ -100,7 +100,7 @@ flopscope.Grid = class {
         const [, ...others] = this.columns;
         const fixed = others.reduce((sum, column) => sum + column.width, 0);
         const least = this.columns.length
-            ? Math.min(this.columns[0].width, Math.round(0.42 * this.element.clientWidth))
+            ? Math.min(this.columns[0].width, Math.round(0.5 * this.element.clientWidth))
             : 0; // on a phone, too
         const first = Math.max(least, this.element.clientWidth - fixed);
         this.element.style.setProperty(
@@ -147,7 +147,7 @@ flopscope.Grid = class {
                         properties,
                         toggle,
                         cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
-                        el("span", { class: "cut", text: cell.text }),
+                        flopscope.draw.ends(cell.text),
                     );
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;

@@ -93,7 +93,7 @@ flopscope.start = async function () {
 
     page.visit = async function (id, focus = true) {
         if (!elements.has(id)) return;
-        await page.mount(id);
+        await Promise.all(ids.slice(0, ids.indexOf(id) + 1).map(page.mount)); // those above it move it
         visited = id;
         elements.get(id).scrollIntoView({ block: "start" });
         mark();
