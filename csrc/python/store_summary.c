@@ -157,6 +157,7 @@ INTEGER_OF(collective_device, fs_collective_row, false, row->device)
 INTEGER_OF(collective_stream, fs_collective_row, row->lane == FS_NONE, fs_store_lane(store, row->lane).id)
 INTEGER_OF(collective_start, fs_collective_row, false, row->start)
 INTEGER_OF(collective_occurrence, fs_collective_row, false, row->occurrence)
+INTEGER_OF(collective_step_occurrence, fs_collective_row, row->step == FS_NONE, row->step_occurrence)
 INTEGER_OF(collective_sequence, fs_collective_row, row->recorded.sequence == FS_MISSING, row->recorded.sequence)
 INTEGER_OF(collective_group_size, fs_collective_row, row->recorded.group_size <= 0, row->recorded.group_size)
 INTEGER_OF(call_start, fs_collective_call, false, row->start)
@@ -180,12 +181,12 @@ static PyObject *call_kind(const fs_store *Py_UNUSED(store), const void *item, s
     return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_call *)item)->kind]);
 }
 
-static PyObject *collective_kernel(const fs_store *store, const void *item, size_t Py_UNUSED(offset),
-                                   double Py_UNUSED(divisor))
+/* None where there is no name. */
+static PyObject *store_name(const fs_store *store, const void *row, size_t offset, double Py_UNUSED(divisor))
 {
-    const fs_collective_row *row = item;
-    if (row->name == FS_NONE) Py_RETURN_NONE;
-    return fs_text_object(fs_store_name_text(store, row->name));
+    uint32_t name = *(const uint32_t *)(const void *)((const char *)row + offset);
+    if (name == FS_NONE) Py_RETURN_NONE;
+    return fs_text_object(fs_store_name_text(store, name));
 }
 
 /* Return the columns of the rows of a type that `compute` lists in `rows` and `count`, without the GIL. */
@@ -219,7 +220,9 @@ PyObject *fs_store_object_collectives(PyObject *object, PyObject *Py_UNUSED(unus
 #undef NUMBER_COLUMN
             {"occurrence", collective_occurrence, 0, 1},
         {"sequence", collective_sequence, 0, 1},
-        {"kernel", collective_kernel, 0, 1},
+        {"kernel", store_name, offsetof(fs_collective_row, name), 1},
+        {"step", store_name, offsetof(fs_collective_row, step), 1},
+        {"step_occurrence", collective_step_occurrence, 0, 1},
     };
     const fs_store *store = ((fs_store_object *)object)->store;
     PyObject *result = ROWS_OBJECT(store, fs_collective_row, columns, fs_collectives_of(store, &rows, &count, &err));

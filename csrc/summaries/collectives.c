@@ -13,6 +13,7 @@
 #include "store/collective.h"
 #include "store/event.h"
 #include "store/signature.h"
+#include "store/step_marks.h"
 #include "store/torch_signature.h"
 #include "summaries/intervals.h"
 #include "work/collective_sizes.h"
@@ -181,6 +182,8 @@ typedef struct {
     fs_intervals *compute; /* by device, FS_DEVICE_LIMIT of them: time covered by computing kernels */
     fs_intern groups;      /* keys for counting occurrences */
     uint32_t *occurrences; /* by key: count so far */
+    fs_step_marks marks;
+    uint32_t *step_occurrences; /* by mark: number of earlier marks of the same name */
 } collecting;
 
 static fs_status add_events(collecting *all, fs_error *err)
@@ -199,6 +202,32 @@ static fs_status add_events(collecting *all, fs_error *err)
     FS_TRY(fs_intervals_sort(&all->found, err));
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) FS_TRY(fs_intervals_unite(&all->compute[device], err));
     return FS_OK;
+}
+
+/* Steps are those of the launch: which step a kernel runs in differs between ranks, what a program calls does not. */
+static fs_status find_steps(collecting *all, fs_error *err)
+{
+    uint32_t names = fs_store_name_count(all->store);
+    FS_TRY(fs_step_marks_find(&all->marks, all->store, &all->callers.calls, err));
+    if (all->marks.count == 0) return FS_OK;
+    FS_TRY(FS_NEW(&all->step_occurrences, all->marks.count, err));
+    uint32_t *seen = fs_calloc(names + (size_t)1, sizeof *seen); /* by name; the last one counts those without */
+    if (seen == NULL) return fs_no_memory(err);
+    for (uint32_t i = 0; i < all->marks.count; i++) {
+        uint32_t name = all->marks.marks[i].name;
+        all->step_occurrences[i] = seen[name < names ? name : names]++;
+    }
+    fs_free(seen);
+    return FS_OK;
+}
+
+static void set_step(const collecting *all, const fs_chunk *chunk, uint32_t at, fs_collective_row *row)
+{
+    uint32_t launch = all->marks.count > 0 ? fs_step_marks_launch(&all->marks, chunk, at) : FS_NONE;
+    int64_t time = launch < fs_store_count(all->store) ? FS_EVENT_AT(all->store, launch, start) : FS_MISSING;
+    uint32_t mark = fs_step_marks_at(&all->marks, time != FS_MISSING ? time : chunk->start[at]);
+    row->step = mark != FS_NONE ? all->marks.marks[mark].name : FS_NONE;
+    row->step_occurrence = mark != FS_NONE ? all->step_occurrences[mark] : 0;
 }
 
 static double message_bytes(const fs_collective *collective)
@@ -239,6 +268,7 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->lane = chunk->lane[at];
     row->device = fs_event_device(chunk, at);
     row->start = found->begin;
+    set_step(all, chunk, at, row);
     bool is_recorded = row->recorded.name.size > 0;
     if (is_recorded) row->kind = fs_collective_kind_of(row->recorded.name.text);
     if (row->kind == FS_COLLECTIVE_OTHER && row->name != FS_NONE)
@@ -286,10 +316,15 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
     FS_TRY_GOTO(status, add_events(&all, err), done);
-    if (all.found.count > 0) FS_TRY_GOTO(status, collective_callers_create(&all.callers, store, err), done);
+    if (all.found.count > 0) {
+        FS_TRY_GOTO(status, collective_callers_create(&all.callers, store, err), done);
+        FS_TRY_GOTO(status, find_steps(&all, err), done);
+    }
     status = fill_rows(&all, rows, count, err);
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&compute[device]);
+    fs_step_marks_clear(&all.marks);
+    fs_free(all.step_occurrences);
     collective_callers_clear(&all.callers);
     fs_intervals_clear(&all.found);
     fs_intern_clear(&all.groups);

@@ -31,10 +31,12 @@ typedef struct {
     fs_collective recorded;
     fs_collective_kind kind; /* as recorded by PyTorch, or by the enclosing ops, or by the kernel's name */
     int device;
-    uint32_t name;       /* of the kernel: a name id of the store */
-    uint32_t lane;       /* the stream; FS_NONE: unknown */
-    uint32_t occurrence; /* number of earlier rows of the device with the same group, kind and message */
-    int64_t start;       /* ns */
+    uint32_t name;            /* of the kernel: a name id of the store */
+    uint32_t lane;            /* the stream; FS_NONE: unknown */
+    uint32_t occurrence;      /* number of earlier rows of the device with the same group, kind and message */
+    uint32_t step;            /* in which it was launched: a name id; FS_NONE: in none */
+    uint32_t step_occurrence; /* number of earlier steps of the same name */
+    int64_t start;            /* ns */
 #define FS_COLLECTIVE_NUMBER(name, divisor, prose) double name;
     FS_COLLECTIVE_COLUMN_LIST(FS_COLLECTIVE_NUMBER)
 #undef FS_COLLECTIVE_NUMBER

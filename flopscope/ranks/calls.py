@@ -27,6 +27,10 @@ ONE_SIDED = _ENDS.index("one_sided")  # from this kind on: not the same call on 
 TOGETHER = _ENDS.index("rooted")  # before this kind: end on all ranks at once
 UNEVEN = KINDS.index("alltoall")  # whose message may differ between ranks
 NO_NUMBER = -1
+Step = tuple[str, int, int, bool]
+"""The name of a step, the number of earlier steps and of all steps that have it, and whether it is one: what follows a
+step is told apart from it, and "" is before the first one."""
+NO_STEP: Step = ("", 0, 0, False)
 ONE_OF = "one of "  # begins the name of a group that stands for several, of which a rank is in one (hlo/collective.h)
 
 
@@ -44,8 +48,10 @@ class Calls:
     """NaN: unknown."""
     sequence: Integers
     """-1: unknown."""
-    occurrence: Integers
-    """Number of earlier calls with the same device, group, kind and size."""
+    steps: list[Step]
+    """The steps of the calls; a rank that marked none has one."""
+    step: npt.NDArray[np.int32]
+    """Index in ``steps``."""
     device: npt.NDArray[np.int16]
     named: Flags
     """Whether the arguments are known, from the kernel or from an op around its launch."""
@@ -70,13 +76,15 @@ def calls_of(columns: Mapping[str, Sequence[Any]], base: int) -> Calls:
     kinds = {kind: place for place, kind in enumerate(KINDS)}
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.array(columns["bus_gbytes_per_s"], np.float64) / np.array(columns["algorithm_gbytes_per_s"])
+    steps, step = _steps(columns["step"], columns["step_occurrence"])
     return Calls(
         groups,
         np.array([places[pair] for pair in pairs], np.int32),
         np.array([kinds[kind] for kind in columns["collective"]], np.int8),
         np.array(columns["message_bytes"], np.float64),
         np.array([NO_NUMBER if number is None else number for number in columns["sequence"]], np.int64),
-        np.array(columns["occurrence"], np.int64),
+        steps,
+        step,
         np.array(columns["device"], np.int16),
         np.array([bool(name) for name in columns["name"]], np.bool_),
         np.array(columns["start"], np.int64) + base,
@@ -84,6 +92,19 @@ def calls_of(columns: Mapping[str, Sequence[Any]], base: int) -> Calls:
         np.array(columns["exposed"], np.float64),
         factor,
     )
+
+
+def _steps(names: Sequence[str | None], occurrences: Sequence[int | None]) -> tuple[list[Step], npt.NDArray[np.int32]]:
+    """Return the steps of calls, and for each call the index of its own."""
+    totals: dict[str, int] = {}
+    for name, occurrence in zip(names, occurrences, strict=True):
+        totals[name or ""] = max(totals.get(name or "", 0), 1 + (occurrence or 0))
+    places: dict[Step, int] = {}
+    last, step = NO_STEP, []
+    for name, occurrence in zip(names, occurrences, strict=True):
+        last = (name, occurrence or 0, totals[name], True) if name is not None else (*last[:3], False)
+        step.append(places.setdefault(last, len(places)))
+    return list(places), np.array(step, np.int32)
 
 
 @dataclass
@@ -98,7 +119,7 @@ class Group:
     kind: npt.NDArray[np.int8]
     message_bytes: Floats
     number: Integers
-    """Sequence number, or the occurrence if no rank recorded one."""
+    """Sequence number, or the occurrence in its step where it has none."""
     factor: Floats
     start: Floats
     """µs since the member's origin, on its clock until align() has moved it; NaN where a member lacks the call."""
@@ -165,10 +186,12 @@ class Matched:
 def match(ranks: Sequence[Calls]) -> Matched:
     """Match the calls across ranks.
 
-    Calls of a process group have the same sequence number, if PyTorch recorded it for all of them, or else the same
-    kind, size and occurrence. If no rank names a process group, as with torch before 2.2, all calls by ops of the
-    profile are assumed to be of one group of all ranks. Of a process with several GPUs, a call counts once. Calls of
-    JAX whose HLO has several groups are not matched: which of them a rank is in is unknown.
+    Calls of a process group have the same sequence number, if PyTorch recorded it, or else the same kind, size and
+    occurrence; and the same step, if all members marked steps. Of calls without a number, a member that recorded fewer
+    in a step than another may lack any of them, so these of it match none. If no rank names a process group, as with
+    torch before 2.2, all calls by ops of the profile are assumed to be of one group of all ranks. Of a process with
+    several GPUs, a call counts once. Calls of JAX whose HLO has several groups are not matched: which of them a rank is
+    in is unknown.
     """
     own = np.array([len(calls) for calls in ranks], np.int64)
     origins = np.array([calls.start.min() if len(calls) else 0 for calls in ranks], np.int64)
@@ -180,13 +203,8 @@ def match(ranks: Sequence[Calls]) -> Matched:
         for key, rows in _by_group(calls, np.flatnonzero(known)):
             if key[0].startswith(ONE_OF):
                 continue
-            if has_groups and key[0]:
-                parts.setdefault(key, []).append(_Part(place, calls, rows, None))
-            elif not has_groups:
-                # Occurrences are counted anew, among the calls that ops made.
-                sizes = np.nan_to_num(calls.message_bytes[rows], nan=-1.0)
-                numbers = _occurrences(np.column_stack([calls.kind[rows], sizes]))
-                parts.setdefault(key, []).append(_Part(place, calls, rows, numbers))
+            if bool(key[0]) == has_groups:
+                parts.setdefault(key, []).append(_Part(place, calls, rows))
     matched = np.zeros(len(ranks), np.int64)
     groups: list[Group] = []
     mismatches: list[Mismatch] = []
@@ -209,16 +227,18 @@ MISMATCHES_LISTED = 100
 
 @dataclass(frozen=True)
 class _Part:
-    """A member's calls of a group: rows of its columns, and their numbers if they are not those recorded."""
+    """A member's calls of a group: rows of its columns."""
 
     place: int
     calls: Calls
     rows: npt.NDArray[np.intp]
-    numbers: Integers | None
 
     @property
-    def has_sequences(self) -> bool:
-        return self.numbers is None and bool((self.calls.sequence[self.rows] != NO_NUMBER).all())
+    def numbered(self) -> Flags:
+        """Which calls have a sequence number, if they have a group, in which it counts."""
+        name, _ = self.calls.groups[self.calls.group[self.rows[0]]]
+        known: Flags = self.calls.sequence[self.rows] != NO_NUMBER
+        return known if name else np.zeros_like(known)
 
 
 def _by_group(calls: Calls, rows: npt.NDArray[np.intp]) -> list[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
@@ -238,19 +258,31 @@ def _distinct(keys: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], Flags]:
     return order, new
 
 
-def _occurrences(keys: npt.NDArray[Any]) -> Integers:
-    """Return for each row of the keys the number of equal rows before it."""
+def _occurrences(keys: npt.NDArray[Any]) -> tuple[Integers, Integers]:
+    """Return for each row of the keys the number of equal rows before it, and that of all equal rows."""
     order, new = _distinct(keys)
     place = np.arange(len(keys))
-    numbers = np.empty(len(keys), np.int64)
+    numbers, counts = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     numbers[order] = place - np.maximum.accumulate(np.where(new, place, 0))
-    return numbers
+    counts[order] = np.diff(np.flatnonzero(new), append=len(keys))[np.cumsum(new) - 1]
+    return numbers, counts
+
+
+def _step_numbers(parts: Sequence[_Part]) -> list[npt.NDArray[np.int64]]:
+    """Return for each member a number for each of its steps, which equal steps of others have too; 0 for all if a
+    member has marked none."""
+    numbers: dict[Step, int] = {}
+    if any(part.calls.steps == [NO_STEP] for part in parts):
+        return [np.zeros(len(part.calls.steps), np.int64) for part in parts]
+    return [np.array([numbers.setdefault(step, len(numbers)) for step in part.calls.steps]) for part in parts]
 
 
 def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) -> tuple[Group, list[Mismatch], Integers]:
     """Return the matched calls, those that do not match, and how many calls of each part are of further GPUs."""
-    by_sequence = all(part.has_sequences for part in parts)
-    keyed = [_keys(part, by_sequence) for part in parts]
+    by_sequence = all(part.numbered.all() for part in parts)
+    some = all(part.numbered.any() for part in parts)
+    steps = _step_numbers(parts)
+    keyed = [_keys(part, of, some, by_sequence) for part, of in zip(parts, steps, strict=True)]
     keys = [key for key, _ in keyed]
     if all(len(key) == len(keys[0]) and np.array_equal(key, keys[0]) for key in keys[1:]):
         places = [np.arange(len(keys[0]))] * len(keys)
@@ -277,11 +309,15 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
     agrees = np.where(kinds >= 0, kinds == kind[:, None], True).all(axis=1)
     agrees &= (size == smallest) | np.isnan(size) | (kind == UNEVEN)
     wrong = [
-        _mismatch(name, int(whole[row][0]), parts, kinds[row], sizes[row])
+        _mismatch(name, int(whole[row][-2]), parts, kinds[row], sizes[row])
         for row in np.flatnonzero(~agrees & (count > 1))
     ]
     kept = agrees & (count > 1)
-    number = whole[:, 0] if by_sequence else whole[:, 2]
+    if not by_sequence and len(whole):
+        like, most = np.unique(whole[:, LIKE], axis=0, return_inverse=True)[1].ravel(), np.zeros(len(whole))
+        np.maximum.at(most, like, whole[:, COUNT])
+        kept &= whole[:, COUNT] == most[like]
+    number = whole[:, -2]
     group = Group(
         name,
         text,
@@ -298,19 +334,28 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
     return group, wrong, np.array(again, np.int64)
 
 
-def _keys(part: _Part, by_sequence: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
-    """Return the rows of a member's calls, and for each a key that equals those of the same call on other ranks."""
+LIKE, COUNT = slice(4), 4
+"""Columns of the keys of calls some of which have no sequence number: step, kind, size and whether it has a number, and
+how many calls without a number are alike in these."""
+
+
+def _keys(part: _Part, steps: Integers, some: bool, by_sequence: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Return the rows of a member's calls, and for each a key that equals those of the same call on other ranks.
+
+    steps: as of _step_numbers(). some: whether every member has calls with sequence numbers. by_sequence: only such.
+    """
     calls, rows = part.calls, part.rows
-    sequence = calls.sequence[rows]
+    sequence, step = calls.sequence[rows], steps[calls.step[rows]]
     if by_sequence:
-        keys: npt.NDArray[Any] = sequence[:, None]
+        keys: npt.NDArray[Any] = np.column_stack([step, sequence])
     else:
-        numbers = part.numbers
-        if numbers is None:
-            numbers = np.where(sequence == NO_NUMBER, calls.occurrence[rows], sequence)
+        numbered = part.numbered & some
         sizes = np.nan_to_num(calls.message_bytes[rows], nan=-1.0)
-        keys = np.column_stack([calls.kind[rows], sizes, numbers]).astype(np.float64)
-    again = _occurrences(keys)
+        like = np.column_stack([step, calls.kind[rows], sizes, numbered]).astype(np.float64)
+        occurrence, count = _occurrences(np.column_stack([like, calls.device[rows]]))
+        of_both = np.where(numbered, [np.zeros_like(count), sequence], [count, occurrence])
+        keys = np.column_stack([like, of_both.T])
+    again, _ = _occurrences(keys)
     if len(np.unique(calls.device[rows])) > 1:  # the same call on another GPU of the process
         return np.column_stack([keys, again])[again == 0], rows[again == 0]
     return np.column_stack([keys, again]), rows

@@ -206,6 +206,7 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
             more.append((mine / theirs, name))
     parts = work.part(*CAUSES.get(cause, KERNELS[:-1]))[:, steps]
     alone, cost = float(excess.max(axis=0).mean()), comparison.cost(float(work.saved(all_excess).mean()))
+    waiting = max(len(work.own) - len(ranks), 1) * float(np.median(work.step_counts))
     says = partial(
         sentences.straggler,
         places=[comparison.place(rank) for rank in ranks],
@@ -217,6 +218,8 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         all_steps=len(steps),
         times_last=int(waits["times_last"].to_numpy()[ranks].sum()),
         collectives=int(waits["collectives"].to_numpy()[ranks].max()),
+        unmatched=int(waits["unmatched"].to_numpy()[ranks].sum()),
+        awaited=float(waits["awaited"].to_numpy()[ranks].sum()) / waiting,
         slowness=median(work.ops.slowness[ranks]),
         more=max(more, default=None),
         time=mean(parts[ranks]),

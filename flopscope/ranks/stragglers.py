@@ -109,7 +109,7 @@ class Stragglers:
     @cached_property
     def collectives(self) -> pandas.DataFrame:
         """A row per matched collective in order of time. ``collective``, ``group``, ``message_bytes``; ``number``: its
-        sequence, or its occurrence if PyTorch did not record that; ``count``: matched ranks; ``straggler``: the rank
+        sequence, or its occurrence in its step without one; ``count``: matched ranks; ``straggler``: the rank
         that came last; ``start``: start on that rank, since the first collective began; ``skew``: from the first rank's
         start to the last rank's; ``skew_uncertainty``: that of the clocks, one standard error; ``transfer``: from the
         last start to the end of that kernel; ``bus_gbytes_per_s``: over transfer, so without the wait."""

@@ -163,7 +163,10 @@ def stragglers_text(found: Stragglers) -> str:
 def _rank_rows(found: Stragglers, most: int) -> list[str | Rows]:
     """Return a table of the ranks and its legend, with the ``most`` ranks that others waited for longest."""
     shown = found.ranks if len(found.ranks) <= most else found.ranks.nlargest(most, "awaited")
-    legend = ["  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"]
+    legend = [
+        "  waited: time spent waiting for the last rank; awaited: time that all others waited for this rank",
+        "  both in all matched collectives together; what a finding costs is of one step",
+    ]
     if len(shown) < len(found.ranks):
         legend.append(f"  {len(shown)} of {len(found.ranks):,} ranks, those that others waited for longest")
     return [_table(shown, _RANKS), *legend]

@@ -53,7 +53,7 @@ def collectives(core: Store) -> pandas.DataFrame:
     if begin == UNKNOWN_TIME and columns["start"]:
         begin = EventList(core)._begin
     starts = [(start - begin) / 1000 for start in columns["start"]]
-    return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence")
+    return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence", "step_occurrence")
 
 
 def stream_summary(core: Store) -> pandas.DataFrame:
@@ -189,6 +189,8 @@ class Summaries:
         occurrence: number of earlier collectives with the same device, group, kind and message size.
         sequence: sequence number of the call within its group, if PyTorch recorded it.
         kernel: name of the kernel.
+        step, step_occurrence: the step in which it was launched, and the number of earlier steps of that name; missing
+            outside of steps.
         """
         return collectives(self._recorded("collectives"))
 

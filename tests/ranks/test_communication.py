@@ -46,7 +46,10 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     _core._set_window(core, 1_000, 1_000_000)
     _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
     gather = arguments(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
-    nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
+    for start in (1_000, 5_000, 9_000):  # it was launched in the second step, and runs from the third one on
+        _core._append(core, "step", "train", start, 4_000)
+        op = _core._append(core, "op", "all_gather", start + 1_000, 1_000, correlation=start)
+    nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000}, launcher=op - 2)
     frame = summaries.collectives(core)
     assert frame.to_dict("records") == [
         {
@@ -67,6 +70,8 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
             "occurrence": 0,
             "sequence": 12,
             "kernel": NAME,
+            "step": "train",
+            "step_occurrence": 1,
         }
     ]
 

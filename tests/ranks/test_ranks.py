@@ -11,6 +11,8 @@ import sys
 import time
 import tracemalloc
 import warnings
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ import pytest
 from helpers import ROOT, TESTS
 
 import flopscope as fs
-from flopscope.ranks.calls import Calls, Group, match
+from flopscope.ranks.calls import NO_STEP, Calls, Group, calls_of, match
 from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
 from flopscope.ranks.engine import Failure, run_everywhere, workers_for
@@ -129,51 +131,76 @@ def test_medians_of_others_are_those_of_a_plain_loop() -> None:
 # Matching -------------------------------------------------------------------------------------------------------------
 
 
-def calls(groups: list[tuple[str, str]], rows: list[tuple[int, int, float, int]]) -> Calls:
-    """Return the calls of a rank: group, kind, bytes and sequence number of each."""
+def calls(groups: list[tuple[str, str]], rows: list[tuple[int, int, float, int]], steps: Sequence[int] = ()) -> Calls:
+    """Return the calls of a rank: group, kind, bytes and sequence number of each, and the number of its step."""
     group, kind, size, sequence = (list(column) for column in zip(*rows, strict=True))
-    occurrence, seen = [], {}
-    for row in rows:
-        occurrence.append(seen.get(row[:3], 0))
-        seen[row[:3]] = occurrence[-1] + 1
     count = len(rows)
+    known = [(f"ProfilerStep#{step}", 0, 1, True) for step in range(1 + max(steps))] if steps else [NO_STEP]
     return Calls(
         *(groups, np.array(group, np.int32), np.array(kind, np.int8), np.array(size, float)),
-        *(np.array(sequence, np.int64), np.array(occurrence, np.int64), np.zeros(count, np.int16)),
+        *(np.array(sequence, np.int64), known, np.array(steps or [0] * count, np.int32), np.zeros(count, np.int16)),
         *(np.ones(count, np.bool_), np.arange(count, dtype=np.int64) * 1000, np.ones(count), np.ones(count)),
         np.ones(count),
     )
 
 
-@pytest.mark.parametrize("with_sequences", [True, False])
-@pytest.mark.parametrize("seed", range(5))
-def test_calls_match_as_in_a_dict(seed: int, with_sequences: bool) -> None:
+@pytest.mark.parametrize("marked", [3, 4], ids=["one rank without steps", "steps"])
+@pytest.mark.parametrize("share", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_calls_match_as_in_a_dict(seed: int, share: float, marked: int) -> None:
     rng = np.random.default_rng(seed)
     names = [(str(i), f"[{i}]") for i in range(3)]
-    program = [(int(rng.integers(3)), int(rng.integers(3)), float(rng.integers(1, 3))) for _ in range(80)]
-    every = []
-    for _ in range(4):
-        kept = [i for i in range(len(program)) if rng.random() > 0.2]
-        every.append(calls(names, [(*program[i], i if with_sequences else -1) for i in kept]))
+    program = [(int(rng.integers(3)), int(rng.integers(3)), float(rng.integers(1, 3))) for _ in range(160)]
+    every, rows = [], []
+    for rank in range(4):
+        kept = [i for i in range(len(program)) if i % 4 != rank or rng.random() > 0.2]
+        has_number = {i: i if rng.random() < share else -1 for i in kept}
+        steps = [i // 20 + (rank == 1) for i in kept]  # rank 1 counts its steps from another one
+        every.append(calls(names, [(*program[i], has_number[i]) for i in kept], steps if rank < marked else ()))
+        rows.append([(*program[i], has_number[i], step * (marked == 4)) for i, step in zip(kept, steps, strict=True)])
+    counts = [Counter((*row[:3], row[4]) for row in of if row[3] < 0) for of in rows]
     expected: dict[Any, set[int]] = {}
-    for rank, one in enumerate(every):
-        for row in range(len(one)):
-            name = names[one.group[row]][0]
-            number = (one.sequence if with_sequences else one.occurrence)[row]
-            key = (name, number) if with_sequences else (name, one.kind[row], one.message_bytes[row], number)
-            expected.setdefault(key, set()).add(rank)
-    expected = {key: who for key, who in expected.items() if len(who) > 1}
+    for rank, of in enumerate(rows):
+        seen: Counter[Any] = Counter()
+        for row in of:
+            like = (*row[:3], row[4])
+            seen[like] += row[3] < 0
+            if row[3] >= 0 or counts[rank][like] == max(one[like] for one in counts):
+                number = row[3] if row[3] >= 0 else seen[like] - 1
+                expected.setdefault((like, row[3] >= 0, number), set()).add(rank)
+    together = Counter((key[0][:3], key[2], *sorted(who)) for key, who in expected.items() if len(who) > 1)
     matched = match(every)
-    found = {}
+    found: Counter[Any] = Counter()
     for group in matched.groups:
         for row in range(len(group.kind)):
-            key = (group.name, group.number[row])
-            if not with_sequences:
-                key = (group.name, group.kind[row], group.message_bytes[row], group.number[row])
-            found[key] = {int(group.members[c]) for c in np.flatnonzero(~np.isnan(group.start[row]))}
-    assert found == expected
-    assert list(matched.matched) == [sum(rank in who for who in expected.values()) for rank in range(4)]
+            who = group.members[np.flatnonzero(~np.isnan(group.start[row]))].tolist()
+            found[((int(group.name), group.kind[row], group.message_bytes[row]), group.number[row], *who)] += 1
+    assert found == together and found
+    assert list(matched.matched) == [sum(n for key, n in found.items() if rank in key[2:]) for rank in range(4)]
     assert not matched.mismatched
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "matched"),
+    [
+        (["train"] * 3, ["train"] * 2, 0),  # which of its steps one rank did not record is unknown
+        (["train"] * 2, ["train"] * 2, 2),
+        (["a", "b"], ["b"], 1),
+        (["a", None, None], ["a", None], 1),  # after a step, where one lacks a call
+        ([None, "b"], [None, "b"], 2),
+        (["a", "b"], [None, None], 2),  # one rank without steps
+    ],
+)
+def test_calls_of_different_steps_are_never_one(one: list[Any], other: list[Any], matched: int) -> None:
+    ranks = []
+    for steps in (one, other):
+        row = {"group": "0", "ranks": "", "collective": "allreduce", "name": "allreduce", "sequence": None, "device": 0}
+        row |= dict.fromkeys(("start", "message_bytes", "duration", "exposed"), 8)
+        row |= dict.fromkeys(("bus_gbytes_per_s", "algorithm_gbytes_per_s"), 1.0)
+        columns = {name: [value] * len(steps) for name, value in row.items()} | {"step": steps}
+        columns["step_occurrence"] = [steps[:place].count(name) for place, name in enumerate(steps)]
+        ranks.append(calls_of(columns, 0))
+    assert list(match(ranks).matched) == [matched] * 2
 
 
 def test_different_calls_under_one_number_are_listed() -> None:

@@ -170,6 +170,8 @@ ONE = partial(
     all_steps=4,
     times_last=9,
     collectives=10,
+    unmatched=0,
+    awaited=18.0,
     slowness=1.5,
     more=(1.25, "FLOPs"),
     time=30.0,
@@ -209,6 +211,11 @@ def test_a_sentence_says_no_more_than_its_facts() -> None:
         "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1 of 4 "
     )
     assert hidden.startswith(start)
+    assert "each other rank" not in ONE() + hidden
+    assert ONE(awaited=8.0, unmatched=3).endswith(
+        " In the collectives that match, each other rank waited 8.00us a step for it, and 3 more did not match; the "
+        "cost is its own work beyond that of the others."
+    )
     close = ONE(cost=Cost(8.0, 1.5, RECORDING))
     assert "8.00us or 1.5% of the recorded time, as another rank is almost as late, and 20.0us without" in close
     assert SEVERAL(places=[Place(one, "b", 0) for one in (1, 4, 5)]).startswith("host b (ranks 1, 4, 5) ")

@@ -112,6 +112,8 @@ def straggler(
     all_steps: int,
     times_last: int,
     collectives: int,
+    unmatched: int,
+    awaited: float,
     slowness: float,
     more: tuple[float, str] | None,
     time: float,
@@ -120,12 +122,13 @@ def straggler(
     """Own work of a rank, or of the ranks of a host, beyond that of the others.
 
     excess_us: more time of its own in each step. alone: what that costs if no other rank is late. cost: what a step
-    would gain now. steps: those in which it is late. slowness: time of its kernels over that of the same kernels, or of
-    all kernels, of the others; NaN: unknown. more: how many times the work of the others, and the work: "FLOPs" or
-    "bytes"; None: unknown. time: of the cause in the steps in which it is late. usual: the same of the others.
+    would gain now. steps: those in which it is late. unmatched: collectives beside the matched ones. awaited: µs that
+    each other rank waited for it in a step, in the matched ones. slowness: time of its kernels over that of the same
+    kernels, or of all kernels, of the others; NaN: unknown. more: how many times the work of the others, and the work:
+    "FLOPs" or "bytes"; None: unknown. time: of the cause in the steps in which it is late. usual: that of the others.
     """
     count, its = len(places), form(len(places), "its", "their")
-    last = ""
+    last, each = "", " a step" if cost.whole == STEP else ""
     if collectives:
         share = percent_text(100 * times_last / collectives)
         last = f"{form(count, 'comes', 'come')} last in {share} of {its} collectives and "
@@ -139,7 +142,6 @@ def straggler(
         beyond = f"{more[0]:.2f} times the {more[1]} of" if more else "beyond that of"
         why = f"{form(count, 'it has', 'they have')} more work, {beyond} the other ranks"
     elif cause not in ("gpu", "kernels"):
-        each = " a step" if cost.whole == STEP else ""
         why = f"{form(count, *_DOES[cause])}, {short_time_text(time)}{each} where others take {short_time_text(usual)}"
     elif not slowness > SLOW:
         why = f"{its} kernels take longer than those of the other ranks"
@@ -150,7 +152,14 @@ def straggler(
             f"{its} kernels take {slowness:.2f} times as long as those of the other ranks: more work or a slower GPU, "
             "which only recorded shapes distinguish"
         )
-    return f"{_who(places)} {last}{form(count, 'costs', 'cost')} {price}{when}: {why}."
+    besides = ""
+    if collectives and cost.percent >= SMALL and not 0.5 < awaited / cost.time < 2:
+        but = f", and {unmatched:,} more did not match" if unmatched else ""
+        besides = (
+            f" In the collectives that match, each other rank waited {short_time_text(awaited)}{each} for "
+            f"{form(count, 'it', 'them')}{but}; the cost is {its} own work beyond that of the others."
+        )
+    return f"{_who(places)} {last}{form(count, 'costs', 'cost')} {price}{when}: {why}.{besides}"
 
 
 def _who(places: Sequence[Place]) -> str:
