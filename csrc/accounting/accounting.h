@@ -58,6 +58,8 @@ extern const fs_part_row fs_parts[FS_PART_COUNT];
     X(SYNC, sync, sync, "after a wait of the host",                                                                 \
       "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
     X(DATA, data, data, "data is loaded", "the same, while the host waited for a DataLoader")                       \
+    X(COLLECTIVE, collective, communication, "a collective of the CPUs",                                            \
+      "the same, while a collective or message of gloo or MPI was in progress")                                     \
     X(COMPILE, compile, compilation, "the program is compiled",                                                     \
       "the same, while torch.compile or XLA compiled, or torch.compile recorded a graph")                           \
     X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")          \

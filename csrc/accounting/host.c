@@ -16,8 +16,9 @@
 #include "store/event.h"
 
 /* Times of which only the union matters, by what the host did, those that come first taking precedence. */
-enum { FOR_PROFILER, FOR_CODE, FOR_COMPILER, FOR_DATA, PURPOSES };
-static const fs_idle_cause cause_of[PURPOSES] = {FS_IDLE_RECORDING, FS_IDLE_LOADING, FS_IDLE_COMPILE, FS_IDLE_DATA};
+enum { FOR_PROFILER, FOR_CODE, FOR_COMPILER, FOR_DATA, FOR_COLLECTIVE, PURPOSES };
+static const fs_idle_cause cause_of[PURPOSES] = {FS_IDLE_RECORDING, FS_IDLE_LOADING, FS_IDLE_COMPILE, FS_IDLE_DATA,
+                                                 FS_IDLE_COLLECTIVE};
 
 enum {
     SMALLEST_BLOCK = FS_BLOCK(1 << 15, 1 << 4),
@@ -101,6 +102,9 @@ static fs_status look_at(const survey *all, block *of, const fs_chunk *chunk, ui
     if (kind != FS_EVENT_OP && kind != FS_EVENT_RANGE) return FS_OK;
     if (does == FS_HOST_COMPILES) return fs_intervals_cover(&of->times[FOR_COMPILER], start, end, err);
     if (does == FS_HOST_LOADS_DATA) return fs_intervals_cover(&of->times[FOR_DATA], start, end, err);
+    /* Not an op: it returns before a device has begun what it launches, and is work itself without a device. */
+    if (does == FS_HOST_COMMUNICATES && kind == FS_EVENT_RANGE)
+        return fs_intervals_cover(&of->times[FOR_COLLECTIVE], start, end, err);
     return FS_OK;
 }
 

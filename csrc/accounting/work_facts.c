@@ -51,6 +51,8 @@ static fs_work_class class_of(const looking *all, const fs_chunk *chunk, uint32_
 {
     bool on_device = fs_event_kind_on_device[chunk->kind[at]];
     if (all->host->compiles && is_compiling(all, on_device ? chunk->launcher[at] : event)) return FS_WORK_COMPILATION;
+    if (!on_device && fs_names_host_kind(all->names, chunk->name[at]) == FS_HOST_COMMUNICATES)
+        return FS_WORK_COMMUNICATION;
     if (chunk->kind[at] != FS_EVENT_KERNEL) {
         const char *name = chunk->name[at] != FS_NONE ? fs_store_name_text(all->facts->store, chunk->name[at]) : NULL;
         return fs_event_is_transfer(chunk->kind[at], name) ? FS_WORK_COPY : FS_WORK_COMPUTATION;

@@ -205,6 +205,8 @@ static fs_status add_events(collecting *all, fs_error *err)
 }
 
 /* Steps are those of the launch: which step a kernel runs in differs between ranks, what a program calls does not. */
+/* Marks of one name are numbered, as some programs call each of their steps "train": without its number, the call of
+ * one such step would be that of any other. Marks are few, so a table by name costs nothing beside the events. */
 static fs_status find_steps(collecting *all, fs_error *err)
 {
     uint32_t names = fs_store_name_count(all->store);
@@ -221,6 +223,8 @@ static fs_status find_steps(collecting *all, fs_error *err)
     return FS_OK;
 }
 
+/* A kernel whose launch was not recorded was launched before it ran, mostly in the same step: its own start is the best
+ * that is known of it. */
 static void set_step(const collecting *all, const fs_chunk *chunk, uint32_t at, fs_collective_row *row)
 {
     uint32_t launch = all->marks.count > 0 ? fs_step_marks_launch(&all->marks, chunk, at) : FS_NONE;

@@ -140,8 +140,8 @@ typedef struct {
     int64_t self_cpu_ns;    /* sum of all rows: the base of "Self CPU %" */
     int64_t self_device_ns; /* sum of all device work: the base of "Self CUDA %" */
     bool has_memory, has_device;
-    /* A recorded trace of a program that used a GPU contains no activity of that GPU. Host times of its ops are then
-     * only dispatch times, and no row has rates. */
+    /* A recorded trace of a program that may have used a GPU contains no activity of that GPU. Host times of its ops
+     * may then be only dispatch times, and no row has rates. */
     bool device_unseen;
     /* Roofline of all ops whose FLOPs and bytes are known; of the ranges with declared work if no op's work is
      * known. */

@@ -116,6 +116,10 @@ static const struct {
     {"Driver Compiler", FS_HOST_LOADS_CODE},
     {"DataLoader", FS_HOST_LOADS_DATA}, /* torch: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__ */
     {"enumerate(DataPipe)", FS_HOST_LOADS_DATA},
+    {"gloo:", FS_HOST_COMMUNICATES}, /* torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, from the call to its end */
+    {"mpi:", FS_HOST_COMMUNICATES},  /* ProcessGroupMPI.cpp, likewise */
+    {"c10d", FS_HOST_COMMUNICATES},  /* c10d::allreduce_, _c10d_functional::wait_tensor */
+    {"record_param_comms", FS_HOST_COMMUNICATES},
     {"(dynamo_timed)", FS_HOST_COMPILES},    /* torch/_dynamo/utils.py, dynamo_timed */
     {"(JAX tracing)", FS_HOST_COMPILES},     /* flopscope/record/jax_modules.py */
     {"(JAX lowering)", FS_HOST_COMPILES},    /* likewise */

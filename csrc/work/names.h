@@ -15,6 +15,7 @@ typedef enum {
     FS_HOST_ORDERS_STREAMS, /* the API call makes a stream wait for an event: cudaStreamWaitEvent */
     FS_HOST_LOADS_CODE,     /* the API call or overhead loads the code of kernels: cuModuleLoadData, … */
     FS_HOST_LOADS_DATA,     /* the op or range, of torch or its DataLoader, waits for the next batch of data */
+    FS_HOST_COMMUNICATES,   /* the op or range is a collective, or a message, that the CPU sends and receives */
     FS_HOST_COMPILES,       /* the op or range is a part of a compilation by torch.compile or XLA */
 } fs_host_kind;
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
+from flopscope.answers.host_events import causes_of
 from flopscope.support.core_facts import parts_of
 from flopscope.support.units import percent_text, short_time_text
 
@@ -101,7 +102,7 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 BAR = 10
 SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
 """What the shares of a whole are shares of, at the peaks."""
-CAUSED = ("host", "other")
+CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
 """Labels of causes of idleness that say no more than the name of the part."""
@@ -206,5 +207,5 @@ def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[st
         bar = "█" * round(BAR * whole[part] / largest)
         share = percent_text(100 * (whole[part] / whole["total"]))
         yield f"{part:<14}{short_time_text(whole[part] / steps):>8}{share:>7}  {bar:<{BAR}}  {row.gloss}"
-        if part in CAUSED and (text := cause_text(analysis.causes_of(part), whole["total"] / steps)):
+        if part in CAUSED and (text := cause_text(causes_of(analysis, part), whole["total"] / steps)):
             yield f"{'':14}of it: {text}"

@@ -37,7 +37,8 @@ CAUSES = _core.idle_causes
 IDLE_PARTS = _core.idle_parts
 """The part of the accounting to which each cause of idleness belongs."""
 PARTS = tuple(_core.parts)
-WORK_PARTS = tuple(part for part in PARTS if part not in IDLE_PARTS)
+WORK_PARTS = PARTS[: PARTS.index("copy") + 1]
+"""Those of work that the program launched, which stand first; a device is idle in one of them, too: communication."""
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
 SCOPE = "scope: "  # how the names of scopes of JAX begin, as events around an instruction
 MOST_DESCRIBED = 1_000_000  # events of a profile up to which every call is looked at, and not a sample of them

@@ -371,7 +371,7 @@ def _moved(a: Whole, b: Whole, on_device: bool) -> dict[str, float]:
     least = LEAST * max(a.time, b.time)
     if abs(b.time - a.time) <= least:
         return {}
-    work = [part for part in WORK_PARTS if part != "launch"]
+    work = [part for part in WORK_PARTS if part not in ("launch", *IDLE[on_device])]
     kinds = {"work": work, **{part: [part] for part in ("launch", *IDLE[on_device])}}
     moved = {name: sum(b.parts[part] - a.parts[part] for part in parts) for name, parts in kinds.items()}
     return {name: time for name, time in sorted(moved.items(), key=lambda one: -abs(one[1])) if abs(time) > least}

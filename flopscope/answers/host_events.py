@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +13,12 @@ from flopscope.answers.analysis import Analysis
 from flopscope.support.statistics import distinct
 
 OTHERWISE = re.compile(
-    r"DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|\(JAX (?:tracing|lowering)\)|\(XLA compilation\)|"
+    r"gloo:|mpi:|DataLoader|enumerate\(DataPipe\)|\(dynamo_timed\)|\(JAX (?:tracing|lowering)\)|\(XLA compilation\)|"
     r"Module ?Load|LibraryLoad"
 )
 """Ranges and calls whose idle time has a cause of its own in the accounting."""
+COLLECTIVE = re.compile("gloo:|mpi:")
+"""Begins the names of collectives of the CPUs, as torch records them from the call to the end."""
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 WAITING = re.compile(r"Synchronize|Memcpy")
 Ints = npt.NDArray[np.int64]
@@ -135,6 +137,17 @@ def idle_of_calls(analysis: Analysis, names: Collection[str]) -> tuple[list[floa
     calls = analysis.core.named_calls(_flags(analysis, names.__contains__), "device" if analysis.on_device else "cpu")
     alike, unused = _steps_of(analysis, calls) >= analysis.apart, calls["unused"] == 1
     return (calls["idle"][alike & ~unused] / 1000).tolist(), float(calls["idle"][alike & unused].sum() / 1000)
+
+
+def causes_of(analysis: Analysis, part: str) -> Mapping[str, float]:
+    """Return the idle time of a part by the label of its cause, µs per step; that of collectives by their names."""
+    times, total = dict(analysis.causes_of(part)), analysis.idle("collective")
+    if part == "communication" and total > 0:
+        names = [name for name in analysis.names if COLLECTIVE.match(name)]
+        found = {name: sum(each) + unused for name in names for each, unused in [idle_of_calls(analysis, [name])]}
+        whole = max(sum(found.values()) * analysis.scale * 1000, total)  # of two at once, each has a part of the time
+        times = {name: 1000 * analysis.scale * time * total / whole for name, time in found.items()}
+    return dict(sorted(times.items(), key=lambda item: -item[1]))
 
 
 def idle_in_calls(analysis: Analysis, names: Collection[str]) -> dict[str, float]:

@@ -147,8 +147,8 @@ class EventTable(Sequence[EventRow]):
     dropped: int = _fact("dropped", "Number of records lost while profiling.")
     device_unseen: bool = _fact(
         "device_unseen",
-        "Whether this is a trace of a program that used a GPU, without that GPU's activity. The host times of its ops"
-        " are then only dispatch times, so no row has rates or a roofline.",
+        "Whether this is a trace of a program that may have used a GPU, without that GPU's activity. The host times of"
+        " its ops may then be only dispatch times, so no row has rates or a roofline.",
     )
 
     @property

@@ -21,8 +21,8 @@ COUNTED = (
 )
 
 DEVICE_UNSEEN = (
-    "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU\n"
-    "(recorded with CPU activities only, or truncated). Host times are the time to dispatch ops, not to run them."
+    "No rates and no roofline: the program calls a GPU, or the trace names one, and contains no activity of it\n"
+    "(recorded with CPU activities only, or truncated). Host times may be the time to dispatch ops, not to run them."
 )
 
 

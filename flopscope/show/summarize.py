@@ -19,6 +19,7 @@ from flopscope.answers.accounting import (
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.counted import Counted, counter_rows, used
+from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.pieces import first_apart
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
@@ -93,7 +94,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     hfu = counted.hfu(every)
     whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
     per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
-    causes = {part: cause_text(analysis.causes_of(part), per["total"]) for part in CAUSED}
+    causes = {part: cause_text(causes_of(analysis, part), per["total"]) for part in CAUSED}
     said = [f"{part}: {text}" for part, text in causes.items() if text]
     bars = Bars(list(accounting_bars(analysis, whole)), per, said, analysis.on_device)
     where = [*waiting_lines(sampled, whole["total"], steps, analysis.on_device), *host_lines(sampled)]

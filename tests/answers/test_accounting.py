@@ -172,6 +172,33 @@ def test_a_profile_without_work_has_no_rows(events: str) -> None:
     assert len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
 
 
+@pytest.mark.parametrize(
+    ("ranges", "op"),
+    [
+        (["gloo:all_reduce", "gloo:all_gather"], "c10d::allreduce_"),
+        (["mpi:send", "gloo:recv"], "c10d::recv_"),
+        (["gloo:barrier", "gloo:barrier"], "_c10d_functional::wait_tensor"),
+    ],
+)
+def test_a_collective_of_cpus_is_communication(ranges: list[str], op: str) -> None:
+    """Ranges of torch last from the call to the end, on another thread; ops, while they call. 50 us overlap an op."""
+    program = Program(0)
+    program.head["deviceProperties"] = [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]  # which does nothing
+    program.step(1, 0, 1000)
+    program.op("aten::mm", 0, 100, [8, 8], [8, 8])
+    program.op(op, 100, 20)
+    program.add("user_annotation", ranges[0], 110, 410, tid=2)  # to 520
+    program.add("user_annotation", ranges[1], 600, 200, tid=2)
+    program.op("aten::add", 470, 50, [8, 8], [8, 8])
+    program.op("aten::mul", 900, 100, [8, 8], [8, 8])
+    loaded = program.load()
+    (row,) = (row for row in rows_of(loaded) if row["step"] is not None)
+    parts = parts_of(row)
+    assert (parts["communication"], parts["host"]) == (20_000 + 350_000 + 200_000, 80_000 + 100_000)
+    text = str(loaded.summary())
+    assert all(name in text for name in ranges) and "used a GPU" not in text + str(loaded.key_averages())
+
+
 def test_a_profile_of_nothing_raises() -> None:
     prof = fs.profile()
     for ask in (prof.accounting, prof.advice):

@@ -45,7 +45,7 @@ def test_coverage_of_ranks_is_weighted_by_their_time() -> None:
 
 def test_one_rank_without_gpu_activity_is_reported() -> None:
     tables = {rank: make_table({"key": "k"}, device_unseen=rank == 1) for rank in (0, 1)}
-    assert join_ranks(tables).device_unseen and "no activity of that GPU" in join_ranks(tables).table()
+    assert join_ranks(tables).device_unseen and "no activity of it" in join_ranks(tables).table()
     assert not join_ranks({0: tables[0]}).device_unseen
 
 

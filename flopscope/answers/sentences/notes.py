@@ -169,7 +169,7 @@ def missing(analysis: Analysis) -> list[str]:
             "or the like in launch_metadata."
         )
     if unseen:
-        notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
+        notes.append("No activity of a GPU was recorded: if the program uses one, profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(f"The profile has no steps, so times are those of the whole profile: {hints.steps}.")
     notes += without_peaks(analysis)

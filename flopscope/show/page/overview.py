@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import cause_text
 from flopscope.answers.analysis import PARTS
+from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of, head_of
@@ -85,7 +86,7 @@ MOST_LARGEST = 5
 def _doc(source: Profile, part: str) -> str:
     """Return what a part means, and the causes of its idle time."""
     analysis, text = source.analysis, _part_text(source, part)[1]
-    causes = cause_text(analysis.causes_of(part), analysis.total)
+    causes = cause_text(causes_of(analysis, part), analysis.total)
     return f"{text} Of it: {causes}." if causes else text
 
 
