@@ -16,8 +16,9 @@ from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
 from flopscope.ranks.stragglers import Stragglers
+from flopscope.read.load import read_open
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
-from flopscope.read.trace import load_trace
+from flopscope.read.trace import Trace, load_trace
 from flopscope.results.process import rank_of, require_different_processes, source_of
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
     from flopscope.results.results import Results
 
 
-class _File(NamedTuple):
+class RankFile(NamedTuple):
     """What a task gets."""
 
     source: str
     place: int
-    max_bytes: int | None
+    max_bytes: int | None = None
+    opened: str = ""
+    """Where it is open, in /proc: what may be under its name by now is not read."""
 
 
 def load_ranks(
@@ -60,10 +63,16 @@ def load_ranks(
     matches, ImportError for a client without Dask or a URL without fsspec, and OSError if the scheduler cannot be
     reached.
     """
-    sources = _sources(paths)
+    return ranks_of(
+        [RankFile(source, place, max_bytes) for place, source in enumerate(_sources(paths))], client, workers
+    )
+
+
+def ranks_of(files: Sequence[RankFile], client: Any = None, workers: int | None = None) -> Ranks:
+    """Read the files as load_ranks() does."""
+    sources = [file.source for file in files]
     if not sources:
         raise ValueError("load_ranks() needs at least one file")
-    files = [_File(source, place, max_bytes) for place, source in enumerate(sources)]
     if workers is None:
         workers = workers_for([os.path.getsize(one) for one in sources if "://" not in one and os.path.exists(one)])
     if workers < 1:
@@ -77,7 +86,7 @@ def load_ranks(
     return ranks
 
 
-def _read(file: _File) -> Digest | Failure:
+def _read(file: RankFile) -> Digest | Failure:
     """Read a file and reduce it. Runs in a worker; never raises."""
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -88,6 +97,9 @@ def _read(file: _File) -> Digest | Failure:
                 with fsspec.open(file.source, "rb") as opened:
                     trace = load_trace(opened, max_bytes=file.max_bytes)
                 trace.source = file.source
+            elif file.opened:
+                with open(file.opened, "rb", buffering=0) as opened:
+                    trace = Trace(*read_open(opened, file.source, file.max_bytes))
             else:
                 trace = load_trace(file.source, max_bytes=file.max_bytes)
             digest = digest_of(trace, file.source, file.place)

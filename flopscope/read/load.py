@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from flopscope import _core
+from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.foreign import foreign_file
 from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
 from flopscope.read.graphs import Source, describe
@@ -83,6 +84,13 @@ def read(
         counts = _join_replays(name, core, captures, watched)
     ties = tie(core, texts, content.modules, name)
     return Loaded(name, core, content.report, content.metadata, counts, content.modules, ties)
+
+
+def read_open(file: IO[bytes], name: str, max_bytes: int | None = None) -> Loaded:
+    """Read an open file as read() does, and none that is under its name by now."""
+    # SQLite would look up where the descriptor's link leads: it reads a copy.
+    copied = start_of(file).startswith(DATABASE)
+    return read(file if copied else f"/proc/self/fd/{file.fileno()}", max_bytes, name=name)
 
 
 def _join_replays(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import DATA
 from helpers.mcp import session
 
-from flopscope.cli.server import folders
+import flopscope as fs
+from flopscope.cli.server import folders, traces
 from flopscope.cli.server.folders import Folders, Outside
+from flopscope.ranks.load import RankFile, ranks_of
 
 TRACE = DATA / "programs" / "pointwise_before.json.gz"
 
@@ -85,6 +88,23 @@ def test_a_link_that_is_swapped_in_after_the_check_leads_nowhere(
     monkeypatch.setattr(Folders, "path", check_and_swap)
     with pytest.raises(Outside, match="was replaced while it was opened"):
         folders.trace("below/b.json.gz" if swapped == "below" else swapped)
+
+
+def test_ranks_are_read_from_the_files_that_were_checked(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links that are swapped in before the workers read lead nowhere: they would read a trace of one event."""
+    inside = tree / "inside"
+    (tree / "outside" / "secret.json.gz").write_bytes(b'{"traceEvents": []}')
+
+    def swap_and_read(files: list[RankFile], **more: Any) -> Any:
+        for name in ("a.json.gz", "below/b.json.gz"):
+            (inside / name).unlink()
+            (inside / name).symlink_to(tree / "outside" / "secret.json.gz")
+        return ranks_of(files, **more)
+
+    monkeypatch.setattr("flopscope.ranks.load.ranks_of", swap_and_read)
+    rows = traces.ranks(Folders([str(inside)]), ["a.json.gz", "below/b.json.gz"], top=9).document["files"]
+    assert [row["source"] for row in rows] == [str(inside / one) for one in ("a.json.gz", "below/b.json.gz")]
+    assert {row["events"] for row in rows} == {len(fs.load_trace(TRACE))}
 
 
 def test_paths_inside_are_found(tree: Path) -> None:

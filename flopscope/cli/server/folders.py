@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.input import start_of
-from flopscope.read.load import read
+from flopscope.read.load import read_open
 from flopscope.read.nsys import REPORT
 from flopscope.read.paths import NoFiles
 from flopscope.read.trace import Trace
@@ -111,9 +110,7 @@ class Folders:
             status = os.fstat(file.fileno())
             key = (path, status.st_mtime_ns, status.st_size)
             if key not in self._open:
-                # SQLite would look up where the descriptor's link leads: it reads a copy.
-                copied = start_of(file).startswith(DATABASE)
-                trace = Trace(*read(file if copied else f"/proc/self/fd/{file.fileno()}", name=path))
+                trace = Trace(*read_open(file, path))
                 for old in [old for old in self._open if old[0] == path]:
                     del self._open[old]
                 self._open[key] = trace

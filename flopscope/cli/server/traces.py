@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 from collections.abc import Mapping
+from contextlib import ExitStack
 from statistics import median
 from typing import Any, Literal
 
@@ -221,13 +223,16 @@ def ranks(
 ) -> Answer:
     """Which rank, host or link of a distributed program is slow, and why: clocks are aligned by the collectives, and
     waiting is told apart from work. Name the folder of the traces or each file. It needs the extra `ranks`."""
-    from flopscope.ranks.load import load_ranks
+    from flopscope.ranks.load import RankFile, ranks_of
 
-    found = []
-    for file in (file for path in paths for file in find_traces(folders.path(path)).paths):
-        with folders.opened(file) as (real, _):
-            found.append(real)
-    loaded = load_ranks(list(dict.fromkeys(found)), workers=1 if len(found) < 3 else None)
+    listed = [file for path in paths for file in find_traces(folders.path(path)).paths]
+    with ExitStack() as stack:  # each is opened once, and what was opened is what the workers read
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        found = dict(stack.enter_context(folders.opened(file)) for file in dict.fromkeys(listed))
+        opened = ((real, f"/proc/{os.getpid()}/fd/{file.fileno()}") for real, file in found.items())
+        files = [RankFile(real, place, opened=path) for place, (real, path) in enumerate(opened)]
+        loaded = ranks_of(files, workers=1 if len(files) < 3 else None)
     document = loaded.to_dict()
     named = {rank for finding in document["findings"] for rank in finding["ranks"] or ()}
     document["ranks"].sort(key=lambda row: row["rank"] not in named)  # those of the findings first
