@@ -106,9 +106,11 @@ CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
 """Labels of causes of idleness that say no more than the name of the part."""
-UNKNOWN = 0.1
-"""Share of the total time. With more unmodelled work, MFU and MBU are called lower limits, and are left out if the
-ideal is less than 1 %."""
+KNOWN, FEW = 0.99, 0.1
+"""Shares of the time of the work, whatever the idle time. Where less than the first is known, limits are lower ones;
+where less than the second is, they are those of something else, and left out."""
+PARTLY = "the known work, at the peaks"
+"""What the ideal time is of, where it is not of all work."""
 WORTH = 0.005
 """Share of the total time below which a cause of idleness is not mentioned."""
 LEAST = 0.0005
@@ -119,6 +121,44 @@ MOST = 5
 """Ops that a summary names as those with the most time."""
 ALMOST_ALL = 0.99
 """Share of an op's time of which the work is known, above which its ideal time is."""
+
+
+class Known(NamedTuple):
+    """The shares of the time of the work, as the accounting has it, of which something is known; NaN without work."""
+
+    limit: float
+    flops: float
+    bytes: float
+
+    def bound(self, name: str, percent: float) -> str | None:
+        """Return what to say before an ideal time ("ideal") or a share of the peaks: "at least " of a lower limit;
+        None if nothing is to be said. percent: of the time."""
+        of = min(self.limit, {"mfu": self.flops, "mbu": self.bytes}.get(name, 1.0))
+        if not percent > 0 or of < FEW or (of < KNOWN and percent < 100 * LEAST):
+            return None
+        return "at least " if of < KNOWN else ""
+
+    def bounds(self, whole: Mapping[str, Any]) -> dict[str, str | None]:
+        """Return bound() of each of a row of the accounting."""
+        ideal = 100 * whole["ideal"] / whole["total"] if whole["total"] else 0.0
+        return {"ideal": self.bound("ideal", ideal), **{name: self.bound(name, whole[name]) for name in SHARES}}
+
+
+ALL_KNOWN = Known(1.0, 1.0, 1.0)
+
+
+def known_work(analysis: Analysis) -> Known:
+    """Return how much of the work of the steps that are alike is known: what computes, each instant once."""
+    chosen = (analysis.cells["step"] >= analysis.apart) & (analysis.cells["class"] == 0)
+    cells = {name: np.asarray(values)[chosen] for name, values in analysis.cells.items()}
+    row = np.where(cells["row"] >= 0, cells["row"], cells["kernel"])  # -1, no row, takes the last number
+    flops, moved = (
+        ~np.isnan(np.append(analysis.columns[name], np.nan)[row]) for name in ("flops", "bytes_total_moved")
+    )
+    time, limited = cells["exclusive"].astype(np.float64), cells["part"] != PARTS.index("unmodelled")
+    every = float(time.sum()) or math.nan
+    known = limited, flops | (cells["compute"] > cells["active"]), moved | (cells["memory"] > 0)
+    return Known(*(float(time[one].sum()) / every for one in known))
 
 
 def cause_text(causes: Mapping[str, float], total: float) -> str:
@@ -141,14 +181,13 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     devices = len(analysis.devices)
     summed = f", summed over {devices} devices" if devices > 1 else ""
     head = f"{short_time_text(total)}{a_step}{means}{summed}"
-    partly = whole["unmodelled"] > UNKNOWN * whole["total"]
-    known = {name: of for name, of in SHARES.items() if whole[name] > 0}
-    shares, limits = [], ""
-    if known and whole["ideal"] > (0.01 * whole["total"] if partly else 0):
-        least = "at least " if partly else ""
+    said = known_work(analysis).bounds(whole)
+    limits, least = "", said.pop("ideal")
+    shares = [f"{name.upper()} {at}{percent_text(whole[name])} of the peak {SHARES[name]}"
+              for name, at in said.items() if at is not None and least is not None]  # fmt: skip
+    if shares:
         whose = "CPU" if whole["device"] == "cpu" else "device"
-        limits = f"; {short_time_text(ideal)} at the {whose}'s limits"
-        shares = [f"{name.upper()} {least}{percent_text(whole[name])} of the peak {of}" for name, of in known.items()]
+        limits = f"; {least}{short_time_text(ideal)} at the {whose}'s limits"
     if limits and whole["ideal"] > 0.01 * whole["total"]:
         head += limits
     else:
@@ -201,11 +240,13 @@ def most_time(analysis: Analysis) -> list[Most]:
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:
     """Yield for each part that is not empty a bar and what it is. whole: as for accounting_head()."""
     largest, steps = max(whole[part] for part in PARTS), max(len(analysis.alike), 1) if analysis.has_steps else 1
+    partly = known_work(analysis).limit < KNOWN
     for part, row in parts_of(analysis.on_device).items():
         if whole[part] <= (0 if part == "ideal" else LEAST * whole["total"]):
             continue
         bar = "█" * round(BAR * whole[part] / largest)
         share = percent_text(100 * (whole[part] / whole["total"]))
-        yield f"{part:<14}{short_time_text(whole[part] / steps):>8}{share:>7}  {bar:<{BAR}}  {row.gloss}"
+        gloss = PARTLY if part == "ideal" and partly else row.gloss
+        yield f"{part:<14}{short_time_text(whole[part] / steps):>8}{share:>7}  {bar:<{BAR}}  {gloss}"
         if part in CAUSED and (text := cause_text(causes_of(analysis, part), whole["total"] / steps)):
             yield f"{'':14}of it: {text}"

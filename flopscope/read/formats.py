@@ -213,7 +213,7 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any], core: _core
     if option is None or ("ops" not in report and "rocprofv3" not in metadata):
         if "flopscope" in metadata:
             return OWN_HINTS
-        return WITHOUT_OPS if metadata.get("record_shapes") else HINTS
+        return WITHOUT_OPS if metadata.get("record_shapes") and not core.has_shapes else HINTS
     found = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"]
     counted = f"counters count what kernels move: {found['counters']}."
     if ops := report.get("ops"):

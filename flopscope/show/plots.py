@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
-from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_columns, known_work
 from flopscope.answers.analysis import analysis_of
 from flopscope.results.results import program_of
 from flopscope.show.looks import BOUNDS, bound_label
@@ -277,6 +277,7 @@ def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
         ax,
         program=program_of(results),
         peaks=" and ".join(sorted({str(one["source"]) for one in known})),
+        work=known_work(analysis),
     )
 
 
@@ -288,10 +289,12 @@ def plot_waterfall(
     *,
     program: str = "",
     peaks: str = "",
+    work: Known = ALL_KNOWN,
 ) -> Any:
     """Draw the last row of an accounting's columns, divided by the number of steps; 0: the profile has no steps.
 
-    model: the name of the device; program: what ran; peaks: the source of the ideal; all for the title. Columns without
+    model: the name of the device; program: what ran; peaks: the source of the ideal; work: how much of it is
+    known; all for the title. Columns without
     time give a picture that says so.
     """
     require_matplotlib()
@@ -308,7 +311,7 @@ def plot_waterfall(
     if ax is None:
         ax = matplotlib_axes(figsize=(8, 1.2 + ROW_HEIGHT * (len(lost) + 2)))
     _draw_bars(ax, [*lost, "ideal"], whole, max(steps, 1))
-    _set_title(ax, _accounting_title(whole, steps, model, program, peaks))
+    _set_title(ax, _accounting_title(whole, steps, model, program, peaks, work.bounds(whole)))
     return ax
 
 
@@ -342,11 +345,13 @@ def _draw_bars(ax: Any, shown: Sequence[str], whole: Mapping[str, Any], per: int
         ax.spines[side].set_visible(False)
 
 
-def _accounting_title(whole: Mapping[str, Any], steps: int, model: str, program: str, peaks: str) -> str:
+def _accounting_title(
+    whole: Mapping[str, Any], steps: int, model: str, program: str, peaks: str, bounds: Mapping[str, str | None]
+) -> str:
     of = "a step" if steps else "the profile"
     of += f" of {shorten(program, 40)}" if program else ""
     where = ", ".join(part for part in (whole["device"] or "all devices", model) if part)
-    known = [f"{name.upper()} {percent_text(whole[name])}" for name in ("mfu", "mbu") if whole[name] > 0]
+    known = [f"{name.upper()} {bounds[name]}{percent_text(whole[name])}" for name in SHARES if bounds[name] is not None]
     shares = f": {', '.join(known)}" if known else ""
     of_peaks = f" ({peaks} peaks)" if peaks else ""
     return printable(f"Accounting of {of} on {shorten(where, 80)}{of_peaks}{shares}")

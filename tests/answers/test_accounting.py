@@ -11,7 +11,9 @@ from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
 from helpers.parts import parts_of, rows_of, whole
 
 import flopscope as fs
+from flopscope.answers.accounting import known_work
 from flopscope.answers.analysis import PARTS, analysis_of
+from flopscope.support.units import percent_text
 
 # Work, by hand --------------------------------------------------------------------------------------------------------
 
@@ -170,6 +172,29 @@ def test_a_profile_without_work_has_no_rows(events: str) -> None:
     trace = program.load()
     assert rows_of(trace) == []
     assert len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
+
+
+@pytest.mark.parametrize("idle", [10, 100_000])
+@pytest.mark.parametrize(("unknown", "said"), [(0, ""), (5, ""), (20, "at least "), (700, "at least "), (99_000, None)])
+def test_a_limit_is_a_lower_one_where_work_is_unknown_whatever_the_idle_time(
+    idle: int, unknown: int, said: str | None
+) -> None:
+    """Of 1000 us of products the work is known. 5 us of other kernels are less than 1 % of both, 20 us are more."""
+    program = Program()
+    program.run("aten::mm", 0, 30, 1000, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
+    if unknown:
+        program.run("made::up", 1000 + idle, 1030 + idle, unknown)
+    program.run("aten::mm", 200_000, 200_030, 0.001, [1, 1], [1, 1], kernel="nvjet_tst", dtype=BF16)
+    loaded = program.load()
+    (row,) = rows_of(loaded)
+    text, analysis = " ".join(str(loaded.summary()).split()), analysis_of(loaded, "test")
+    known = known_work(analysis)
+    assert known.limit == pytest.approx(1000 / (1000 + unknown), rel=1e-4) == known.flops == known.bytes
+    ideal, mfu, _ = known.bounds({**row, "total": float(row["total"])}).values()
+    assert ideal == said and mfu == said
+    assert ("of the peak FLOP/s" in text) == (said is not None)
+    assert (f"MFU {said}{percent_text(row['mfu'])} of" in text) == (said is not None)
+    assert ("the work that ran, at the peaks" in text) == (said == ""), text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from helpers import ROOT
 CAPS = {
     "lines in all": 192_000,
     "bytes of the checkout": 10_100_000,
-    "lines of flopscope/*.py": 38_000,
+    "lines of flopscope/*.py": 38_400,
     "modules of flopscope": 229,
     "lines of tests": 59_500,
     "lines of benchmarks": 6_000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 import threading
@@ -150,10 +149,16 @@ def test_the_overview_equals_accounting_and_advice(each: tuple[fs.Trace, PageRea
                 assert table[entry["row"]].key == entry["op"]
                 assert not own["shapes"] or [list(one) for one in table[entry["row"]].input_shapes] == own["shapes"]
     assert set(advice.notes) <= set(overview["notes"])
-    coverage = trace.coverage()
-    for name in ("bytes", "flops"):
-        known = None if math.isnan(coverage[name]) else coverage[name]
-        assert overview["coverage"][name] == known
+    # The tiles are of what the bars show: the time of what computes, without copies and each instant once.
+    whole, computing = (
+        overview["accounting"]["whole"],
+        ("ideal", "compute", "memory", "latency", "launch", "unmodelled"),
+    )
+    work, known = sum(whole[part] for part in computing), overview["coverage"]
+    assert known["limit"] == (pytest.approx(1 - whole["unmodelled"] / work) if work else None)
+    assert not work or known["limit"] <= max(known["flops"], known["bytes"]) + 1e-9
+    partly = known["limit"] is not None and known["limit"] < 0.99
+    assert ("the known work, at the peaks" in str(trace.summary())) == (partly and whole["ideal"] > 0)
 
 
 def test_groupings_equal_tables(stacked: fs.Trace, read: PageRead) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.accounting import cause_text
+from flopscope.answers.accounting import KNOWN, cause_text, known_work
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
@@ -49,7 +49,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "coverage": {name: source.rows.coverage()[name] for name in ("bytes", "flops")},
+        "coverage": known_work(source.analysis)._asdict(),
         "hfu": source.counted.hfu(source.accounting).percent,
         "missing": list(missing(source)),
         "notes": [*map(sentence, notes(source))],
@@ -74,6 +74,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "whole": whole,
         "parts": parts,
         "per": per,
+        "bounds": known_work(source.analysis).bounds(whole),
         **source.mean_text,
         "devices": len(source.analysis.devices),
     }
@@ -219,9 +220,10 @@ def lead_of(source: Profile) -> str:
             sentences.append(
                 f"The largest loss, {time} ({percent_text(100 * whole[lost] / whole['total'])}), is {what}."
             )
-    if whole["ideal"] > 0:
+    known = known_work(analysis)
+    if known.bounds(whole)["ideal"] is not None:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
-        what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
+        what = "the same work" if known.limit >= KNOWN else "the modelled work"
         whose = "device" if source.analysis.on_device else "CPU"
         sentences.append(f"At the {whose}'s limits, {what} takes {short_time_text(whole['ideal'] / per)}.")
     return " ".join(sentences)
@@ -360,6 +362,8 @@ def notes(source: Profile) -> Iterator[str]:
     has_shapes_note = hints.advice in lines
     for note in footnotes(source.rows, source.rows, lambda name: name, short_time_text):
         line = " ".join(note.split())
+        if line.startswith("Coverage:"):  # of all time of the devices: the tiles have it of the work alone, as the bars
+            continue
         if line not in lines and not (has_shapes_note and line == hints.shapes):
             lines.append(line)
     yield from lines

@@ -62,7 +62,10 @@ flopscope.overview = {
                 .join(" · "),
             total: columns.total[i],
             parts: Object.fromEntries(data.parts.map((part) => [part.name, columns[part.name][i]])),
-            note: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? format.percent(columns.mfu[i]) : "",
+            note:
+                columns.ideal[i] > 0 && format.known(columns.mfu[i]) && data.bounds.mfu !== null
+                    ? `${data.bounds.mfu && "≥ "}${format.percent(columns.mfu[i])}`
+                    : "",
         }));
         const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
         const left = ofStep.length - MOST;
@@ -175,10 +178,13 @@ flopscope.overview = {
         const add = (label, text, doc) => tiles.push(draw.tile(label, text, doc));
         const share = (value) => format.percent(format.known(value) ? 100 * value : null);
         if (data.accounting && data.accounting.whole) {
-            const { whole, per, of, of_short: short, devices } = data.accounting;
+            const { whole, per, bounds, of, of_short: short, devices } = data.accounting;
             const several = devices > 1 ? `, ${devices} devices` : "";
             const means = [of && of[0].toUpperCase() + of.slice(1), several && "summed over the devices"];
-            const limited = (value) => format.percent(whole.ideal > 0 ? value : null);
+            /* At least so much, where a part of the work is unknown; nothing where most of it is. */
+            const bounded = (name, text) =>
+                bounds[name] === null || bounds.ideal === null ? format.MISSING : `${bounds[name] && "≥ "}${text}`;
+            const limited = (name) => bounded(name, format.percent(whole[name]));
             add(
                 `${data.steps ? "Step" : "Time"}${of ? `, ${short}` : ""}${several}`,
                 format.time(whole.total / per),
@@ -188,17 +194,17 @@ flopscope.overview = {
                 const doc = "Estimated: the time less what recording delayed it by.";
                 add("Without recording", format.time(data.recording.unobserved), doc);
             }
-            const ideal = whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING;
+            const ideal = bounded("ideal", format.time(whole.ideal / per));
             add("At the limits", ideal, "Least time that the peaks allow for the work.");
-            add("MFU", limited(whole.mfu), "Time of the FLOPs at the peaks of their units, in percent of the time.");
-            add("MBU", limited(whole.mbu), "Time of the bytes at the peak bandwidth, in percent of the time.");
+            add("MFU", limited("mfu"), "Time of the FLOPs at the peaks of their units, in percent of the time.");
+            add("MBU", limited("mbu"), "Time of the bytes at the peak bandwidth, in percent of the time.");
         }
         if (format.known(data.hfu)) {
             const doc = "Counted: share of the cycles in which tensor cores worked, over the same time as MFU.";
             add("HFU", format.percent(data.hfu), doc);
         }
-        add("Bytes known", share(data.coverage.bytes), "Share of the time whose bytes a rule knows.");
-        add("FLOPs known", share(data.coverage.flops), "Share of the time whose FLOPs a rule knows.");
+        add("Bytes known", share(data.coverage.bytes), "Share of the time of the work whose bytes are known.");
+        add("FLOPs known", share(data.coverage.flops), "Share of the time of the work whose FLOPs are known.");
         return el("div", { class: "tiles" }, tiles);
     },
 
