@@ -133,7 +133,7 @@ def roofline(
     marks = sorted((point for point in scene.points if point.is_drawn), key=lambda point: -point.us)
     _set_limits(ax, marks, scene, scale)
     _draw_marks(ax, marks, scene, scale)
-    _draw_roofs(ax, scene, scale)
+    roofs = _draw_roofs(ax, scene, scale)
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     inside = [mark for mark in marks if left <= mark.intensity <= right and low <= scale * mark.tera <= high]
     if not inside:
@@ -142,8 +142,7 @@ def roofline(
     _draw_caption(ax, scene, [mark for mark in marks if mark not in inside])
     _set_title(ax, _roofline_title(scene))
     _draw_legend(ax, [*_bound_handles(mark.bound for mark in marks), *_peak_handles(scene.peaks)])
-    if labels:
-        _label_marks(ax, inside[:top], scale)
+    _label(ax, inside, roofs, scale, top if labels else 0)
     return ax
 
 
@@ -183,8 +182,9 @@ def _draw_marks(ax: Any, marks: Sequence[Point], scene: Scene, scale: float) -> 
                        edgecolors="white", linewidths=0.6)  # fmt: skip
 
 
-def _draw_roofs(ax: Any, scene: Scene, scale: float) -> None:
-    """Draw the levels of the compute units and the slopes of the memories, each source a line, with their names."""
+def _draw_roofs(ax: Any, scene: Scene, scale: float) -> list[Any]:
+    """Draw the levels of the compute units and the slopes of the memories, each source a line. Return their names."""
+    texts = []
     levels = roofs_of(scene.peaks, (point.unit for point in scene.points))
     left, right = ax.get_xlim()
     look = {"fontsize": SMALL, "color": "#303030", "gid": "roof", "zorder": 3, "in_layout": False, **PLAIN}
@@ -193,7 +193,8 @@ def _draw_roofs(ax: Any, scene: Scene, scale: float) -> None:
             height = scale * rate / 1e12
             _draw_line(ax, [ridges.get(source, left), right], [height, height], f"{name} {source}", source)
         text, top = level_label(name, rates, "FLOP"), scale * max(rates.values()) / 1e12
-        ax.annotate(text, (right, top), xytext=(-4, 2), textcoords="offset points", ha="right", va="bottom", **look)
+        where = {"xytext": (-4, 2), "textcoords": "offset points", "ha": "right", "va": "bottom"}
+        texts.append(ax.annotate(text, (right, top), **where, **look))
     for name, rates in slopes_of(scene.peaks, (point.bound for point in scene.points)):
         for source, rate in rates.items():
             highest = max((level[source] for _, level, _ in levels if source in level), default=math.nan)
@@ -202,7 +203,8 @@ def _draw_roofs(ax: Any, scene: Scene, scale: float) -> None:
         slope = scale * max(rates.values()) / 1e12
         x = math.sqrt(max(left, ax.get_ylim()[0] / slope) * end)
         turned = {"rotation": math.degrees(math.atan(slope)), "rotation_mode": "anchor", "transform_rotates_text": True}
-        ax.text(x, 1.2 * x * slope, level_label(name, rates, "B"), va="bottom", **turned, **look)
+        texts.append(ax.text(x, 1.2 * x * slope, level_label(name, rates, "B"), va="bottom", **turned, **look))
+    return texts
 
 
 def _draw_line(ax: Any, xs: list[float], ys: list[float], label: str, source: str) -> None:
@@ -217,18 +219,47 @@ def _peak_handles(sources: Iterable[str]) -> list[Any]:
     return [Line2D([], [], color=c, linestyle=style, label=f"{name} peaks") for name, (c, style) in shown.items()]
 
 
-def _label_marks(ax: Any, marks: Sequence[Point], scale: float) -> None:
-    """Name marks to their right, but for names that would cover that of a mark with more time."""
-    taken: list[Any] = []
+ALONG = [(-4 - 110 * i, up) for i in range(4) for up in (2, -11)]  # points from the end of a level to its name
+LARGE = 6.0  # px: radius of marks that no name may cover
+
+
+def _label(ax: Any, marks: Sequence[Point], roofs: Sequence[Any], scale: float, top: int) -> None:
+    """Place the names of the roofs, and of the first marks beside them, where they cover nothing, or remove them."""
+    from matplotlib.transforms import Bbox
+
+    legend, longest = ax.get_legend(), marks[0].us if marks else 0.0
+    taken = [legend.get_window_extent()] if legend is not None else []
+    discs = []
     for mark in marks:
+        area = LARGEST * mark.us / longest if longest > 0 else 0.0
+        x, y = ax.transData.transform((mark.intensity, scale * mark.tera))
+        discs.append((x, y, math.sqrt(area) / 2 * ax.figure.dpi / 72))
+    large = [Bbox.from_extents(x - r, y - r, x + r, y + r) for x, y, r in discs if r >= LARGE]
+
+    def place(text: Any, offsets: Sequence[tuple[float, float]], own: Any = None) -> None:
+        for x, y in offsets:
+            text.xyann = (x, y)
+            text.set_ha("right" if x < 0 else "left")
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in (*taken, *large) if own is None or other.bounds != own.bounds):
+                taken.append(box)
+                return
+        text.remove()
+
+    for text in roofs:
+        if text.get_rotation() == 0:
+            place(text, ALONG)
+            continue
+        (x0, y0), (x1, y1) = text.get_window_extent().get_points()
+        xs, ys = ([low + (high - low) * i / 8 for i in range(9)] for low, high in ((x0, x1), (y0, y1)))
+        taken += [Bbox.from_extents(xs[i], ys[i], xs[i + 1], ys[i + 1]) for i in range(8)]  # along the slope
+    for mark, (x, y, r) in list(zip(marks, discs, strict=True))[:top]:
         at, name = (mark.intensity, scale * mark.tera), _short(mark.name)
-        text = ax.annotate(name, at, (7, 5), textcoords="offset points", fontsize=SMALL, zorder=5, gid="label",
-                           in_layout=False, **PLAIN)  # fmt: skip
-        box = text.get_window_extent()
-        if any(box.overlaps(other) for other in taken):
-            text.remove()
-        else:
-            taken.append(box)
+        look = {"textcoords": "offset points", "fontsize": SMALL, "zorder": 5, "gid": "label", "in_layout": False}
+        apart = r * 72 / ax.figure.dpi + 3
+        text = ax.annotate(name, at, (apart, 0), **look, **PLAIN)
+        beside = [(side * apart, up) for side in (1, -1) for up in (5, -3, -12)]
+        place(text, beside, Bbox.from_extents(x - r, y - r, x + r, y + r))
 
 
 def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:

@@ -128,6 +128,37 @@ def drawn(marks: Sequence[Point], bandwidth: float | None, levels: dict[str, flo
     return ElementTree.fromstring(roofline_svg(marks, roofs_of(peaks, levels), slopes_of(peaks, ())))
 
 
+def test_no_text_covers_another_or_a_large_mark() -> None:
+    """By the widths of letters in the fonts of browsers, of at most 0.6 of the size on average."""
+    levels = {"fp32": 1.0e12, "tf32_tensor": 1.05e12, "bf16_tensor": 9e12}
+    marks = [Point(f"product_{i}", 100.0, 240.0, 0.96 + 0.02 * i, "compute") for i in range(3)]
+    svg = drawn([*marks, Point("far", 30.0, 60.0, 0.9, "compute")], 1e11, levels)
+    boxes, circles = [], []
+    for one in svg:
+        if (
+            one.tag.endswith("text")
+            and not re.match(r"[\d.e-]+$|FLOP/B|no FLOPs|TFLOP", one.text or "")
+            and one.get("x")
+        ):
+            wide, x, y = (
+                0.5 * float(one.attrib["font-size"]) * len(one.text or ""),
+                float(one.attrib["x"]),
+                float(one.attrib["y"]),
+            )
+            left = x - wide * {"start": 0.0, "middle": 0.5, "end": 1.0}[one.attrib["text-anchor"]]
+            boxes.append((left, y - 7, left + wide, y))
+        if one.tag.endswith("circle"):
+            x, y, r = (
+                0.7 * float(one.attrib["r"]) if key == "r" else float(one.attrib[key]) for key in ("cx", "cy", "r")
+            )
+            circles.append((x - r, y - r, x + r, y + r))
+    apart = [(a, b) for i, a in enumerate(boxes) for b in (*boxes[:i], *circles)]
+    assert len(boxes) >= 5
+    assert not [
+        pair for pair in apart if all(pair[0][k] < pair[1][k + 2] and pair[1][k] < pair[0][k + 2] for k in (0, 1))
+    ]
+
+
 def test_marks_lie_where_their_logarithms_are() -> None:
     places = (("a", 100.0, 1.0, 0.1), ("b", 25.0, 10.0, 1.0), ("c", 1.0, 100.0, 10.0))
     svg = drawn([Point(*place, "memory") for place in places], 1e12, {"fp32": 50e12})

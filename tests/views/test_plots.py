@@ -262,6 +262,21 @@ def test_labels_do_not_overlap() -> None:
     assert [(i, j) for i in range(len(boxes)) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
 
 
+def test_no_name_covers_a_large_mark_or_the_name_of_a_roof() -> None:
+    """Marks at one place, on a level of one unit, just below that of another."""
+    units = {"fp32": 1.0e12, "tf32_tensor": 1.05e12, "bf16_tensor": 9e12}
+    rows = [row(f"product_{unit}", 500.0, 480e6, 2e6, unit=unit) for unit in units]
+    axes = roofline(table(*rows), peaks=Peaks("measured", units, 1e11), device="cpu")
+    axes.figure.canvas.draw()
+    named = [text for text in axes.texts if text.get_gid() in ("label", "roof") and not text.get_rotation()]
+    boxes = [text.get_window_extent() for text in named]
+    assert {*units} <= {text.get_text().partition(":")[0] for text in named}
+    assert [(i, j) for i in range(len(boxes)) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
+    for x, y, *_ in marks(axes):
+        at = axes.transData.transform((x, y))
+        assert not [text for text, box in zip(named, boxes, strict=True) if box.contains(*at)]
+
+
 def test_areas_are_proportional_to_the_time() -> None:
     rows = [row("long", 400.0, 1e6, 1e7), row("short", 100.0, 1e7, 1e6), row("tiny", 1.0, 1e6, 1e6)]
     assert sorted(size for *_, size in marks(roofline(table(*rows)))) == [25.0, 100.0, 400.0]

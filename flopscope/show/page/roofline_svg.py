@@ -15,7 +15,8 @@ WIDTH, HEIGHT = 1000, 460  # px
 LONGEST = 60  # characters of a name in a tooltip
 LARGEST, SMALLEST = 18.0, 2.5  # radii in pixels
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 16.0, 30.0  # margins in pixels
-LABEL_EM = 5.4  # px: the width of a character of a name
+LABEL_EM, TALL = 5.4, 9.0  # px: the width of a character of a name, and its height
+LARGE = 5.0  # px: the radius of marks that no text may cover
 FONT = 'font-size="10" fill="currentColor"'
 FAINT = 'font-size="9" fill="currentColor" fill-opacity="0.8"'
 LEAST_SHARE = 0.001  # of the time: marks with less do not extend the axes
@@ -46,9 +47,10 @@ def roofline_svg(
     head += 'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif">'
     longest = max((mark.us for mark in drawn), default=0.0)
     discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest)) for mark in drawn]
-    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes)]
+    room = _Room(frame, discs)
+    parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes, room)]
     parts += [_mark(mark, disc) for mark, disc in zip(drawn, discs, strict=True)]
-    return "".join([*parts, *_names(frame, drawn, discs), "</svg>"])
+    return "".join([*parts, *_names(drawn, discs, room), "</svg>"])
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def _roofs(
     frame: _Frame,
     roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
     slopes: Sequence[tuple[str, Rates]],
+    room: _Room,
 ) -> list[str]:
     """Return the slopes up to the highest level, and each level from the slope on, with their names and numbers."""
     parts = []
@@ -165,27 +168,56 @@ def _roofs(
             angle = math.degrees(math.atan2(frame.y(end * slope) - y, frame.x(end) - x))
             turned = f'{FAINT} transform="translate({x:.1f} {y - 7:.1f}) rotate({angle:.1f})"'
             parts.append(_text(0, 0, "middle", markup(label), turned))
+            half, steps = 0.5 * LABEL_EM * len(label), [i / 4 for i in range(-4, 5)]
+            turn = math.radians(angle)
+            middles = [(x + half * i * math.cos(turn), y - 7 + half * i * math.sin(turn)) for i in steps]
+            room.taken += [(at - 8, high - 8, at + 8, high + 2) for at, high in middles]
     for name, rates, ridges in roofs:
         label = level_label(name, rates, "FLOP")
         for source, rate in rates.items():
             begin = min(max(ridges.get(source, left), left), right)
             y = frame.y(rate / 1e12)
             parts.append(line(f"M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}", source, label))
-        parts.append(_text(frame.right - 3, y - 3, "end", markup(label), FAINT))
+        wide = 0.9 * LABEL_EM * len(label)
+        lefts = [frame.right - 3 - wide * (1 + i) for i in range(4)]
+        found = room.place(wide, [(left, below) for left in lefts for below in (y - 3, y + 10)])
+        parts += [_text(found[0] + wide, found[1], "end", markup(label), FAINT)] if found else []
     return parts
 
 
-def _names(frame: _Frame, marks: Sequence[Point], discs: Sequence[tuple[float, float, float]]) -> list[str]:
-    """Return the names of the longest ops, each beside its mark, but for those that would cover a longer one's."""
+class _Room:
+    """Where texts are free to stand: within the axes, and neither over other texts nor over large marks."""
+
+    def __init__(self, frame: _Frame, discs: Sequence[tuple[float, float, float]]) -> None:
+        self.frame, self.discs = frame, [disc for disc in discs if disc[2] >= LARGE]
+        self.taken: list[tuple[float, float, float, float]] = []
+
+    def place(
+        self, wide: float, corners: Sequence[tuple[float, float]], own: tuple[float, float, float] | None = None
+    ) -> tuple[float, float] | None:
+        """Return the first of the lower left corners at which a text is free to stand, and take it; None without."""
+        for left, below in corners:
+            right, above = left + wide, below - TALL
+            free = self.frame.left <= left and right <= self.frame.right and above >= self.frame.top
+            free &= all(right < x0 or left > x1 or below < y0 or above > y1 for x0, y0, x1, y1 in self.taken)
+            for x, y, r in self.discs:
+                apart = math.hypot(max(left - x, x - right, 0.0), max(above - y, y - below, 0.0))
+                free &= (x, y, r) == own or apart > r
+            if free:
+                self.taken.append((left, above, right, below))
+                return left, below
+        return None
+
+
+def _names(marks: Sequence[Point], discs: Sequence[tuple[float, float, float]], room: _Room) -> list[str]:
+    """Return the names of the longest ops, each beside its mark, but for those that would cover anything."""
     parts: list[str] = []
-    taken: list[tuple[float, float, float]] = []
     for mark, (x, y, radius) in zip(marks[:NAMED], discs, strict=False):
         name = shorten(mark.name.partition(BESIDE)[0].removeprefix("aten::").removeprefix("flopscope::"), 32)
-        wide = LABEL_EM * len(name)
-        left = x + radius + 3 if x + radius + 3 + wide < frame.right else x - radius - 3 - wide
-        if all(abs(y - other) > 11 or left > end or left + wide < begin for begin, end, other in taken):
-            taken.append((left, left + wide, y))
-            parts.append(_text(left, y + 3, "start", markup(name)))
+        wide, gap = LABEL_EM * len(name), radius + 3
+        corners = [(x + gap, y + 3), (x - gap - wide, y + 3), (x - wide / 2, y - gap), (x - wide / 2, y + gap + TALL)]
+        if found := room.place(wide, corners, (x, y, radius)):
+            parts.append(_text(*found, "start", markup(name)))
     return parts
 
 
