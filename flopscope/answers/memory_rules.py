@@ -14,6 +14,7 @@ from flopscope.answers.findings import (
     COMPILED,
     Finding,
     casts_of,
+    claim_all,
     claim_removed,
     evidence,
     finding_about,
@@ -69,6 +70,76 @@ def _by_autocast(analysis: Analysis, event: int) -> bool:
     callers = [name for name in names[1:] if name not in CASTS]
     inside = len(callers) < len(names) - 1
     return any("autocast" in name for name in names) or (inside and bool(callers and AUTOCAST_OPS.match(callers[0])))
+
+
+MANY = 1000
+"""Elements of a tensor, taken one by one, from which a loop is a finding."""
+
+
+VIEWS = ("aten::select", "aten::as_strided")
+
+
+def _given(op: Op) -> list[tuple[Sequence[int], str]]:
+    """Return the shape and dtype of each tensor that a row takes."""
+    return [(shape, dtype) for shape, dtype in zip(op.shapes, op.dtypes, strict=False) if dtype not in ("", "scalar")]
+
+
+def elements(analysis: Analysis) -> Iterator[Finding]:
+    """Loops over the elements of a tensor.
+
+    Premises: a row of aten::select takes an element of a vector, as often as it has elements or more, and at least 1000
+    times a step; other rows of torch, whose every tensor has one element, are called half as often or more. One call
+    on the whole takes the time of one of them, or, of so many elements, that of their bytes at the rate of a vector.
+    """
+    rows = zip(*(analysis.columns[name] for name in ("key", "input_shapes", "count")), strict=True)
+    vectors = [(tuple(of[0]), n / analysis.step_count) for key, of, n in rows if key == "aten::select" and len(of) > 0]
+    taken = {shape: n for shape, n in vectors if len(shape) == 1 and n >= max(MANY, shape[0])}
+    calls = max(taken.values(), default=math.inf)
+    ops = [op for op in analysis.ops if op.key.startswith("aten::") and op.part != "copy" and _given(op)]
+    single = [op for op in ops if op.calls >= calls / 2 and all(math.prod(shape) == 1 for shape, _ in _given(op))]
+    if single:
+        views = [op for op in ops if op.key in VIEWS and tuple(op.shapes[0]) in taken]
+        found = [*single, *views]
+        reads = all(op.key in ("aten::item", "aten::_local_scalar_dense") for op in single)
+        count, size, time = sum(taken.values()), max(taken)[0], sum(op.time for op in found)
+        says = partial(memory.elements, calls=count, size=size, per=analysis.per, time=time, reads=reads)
+        yield finding_about(analysis, says, claim_all(found, 1 - 1 / MANY), found, found)
+
+
+def float64(analysis: Analysis) -> Iterator[Finding]:
+    """Float64 that enters a program of float32 by one op.
+
+    Premises: an op of torch takes a tensor of float32 and one of float64 with dimensions, which makes its result
+    float64; it casts the first within its call. The estimate is that cast, and half of the time of memory-bound rows
+    that take float64 alone: half of the bytes at the same rate. Without such an op float64 is meant.
+    """
+    ops = [op for op in analysis.ops if op.key.startswith("aten::") and op.part != "copy"]
+    floats = [_floats(analysis, op) for op in ops]
+    copies = [op for op in ops if op.key == "aten::copy_"]
+    mixed = [op for op, of in zip(ops, floats, strict=True) if {"float32", "float64"} in of and op not in copies]
+    within = [op for op in copies if op.cast > 0 and any(one.key in names_at(analysis, op.event) for one in mixed)]
+    wide = [
+        (op, op.time * of.count({"float64"}) / len(of))
+        for op, of in zip(ops, floats, strict=True)
+        if {"float64"} in of and op.part == "memory"
+    ]
+    if mixed and (within or wide):
+        time = sum(time for _, time in wide)
+        says = partial(
+            memory.float64, op=mixed[0].key, calls=sum(op.calls for op in mixed), per=analysis.per, time=time
+        )
+        claims = [*((op, op.cast) for op in within), *((op, time / 2) for op, time in wide)]
+        yield finding_about(analysis, says, claims, [*mixed, *within, *(op for op, _ in wide)])
+
+
+def _floats(analysis: Analysis, op: Op) -> list[set[str]]:
+    """Return the float dtypes of the tensors with dimensions that each call of a row takes, as far as was recorded."""
+    pairs = zip(op.shapes[:2], op.dtypes[:2], strict=False)
+    shapes = tuple(None if dtype in ("", "scalar") else tuple(shape) for shape, dtype in pairs)
+    found = []
+    for _, given in analysis.described(op.key, shapes):
+        found.append({dtype for dtype, shape, *_ in given if shape and dtype and dtype.startswith("float")})
+    return found
 
 
 def cast(analysis: Analysis) -> Iterator[Finding]:

@@ -35,6 +35,8 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "tf32": compute_rules.tf32,
     "low_precision": compute_rules.low_precision,
     "align": compute_rules.align,
+    "elements": memory_rules.elements,
+    "float64": memory_rules.float64,
     "cast": memory_rules.cast,
     "layout": memory_rules.layout,
     "traffic": counter_rules.traffic,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from helpers.advice_cases import inside, told
-from helpers.faulty_programs import SIZE, product, transposed
+from helpers.faulty_programs import SIZE, elementwise, product, promoted, transposed
 from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
 
 # What was recorded of a call ------------------------------------------------------------------------------------------
@@ -25,6 +25,47 @@ def test_arguments_are_those_of_the_call_or_of_one_around_it() -> None:
     assert core.arguments(inner, "aten::other") is None
     with pytest.raises(IndexError, match="there is no event 99"):
         core.arguments(99)
+
+
+# elements, float64 ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "Replace a loop over elements"),
+        ({"name": "aten::item"}, "one tolist()"),
+        ({"calls": 900, "vector": [900]}, ""),  # few
+        ({"vector": [5000]}, ""),  # some of its elements, as the labels of a batch
+        ({"vector": [1200, 64]}, ""),  # rows
+        ({"shape": [64]}, ""),  # what is called has many elements
+        ({"every": 4}, ""),  # another loop
+        ({"select": "aten::narrow"}, ""),
+    ],
+)
+@pytest.mark.parametrize("devices", [0, 1])
+def test_a_loop_over_elements_takes_all_of_a_vector(changed: dict[str, Any], said: str, devices: int) -> None:
+    rows = told(elementwise(devices, **changed), "elements")
+    assert [said in row.action for row in rows] == [True] * bool(said)
+    if said:
+        assert rows[0].saving_us <= 1200 * (10 if devices else 14)
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "operand", "said"),
+    [
+        ([FLOAT, "double"], [8192], True),
+        (["double"] * 2, [8192], False),  # float64 is meant
+        ([FLOAT, "double"], [], False),  # a number has no say in the dtype of a result
+        ([FLOAT, "long int"], [8192], False),
+        ([FLOAT, FLOAT], [8192], False),
+    ],
+)
+def test_float64_enters_by_an_op_of_both_dtypes(dtypes: list[str], operand: list[int], said: bool) -> None:
+    rows = told(promoted(dtypes, operand), "float64")
+    assert bool(rows) == said
+    if said:
+        assert rows[0].saving_us == pytest.approx(200) and "aten::add" in rows[0].what  # half of the mul of float64
 
 
 # layout ---------------------------------------------------------------------------------------------------------------

@@ -157,6 +157,31 @@ def counted(program: Program, gbytes_per_s: float) -> Program:
     return program
 
 
+def elementwise(
+    devices: int = 1, *, name: str = "aten::mul", calls: int = 1200, vector: Sequence[int] = (1200,),
+    shape: Sequence[int] = (1,), every: int = 1, select: str = "aten::select",
+) -> Program:  # fmt: skip
+    """Return a program that takes the elements of a vector one by one, and works on every so manyth."""
+    program = Program(devices)
+    for i in range(calls):
+        program.op(select, 20 * i, 4, [*vector])
+        if i % every == 0 and devices:
+            program.run(name, 20 * i + 5, 20 * i + 8, 10, [*shape])
+        elif i % every == 0:
+            program.op(name, 20 * i + 5, 10, [*shape])
+    program.op("aten::add", 20 * calls, 10, [64])
+    return program
+
+
+def promoted(dtypes: Sequence[str] = (FLOAT, "double"), operand: Sequence[int] = (8192,)) -> Program:
+    """Return a program that adds tensors of these dtypes, and multiplies tensors of float64 and of float32."""
+    program = Program()
+    program.run("aten::add", 0, 10, 300, [8192, 8192], [*operand], dtype=dtypes)
+    program.run("aten::mul", 20, 310, 400, [8192, 6000], [8192, 6000], dtype="double")
+    program.run("aten::mul", 40, 710, 200, [4096, 8192], [4096, 8192])
+    return program
+
+
 CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program | JaxProgram]]] = {
     "warmup": (compiling, lambda: in_a_row(FILL)),
     "callback": (lambda: called_back(True), lambda: called_back(False)),
@@ -183,6 +208,8 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
         lambda: product("aten::mm", "nvjet_tst", BF16, 5_000, 4096, 50257, 4096),
         lambda: product("aten::mm", "nvjet_tst", BF16, 2_200, 4096, 50304, 4096),
     ),
+    "elements": (elementwise, lambda: elementwise(every=4)),
+    "float64": (promoted, lambda: promoted(["double"] * 2)),
     "cast": (
         lambda: in_a_row(FILL, ("aten::copy_", 200.0, ([SIZE], [SIZE]), {"dtype": [BF16, FLOAT]})),
         lambda: in_a_row(FILL),

@@ -9,6 +9,29 @@ from flopscope.support.columns import cut_end
 from flopscope.support.units import plural, short_time_text
 
 
+def elements(calls: float, size: int, per: str, time: float, reads: bool) -> Said:
+    """A loop over the elements of a vector. reads: It only reads them, as numbers of Python."""
+    took = f"{plural(calls, 'element')} {per}, of a tensor of {size:,}, {form(calls, 'is', 'are')} taken one by one"
+    cost = f"{took}, which takes {short_time_text(time)} with the calls on each"
+    if reads:
+        return Said("Read the elements of a tensor by one tolist()", f"{cost}. One call reads them all.")
+    return Said(
+        "Replace a loop over elements by ops on the tensor",
+        f"{cost}. Where no element needs the result of an earlier one, one call on the whole takes their place; else "
+        "loop over numbers of Python, from tolist().",
+    )
+
+
+def float64(op: str, calls: float, per: str, time: float) -> Said:
+    """Float64 that enters by an op. time: of memory-bound ops that take float64 alone."""
+    return Said(
+        "Keep float64 out of the float32 tensors",
+        f"{plural(calls, 'call')} {per} of {op} or the like {form(calls, 'takes', 'take')} a tensor of each, so the "
+        f"result is float64, and memory-bound ops on float64 take {short_time_text(time)}, twice the bytes of float32. "
+        "Convert the float64 operand once, as by .float(), if its precision is not needed.",
+    )
+
+
 def casts(
     calls: float, per: str, time: float, host: float, source: str, target: str, autocast: bool, trained: bool
 ) -> Said:
