@@ -51,22 +51,20 @@ def part_columns(
 
 def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
     """Return the times of the FLOPs and of the bytes at the peaks, by device and step, in ns."""
-    cells, devices = analysis.cells, analysis.devices
-    work = np.zeros((len(devices), len(analysis.steps), 2))
-    where = analysis.places(cells)
-    np.add.at(work[..., 0], (where, cells["step"]), cells["compute"] - cells["active"])  # activity has no known FLOPs
-    np.add.at(work[..., 1], (where, cells["step"]), cells["memory"])
+    cells, work = analysis.cells, np.zeros((len(analysis.devices), len(analysis.steps), 2))
+    where = analysis.places(cells), cells["step"]
+    np.add.at(work[..., 0], where, cells["compute"] - cells["active"])  # activity has no known FLOPs
+    np.add.at(work[..., 1], where, cells["memory"])
     return work
 
 
 def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     """Return the parts by device, step and part, in ns."""
-    devices, cells, gaps = analysis.devices, analysis.cells, analysis.gap_cells
-    parts = np.zeros((len(devices), len(analysis.steps), len(PARTS)), dtype=np.int64)
-    where = analysis.places(cells)
-    ideal = analysis.cell_ideals()
-    np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
-    np.add.at(parts, (where, cells["step"], cells["part"]), cells["exclusive"] - ideal)
+    cells, gaps, ideal = analysis.cells, analysis.gap_cells, analysis.cell_ideals()
+    where = analysis.places(cells), cells["step"]
+    parts = np.zeros((len(analysis.devices), len(analysis.steps), len(PARTS)), dtype=np.int64)
+    np.add.at(parts[..., PARTS.index("ideal")], where, ideal)
+    np.add.at(parts, (*where, cells["part"]), cells["exclusive"] - ideal)
     np.add.at(parts, (analysis.places(gaps), gaps["step"], gaps["part"]), gaps["time"])
     return parts
 
@@ -152,9 +150,8 @@ def known_work(analysis: Analysis) -> Known:
     chosen = (analysis.cells["step"] >= analysis.apart) & (analysis.cells["class"] == 0)
     cells = {name: np.asarray(values)[chosen] for name, values in analysis.cells.items()}
     row = np.where(cells["row"] >= 0, cells["row"], cells["kernel"])  # -1, no row, takes the last number
-    flops, moved = (
-        ~np.isnan(np.append(analysis.columns[name], np.nan)[row]) for name in ("flops", "bytes_total_moved")
-    )
+    amounts = (np.append(analysis.columns[name], np.nan)[row] for name in ("flops", "bytes_total_moved"))
+    flops, moved = (~np.isnan(amount) for amount in amounts)
     time, limited = cells["exclusive"].astype(np.float64), cells["part"] != PARTS.index("unmodelled")
     every = float(time.sum()) or math.nan
     known = limited, flops | (cells["compute"] > cells["active"]), moved | (cells["memory"] > 0)
@@ -182,14 +179,12 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     summed = f", summed over {devices} devices" if devices > 1 else ""
     head = f"{short_time_text(total)}{a_step}{means}{summed}"
     said = known_work(analysis).bounds(whole)
-    limits, least = "", said.pop("ideal")
+    least = said.pop("ideal")
     shares = [f"{name.upper()} {at}{percent_text(whole[name])} of the peak {SHARES[name]}"
               for name, at in said.items() if at is not None and least is not None]  # fmt: skip
-    if shares:
+    if shares and whole["ideal"] > 0.01 * whole["total"]:
         whose = "CPU" if whole["device"] == "cpu" else "device"
-        limits = f"; {least}{short_time_text(ideal)} at the {whose}'s limits"
-    if limits and whole["ideal"] > 0.01 * whole["total"]:
-        head += limits
+        head += f"; {least}{short_time_text(ideal)} at the {whose}'s limits"
     else:
         head += "" if steps else " in all"
         most = sorted(((whole[part], row.noun) for part, row in parts_of(analysis.on_device).items()), reverse=True)
@@ -217,11 +212,6 @@ class Most(NamedTuple):
     time: float
     ideal: float
     """At the peaks; NaN if it is unknown of a part of the time."""
-
-    def shares(self, total: float) -> Iterator[tuple[float, float]]:
-        """Yield the time and of what it is a part, and the ideal time of the time."""
-        yield self.time, total
-        yield self.ideal, self.time
 
 
 def most_time(analysis: Analysis) -> list[Most]:

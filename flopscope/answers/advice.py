@@ -44,11 +44,9 @@ class Advice(NamedTuple):
 
 def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
     """Return the evidence with the ids of its rows, and None for events and rows that it has not."""
-    ids = (
-        {"row": analysis.row_id(one["row"]), "event": one["event"] if one["event"] >= 0 else None}
-        for one in finding.evidence
-    )
-    return [{**one, **own} for one, own in zip(finding.evidence, ids, strict=True)]
+    events = [one["event"] if one["event"] >= 0 else None for one in finding.evidence]
+    rows = [analysis.row_id(one["row"]) for one in finding.evidence]
+    return [{**one, "row": row, "event": event} for one, row, event in zip(finding.evidence, rows, events, strict=True)]
 
 
 class Pools:

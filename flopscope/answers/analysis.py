@@ -280,22 +280,14 @@ class Analysis:
         found = (Gap(CAUSES[row.pop("cause")], **row, **one) for row, one in zip(rows, sums, strict=True))
         return sorted(found, key=lambda gap: -gap.time)
 
-    @cached_property
-    def _idle_of(self) -> Mapping[str, float]:
-        """The idle time by cause, µs per step, in the order of the longest idle times."""
-        times: dict[str, float] = {}
-        for gap in self.gaps:
-            times[gap.cause] = times.get(gap.cause, 0.0) + gap.time
-        return times
-
     def causes_of(self, part: str) -> Mapping[str, float]:
         """Return the idle time of a part by the label of its cause, µs per step, longest first."""
         times: dict[str, float] = {}
-        for cause, time in self._idle_of.items():
-            place = CAUSES.index(cause)
+        for gap in self.gaps:
+            place = CAUSES.index(gap.cause)
             if IDLE_PARTS[place] == part:
                 label = _core.idle_labels[place]
-                times[label] = times.get(label, 0.0) + time
+                times[label] = times.get(label, 0.0) + gap.time
         return dict(sorted(times.items(), key=lambda item: -item[1]))
 
     def idle(self, *causes: str) -> float:

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, evidence, finding_about
+from flopscope.answers.findings import Finding, claim_all, evidence, finding_about
 from flopscope.answers.sentences import collectives
 from flopscope.answers.sentences.collectives import SMALL_MESSAGE
 from flopscope.support.statistics import median
@@ -89,9 +89,7 @@ def _waited(call: Call, least: float) -> float:
 
 def _is_transfer(call: Call, least: float) -> bool:
     """Return whether the least time of a collective is one that its bytes may need, and not itself a wait."""
-    if call.size < SMALL_MESSAGE:
-        return least < SLOWEST_SMALL
-    return call.size / least > SLOWEST_LINK
+    return least < SLOWEST_SMALL if call.size < SMALL_MESSAGE else call.size / least > SLOWEST_LINK
 
 
 def straggler(analysis: Analysis) -> Iterator[Finding]:
@@ -105,21 +103,9 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     waits = [waited for call, least in calls if (waited := _waited(call, least)) > 0]
     if not waits:
         return
-    steps, share = analysis.step_count, min(sum(waits) / exposed, 1.0)
-    yield Finding(
-        partial(
-            collectives.waits_for_ranks,
-            share * sum(op.time for op in ops),
-            analysis.per,
-            len(waits),
-            count,
-            steps,
-            len(analysis.devices),
-        ),
-        [(op, op.time * share) for op in ops],
-        evidence(ops),
-        None,
-    )
+    share, counts = min(sum(waits) / exposed, 1.0), (len(waits), count, analysis.step_count, len(analysis.devices))
+    says = partial(collectives.waits_for_ranks, share * sum(op.time for op in ops), analysis.per, *counts)
+    yield Finding(says, claim_all(ops, share), evidence(ops), None)
 
 
 def communication(analysis: Analysis) -> Iterator[Finding]:
@@ -144,14 +130,8 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
         return  # all of them ran during computation, or in steps that are left out
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
-    says = partial(
-        collectives.exposed_transfers,
-        share * total,
-        analysis.per,
-        kind,
-        median(call.size for call, _ in moved if call.kind == kind),
-        any(key.startswith("autograd::engine") for key in keys),
-        any("DistributedDataParallel" in key for key in keys),
-        analysis.uses_jax,
-    )
-    yield finding_about(analysis, says, [(op, op.time * min(share, computing / total) * HIDDEN) for op in ops], ops)
+    size = median(call.size for call, _ in moved if call.kind == kind)
+    backward, buckets = (any(name in key for key in keys) for name in ("autograd::engine", "DistributedDataParallel"))
+    about = (kind, size, backward, buckets, analysis.uses_jax)
+    says = partial(collectives.exposed_transfers, share * total, analysis.per, *about)
+    yield finding_about(analysis, says, claim_all(ops, min(share, computing / total) * HIDDEN), ops)

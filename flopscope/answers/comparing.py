@@ -28,8 +28,8 @@ from flopscope.answers.differences import (
     replacement,
     replacements,
     scale_of,
+    sum_of,
     sums_of,
-    total_of,
 )
 from flopscope.results.comparison import By, Change, Comparison, ComparisonRow, Scale, Side
 from flopscope.results.results import Results, usual_peaks_of
@@ -86,7 +86,7 @@ def compare(
     scale = scale_of(rows, (x.steps, y.steps))
     changes = _with_replacements(changes_of(rows, scale), scale, rows, x, y, kind)
     wholes = whole_of(x.analysis, scale.per), whole_of(y.analysis, scale.per)
-    sums = [total_of([side for row in rows if (side := getattr(row, which))]) for which in "ab"]
+    sums = [sum_of("total", [side for row in rows if (side := getattr(row, which))], whole=True) for which in "ab"]
     return Comparison(
         rows,
         names,
@@ -101,7 +101,7 @@ def compare(
         parts=(wholes[0].parts, wholes[1].parts),
         profiles=(x.results, y.results),
         peaks=source,
-        total_change=change_of(ComparisonRow("total", sums[0], sums[1]), scale),
+        total_change=change_of(ComparisonRow("total", *sums), scale),
     )
 
 
@@ -114,14 +114,12 @@ def _with_replacements(
         return found
     by_name = {change.name: change for change in found}
     launches = launches_of(a.analysis, b.analysis) if kind == "op" else ""
-    if launches:
-        pairs = [(by_cause["only a"], by_cause["only b"])]
-    else:
-        names = [{side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in "ab"]
-        pieces = [
-            [keys.get(name, name) for name in _work_of(analysis, kind == "kernel")]
-            for analysis, keys in zip((a.analysis, b.analysis), names, strict=True)
-        ]
+    pairs = [(by_cause["only a"], by_cause["only b"])]
+    if not launches:
+        pieces = []
+        for which, analysis in (("a", a.analysis), ("b", b.analysis)):
+            names = {side.key: row.name for row in rows if (side := getattr(row, which)) is not None}
+            pieces.append([names.get(name, name) for name in _work_of(analysis, kind == "kernel")])
         pairs = replacements(pieces[0], pieces[1], {change.name for change in found if change.matched})
     joined: set[str] = set()
     groups = []
@@ -159,22 +157,19 @@ class Run:
         rows: Sequence[Mapping[str, Any]]
         if isinstance(run, EventTable):
             names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", "unit", *_READ)
-            rows = [
-                dict(zip(names, values, strict=True)) for values in zip(*(run.columns[n] for n in names), strict=True)
-            ]
+            columns = (run.columns[name] for name in names)
+            rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
         elif hasattr(run, "to_dict") and hasattr(run, "columns"):
             rows = _frame_rows(run, name)
         else:
             raise TypeError(f"{name} must be a profile, a trace, its key_averages() or a DataFrame of it, not {run!r}")
         on_device = any(row["self_device_time_total"] > 0 for row in rows)
-        if kind == "op":
-            chosen = [r for r in rows if r["device_type"] == "cpu"]
-        else:
-            chosen = [r for r in rows if r["device_type"] != "cpu" and not r["is_user_annotation"]]
+        ops = [row for row in rows if row["device_type"] == "cpu"]
+        works = [row for row in rows if row["device_type"] != "cpu" and not row["is_user_annotation"]]
+        steps = sum(int(row["count"]) for row in ops if row["key"] == STEP)
         if analysis is not None:
             steps = len(analysis.steps) if analysis.has_steps else 0
-        else:
-            steps = sum(int(r["count"]) for r in rows if r["key"] == STEP and r["device_type"] == "cpu")
+        chosen = ops if kind == "op" else works
         return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows), steps, results, analysis)
 
     def sides(self, by: By) -> dict[Key, Side]:
@@ -328,14 +323,10 @@ def sentences(
         ]
         names = _part_names(b.on_device)
         rest = _largest(changes, {names[part]: y.parts[part] for part in IDLE[b.on_device]})
-    if scale.per == "call":
-        yield "The runs differ in length and at least one has no steps, so times are those of a call."
-    else:
-        yield f"{head}."
-    if changed:
-        yield f"What changed most: {'; '.join(changed)}."
-    else:
-        yield "No op, kernel or cause of idle time changed by more than 1% of the time."
+    unequal = "The runs differ in length and at least one has no steps, so times are those of a call."
+    yield unequal if scale.per == "call" else f"{head}."
+    nothing = "No op, kernel or cause of idle time changed by more than 1% of the time."
+    yield f"What changed most: {'; '.join(changed)}." if changed else nothing
     if rest is not None and times[1] and scale.per != "call":
         text, time = rest
         yield f"The largest remaining part of b: {text} ({percent_text(100 * time / times[1])} of the time)."
@@ -432,7 +423,8 @@ def _sizes(change: Change) -> str:
 
 def _idle_text(of: Idle, a: Analysis, b: Analysis, on_device: bool) -> str:
     name, times = _part_names(on_device)[of.part], f"{short_time_text(of.a)} → {short_time_text(of.b)}"
-    why = {"sync": _waits, "host": _launches}[of.part](a, b) if on_device and of.part in ("sync", "host") else ""
+    explain = {"sync": _waits, "host": _launches}.get(of.part) if on_device else None
+    why = explain(a, b) if explain else ""
     if of.b < GONE * of.a:
         return f"{name} went away ({times}{f'; {why}' if why else ''})"
     return f"{name} {times}{f' ({why})' if why else ''}"

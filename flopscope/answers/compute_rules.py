@@ -51,10 +51,6 @@ def reached(op: Op) -> float:
     return op.ideal / op.time if op.time > 0 else math.nan
 
 
-def _on_tensor_cores(op: Op) -> bool:
-    return bool(op.unit) and str(op.unit).endswith("_tensor")
-
-
 def _item_bytes(op: Op) -> int:
     return min((_core.dtypes[dtype].bytes for dtype in op.dtypes if dtype in _core.dtypes), default=2)
 
@@ -83,7 +79,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     aligned: list[float] = []
     found: list[tuple[Op, list[str], list[str]]] = []
     for op in analysis.ops:
-        sizes = product_sizes(op) if is_product(op) and _on_tensor_cores(op) and op.compute > 0 else None
+        sizes = product_sizes(op) if is_product(op) and str(op.unit).endswith("_tensor") and op.compute > 0 else None
         if sizes is None:
             continue
         multiple = ALIGNMENT // _item_bytes(op)
@@ -172,12 +168,8 @@ def _is_served(op: Op) -> bool:
 
 def _allows_tf32(analysis: Analysis) -> bool:
     """Return whether some convolution was recorded to be allowed TF32: cuDNN chose another kernel itself."""
-    for op in analysis.ops:
-        place = ALLOWS_TF32.get(op.key)
-        given = arguments(analysis, op) if place is not None else []
-        if place is not None and place < len(given) and given[place].text == "True":
-            return True
-    return False
+    asked = ((op, ALLOWS_TF32[op.key]) for op in analysis.ops if op.key in ALLOWS_TF32)
+    return any(one.text == "True" for op, place in asked for one in arguments(analysis, op)[place : place + 1])
 
 
 def tf32(analysis: Analysis) -> Iterator[Finding]:
@@ -188,16 +180,12 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
     """
     if analysis.accelerator != "cuda":
         return
-    claims, chosen = [], None
+    claims = []
     for op in analysis.ops:
         if op.unit != "fp32" or not _is_served(op) or ran_as(op, TF32_KERNEL):
             continue
-        if _compute(analysis, op) < op.memory:
+        if _compute(analysis, op) < op.memory or (is_convolution(op) and analysis.once(_allows_tf32)):
             continue
-        if is_convolution(op):
-            chosen = _allows_tf32(analysis) if chosen is None else chosen
-            if chosen:
-                continue
         saving = op.time - faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
         if saving > 0:
             claims.append((op, saving))
@@ -269,17 +257,15 @@ def _flat(shape: Sequence[int]) -> tuple[int, int, int]:
     return math.prod(shape[:-2]), shape[-2], shape[-1]
 
 
+def _batched_sizes(op: Op) -> tuple[int, int, int, int] | None:
+    return product_sizes(op) if op.key in BATCHED else None
+
+
 def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
     """Return the (matrices, rows, columns) of the arguments of softmax that are also those of a batched product."""
-    softmaxes = {
-        _flat(op.shapes[0]) for op in analysis.ops if op.key in SOFTMAX and op.shapes and len(op.shapes[0]) >= 3
-    }
-    products = set()
-    for op in analysis.ops:
-        sizes = product_sizes(op) if op.key in BATCHED else None
-        if sizes is not None:
-            products.add(sizes[:3])
-    return softmaxes & products
+    first = (op.shapes[0] for op in analysis.ops if op.key in SOFTMAX and op.shapes)
+    products = {sizes[:3] for op in analysis.ops if (sizes := _batched_sizes(op)) is not None}
+    return products & {_flat(shape) for shape in first if len(shape) >= 3}
 
 
 PARTS = re.compile(
@@ -299,8 +285,7 @@ def _touching(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> list[Op]
     """Return the products that make or read scores, and what attention does with these in between."""
     ops = []
     for op in analysis.ops:
-        product = product_sizes(op) if op.key in BATCHED else None
-        if product is not None:
+        if (product := _batched_sizes(op)) is not None:
             batch, m, n, k = product
             if (batch, m, n) in shapes or any((batch, *pair) in shapes for pair in ((m, k), (k, m), (k, n))):
                 ops.append(op)
@@ -355,7 +340,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
 
 def _scores_of(op: Op) -> set[tuple[int, int, int]]:
     """Return the shapes of scores that an op may touch: those of its arguments, and of its result if it multiplies."""
-    product = product_sizes(op) if op.key in BATCHED else None
+    product = _batched_sizes(op)
     return _shapes_of(op) | ({product[:3]} if product is not None else set())
 
 
@@ -365,8 +350,7 @@ def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tup
     for op in analysis.ops:
         if op.key in OVER_HEADS and op.row >= 0 and op.shapes and len(op.shapes[0]) == 4 and shapes & _shapes_of(op):
             given = arguments(analysis, op)
-            if len(given) > 1 and given[1].text in ("", "1", "[1]"):  # "": not recorded
-                averaged = True
+            averaged = averaged or (len(given) > 1 and given[1].text in ("", "1", "[1]"))  # "": not recorded
             module = module or any("MultiheadAttention" in name for name in names_around(analysis, op))
     return averaged or module, module
 
@@ -379,7 +363,8 @@ PER_PROCESSOR = 1024
 """Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
 
 
-def _elements(op: Op) -> int:
+def most_elements(op: Op) -> int:
+    """Return the number of elements of the largest argument of an op."""
     return max((math.prod(shape) for shape in op.shapes if shape), default=0)
 
 
@@ -388,15 +373,14 @@ def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
     processors = analysis.sm_counts.get(op.device, 0)
     if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
         return 0.0
-    if op.row < 0 or kernel.count > 1.01 * op.calls or _elements(op) < PER_PROCESSOR * processors:
+    if op.row < 0 or kernel.count > 1.01 * op.calls or most_elements(op) < PER_PROCESSOR * processors:
         return 0.0
     if kernel.blocks <= FILLED * processors:
         return 1 - kernel.blocks / processors
     few = 0 < kernel.resident < kernel.blocks < 2 * kernel.resident  # a second wave that is nearly empty
-    if few and op.compute > op.memory:  # half of the blocks may still use all of the memory's bandwidth
-        loss = 1 - kernel.blocks / (2 * kernel.resident)
-        return loss / 2 if loss > 0.3 else 0.0
-    return 0.0
+    # Of memory-bound ones, half of the blocks may still use all of the bandwidth.
+    loss = 1 - kernel.blocks / (2 * kernel.resident) if few and op.compute > op.memory else 0.0
+    return loss / 2 if loss > 0.3 else 0.0
 
 
 def small(analysis: Analysis) -> Iterator[Finding]:
@@ -406,34 +390,25 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     Premises: the grid and the device's multiprocessors (deviceProperties), and shapes (record_shapes) of an argument
     with 1,024 elements for each multiprocessor; not communication.
     """
-    claims: list[tuple[Op, float]] = []
-    kernels: dict[int, Kernel] = {}
-    if not is_gpu(analysis):
-        return
-    for op in analysis.ops:
+    found: list[tuple[float, Op, Kernel]] = []
+    for op in analysis.ops if is_gpu(analysis) else ():
         if op.part in ("communication", "copy") or op.device < 0:
             continue
         savings = [kernel.time * _unfilled(analysis, op, kernel) for kernel in op.kernels]
         saving = min(sum(savings), op.beyond) if op.ideal > 0 else sum(savings)
-        if saving <= 0:
-            continue
-        claims.append((op, saving))
-        kernels[id(op)] = op.kernels[savings.index(max(savings))]
-    if not claims:
+        if saving > 0:
+            found.append((saving, op, op.kernels[savings.index(max(savings))]))
+    if not found:
         return
-    op = max(claims, key=lambda claim: claim[1])[0]
-    kernel = kernels[id(op)]
-    yield Finding(
-        partial(
-            compute.small,
-            op=op.key,
-            kernel=short_names([kernel.name])[kernel.name],
-            blocks=kernel.blocks,
-            processors=analysis.sm_counts[op.device],
-            resident=kernel.resident,
-            ops=len(claims),
-        ),
-        claims,
-        evidence(one for one, _ in claims),
-        where(analysis, op.event),
+    _, op, kernel = max(found, key=lambda one: one[0])
+    says = partial(
+        compute.small,
+        op=op.key,
+        kernel=short_names([kernel.name])[kernel.name],
+        blocks=kernel.blocks,
+        processors=analysis.sm_counts[op.device],
+        resident=kernel.resident,
+        ops=len(found),
     )
+    ops, claims = [op for _, op, _ in found], [(op, saving) for saving, op, _ in found]
+    yield Finding(says, claims, evidence(ops), where(analysis, op.event))

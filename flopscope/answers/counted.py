@@ -85,9 +85,8 @@ class Counted:
 
         accounting: its columns. Work that was not counted is taken to use the tensor cores as the rest did.
         """
-        found = {
-            device: tracks["tensor_active"] for device, tracks in self._tracks.items() if "tensor_active" in tracks
-        }
+        name = "tensor_active"
+        found = {device: tracks[name] for device, tracks in self._tracks.items() if name in tracks}
         if not found or not any(accounting["total"][-1:]):
             return Hfu(math.nan, 0.0)
         active = sum(float((track.value * (track.end - track.start)).sum()) / 1e9 for track in found.values())
@@ -152,17 +151,9 @@ def _total(device: int, tracks: Mapping[str, Track], busy: tuple[Any, Any]) -> T
     value = {name: _overall(track) for name, track in tracks.items()}
     track = tracks.get("dram_bytes_read") or tracks.get("sm_active") or next(iter(tracks.values()))
     seconds, span = _seconds((track.start, track.end)), float(track.end[-1] - track.start[0]) / 1e9
-    whole = _seconds(busy)
-
-    return Total(
-        device=device,
-        seconds=seconds,
-        share=_within(track, busy) / whole if whole else seconds / span if span else math.nan,
-        bytes_read=value.get("dram_bytes_read", math.nan),
-        bytes_written=value.get("dram_bytes_written", math.nan),
-        sm_active=value.get("sm_active", math.nan),
-        tensor_active=value.get("tensor_active", math.nan),
-    )
+    whole, names = _seconds(busy), ("dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active")
+    share = _within(track, busy) / whole if whole else seconds / span if span else math.nan
+    return Total(device, seconds, share, *(value.get(name, math.nan) for name in names))
 
 
 @dataclass(frozen=True)
@@ -183,16 +174,11 @@ def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
     """Return the energy of each device. energy: as Results.energy. flops: of all ops; NaN where unknown."""
     known = [number for number in flops if not math.isnan(number)]
     done = sum(known) if known else math.nan
-    return [
-        Used(
-            device,
-            one.joules,
-            one.watts,
-            done / one.joules / 1e9 if len(energy) == 1 and one.joules > 0 else math.nan,
-            one.missing,
-        )
-        for device, one in energy.items()
-    ]
+    found = []
+    for device, one in energy.items():
+        rate = done / one.joules / 1e9 if len(energy) == 1 and one.joules > 0 else math.nan
+        found.append(Used(device, one.joules, one.watts, rate, one.missing))
+    return found
 
 
 def counter_rows(counted: Counted) -> list[tuple[str, ...]]:

@@ -60,10 +60,9 @@ def order(change: Change) -> tuple[bool, float]:
 
 
 def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
-    a, b = _sums(name, rows)
     shaped = [row for row in rows if row.input_shapes] if len(rows) > 1 or any(row.differs for row in rows) else []
     parts = [change_of(replace(row, name=shapes_text(row)), scale) for row in shaped]
-    return replace(change_of(ComparisonRow(name, a, b), scale), rows=rows, parts=parts)
+    return replace(change_of(ComparisonRow(name, *_sums(name, rows)), scale), rows=rows, parts=parts)
 
 
 def change_of(row: ComparisonRow, scale: Scale) -> Change:
@@ -93,9 +92,8 @@ def _both(a: object, b: object) -> str:
 
 
 def _sums(name: str, rows: Sequence[ComparisonRow]) -> tuple[Side | None, Side | None]:
-    sides = [[side for row in rows if (side := getattr(row, which))] for which in "ab"]
-    a, b = (sum_of(name, of) if of else None for of in sides)
-    return a, b
+    a, b = ([side for row in rows if (side := getattr(row, which))] for which in "ab")
+    return sum_of(name, a) if a else None, sum_of(name, b) if b else None
 
 
 # Causes ---------------------------------------------------------------------------------------------------------------
@@ -109,14 +107,12 @@ def _cause(a: Side, b: Side, scale: Scale) -> tuple[Cause, str]:
     if abs(time - 1) < LEAST:
         return "same", ""
     work = _work_ratio(a, b)
-    parts: list[tuple[Cause, float, str]] = [
-        ("calls", math.log(calls), calls_text(a.count / scale.a, b.count / scale.b))
-    ]
+    of_calls = math.log(calls), calls_text(a.count / scale.a, b.count / scale.b)
+    parts: list[tuple[Cause, float, str]] = [("calls", *of_calls)]
     if math.isnan(work):
         parts.append(("time", math.log(time / calls), _times(a, b)))
     else:
-        parts.append(("work", math.log(work), _work(a, b)))
-        parts.append(("rate", math.log(time / calls / work), _rates(a, b)))
+        parts += [("work", math.log(work), _work(a, b)), ("rate", math.log(time / calls / work), _rates(a, b))]
     whole = math.log(time)
     parts.sort(key=lambda part: -part[1] * math.copysign(1, whole))
     texts = [text for place, (_, value, text) in enumerate(parts) if place == 0 or value / whole > SECOND]
@@ -145,11 +141,10 @@ def _work_ratio(a: Side, b: Side) -> float:
 def _work(a: Side, b: Side) -> str:
     """Return the work of a call whose ratio differs more, of FLOPs and bytes; either if they differ alike."""
     found = []
-    for kind, text in (("flops", _flops), ("bytes", bytes_text)):
-        x, y = getattr(a, kind), getattr(b, kind)
+    for x, y, text in ((a.flops, b.flops, _flops), (a.bytes, b.bytes, bytes_text)):
         if _known((x, y)):
-            x, y = x / a.count, y / b.count
-            found.append((abs(math.log(y / x)), f"{text(x)} → {text(y)} a call"))
+            before, after = x / a.count, y / b.count
+            found.append((abs(math.log(after / before)), f"{text(before)} → {text(after)} a call"))
     return max(found, default=(0.0, ""))[1]
 
 
@@ -202,14 +197,9 @@ def _unlike(a: Sequence[Any], b: Sequence[Any]) -> tuple[int, float] | None:
 # Matching -------------------------------------------------------------------------------------------------------------
 
 
-def sum_of(name: str, sides: Sequence[Side]) -> Side:
-    """Return the sum of several sides."""
-    return sums_of({(name, ""): sides})[name, ""]
-
-
-def total_of(sides: Sequence[Side]) -> Side:
-    """Return the sum of all sides of a run."""
-    return sums_of({("total", ""): sides}, whole=True)["total", ""]
+def sum_of(name: str, sides: Sequence[Side], whole: bool = False) -> Side:
+    """Return the sum of several sides. whole: as for sums_of()."""
+    return sums_of({(name, ""): sides}, whole)[name, ""]
 
 
 _SUMMED = {
@@ -282,10 +272,8 @@ def replacement(a: Sequence[Change], b: Sequence[Change], scale: Scale, noun: st
     """
     members = sorted({id(change): change for change in (*a, *b)}.values(), key=lambda change: -abs(change.difference))
     rows = [row for change in members for row in change.rows]
-    runs = [
-        [(change.name, getattr(change, calls)) for change in sorted(side, key=lambda change: change.matched)]
-        for side, calls in ((a, "calls_a"), (b, "calls_b"))
-    ]
+    before, after = (sorted(side, key=lambda change: change.matched) for side in (a, b))
+    runs = [(change.name, change.calls_a) for change in before], [(change.name, change.calls_b) for change in after]
     name = " → ".join(_counted(run, noun) for run in runs)
     why = launches or " → ".join(map(_names, runs))
     return Change(name, *_sums("", rows), rows, scale, "replaced", why, parts=members)

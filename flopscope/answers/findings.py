@@ -56,8 +56,8 @@ def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Gap, float]]) -> list
     for gap, time in parts:
         name = analysis.op_around(gap.event) or "(end of the step)"
         times[name] = times.get(name, 0.0) + time
-    ordered = sorted(times.items(), key=lambda item: -item[1])
-    return [entry(name, time, analysis.row_sum(name, "count") or None) for name, time in ordered[:10]]
+    ordered = sorted(times, key=lambda name: -times[name])
+    return [entry(name, times[name], analysis.row_sum(name, "count") or None) for name in ordered[:10]]
 
 
 def host_times(analysis: Analysis, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -116,19 +116,14 @@ TORCH = ("aten::", "flopscope::")
 """Namespaces of the ops that switches of torch reach: products of other libraries have their own."""
 
 
-def is_product(op: Op) -> bool:
-    """Return whether an op of torch multiplies matrices; the fill of its workspace does not."""
-    return op.category == "matrix product" and op.part != "copy" and op.key.startswith(TORCH)
+def _is_of(category: str, op: Op) -> bool:
+    """Return whether an op of torch is of a category, forward or backward; the fill of its workspace is not."""
+    return op.category == category and op.part != "copy" and op.key.startswith(TORCH)
 
 
-def is_convolution(op: Op) -> bool:
-    """Return whether an op of torch convolves, forward or backward."""
-    return op.category == "convolution" and op.part != "copy" and op.key.startswith(TORCH)
-
-
-def is_attention(op: Op) -> bool:
-    """Return whether an op of torch computes fused attention, forward or backward."""
-    return op.category == "attention" and op.part != "copy" and op.key.startswith(TORCH)
+is_product = partial(_is_of, "matrix product")
+is_convolution = partial(_is_of, "convolution")
+is_attention = partial(_is_of, "attention")
 
 
 WITH_ADDEND = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation", "flopscope::addmm")
@@ -204,11 +199,8 @@ def casts_of(analysis: Analysis, op: Op) -> list[int]:
 
 def reorders_of(analysis: Analysis, op: Op) -> list[int]:
     """Return the calls of a row of copies with one dtype and two sets of strides."""
-    return [
-        event
-        for event, to, given in _copies_of(analysis, op)
-        if to.dtype == given.dtype and given.strides is not None and to.strides != given.strides
-    ]
+    alike = ((event, to, given) for event, to, given in _copies_of(analysis, op) if to.dtype == given.dtype)
+    return [event for event, to, given in alike if given.strides is not None and to.strides != given.strides]
 
 
 def is_trained(analysis: Analysis) -> bool:

@@ -87,7 +87,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
     """
     calls = analysis.core.named_calls(_flags(analysis, WAITING.search), "waiting")
     timing = _calls(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
-    tuning = {_ops_around(analysis, event)[:1] for event in timing}
+    tuning = {_ops_around(analysis, event)[:1] for event in timing} - {()}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     chosen = np.flatnonzero(_steps_of(analysis, calls) >= analysis.apart)
     values = (calls[name][chosen].tolist() for name in ("event", "name", "duration"))
@@ -95,11 +95,8 @@ def waits_of(analysis: Analysis) -> list[Wait]:
         one = sums.setdefault((analysis.names[name], _ops_around(analysis, event)), [0, 0])
         one[0] += 1
         one[1] += duration
-    found = (
-        Wait(call, ops, count, time * analysis.scale, bool(ops) and ops[:1] in tuning)
-        for (call, ops), (count, time) in sums.items()
-    )
-    return sorted(found, key=lambda one: -one.calls)
+    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
+    return [Wait(*of, count, time * analysis.scale, of[1][:1] in tuning) for of, (count, time) in ordered]
 
 
 def _ops_around(analysis: Analysis, event: int) -> tuple[str, ...]:
@@ -119,11 +116,9 @@ def own_streams(analysis: Analysis, name: str) -> bool:
 def calls_in_work(analysis: Analysis, names: Collection[str], parts: int) -> list[int]:
     """Return the number of calls of these names in each of equal parts of the time from the first to the last work."""
     begins = _calls(analysis, names.__contains__)["start"]
-    if not len(begins):
-        return [0] * parts
     columns, _, _, missing = analysis.events
     work = (columns["on_device"] == 1) & (columns["start"] != missing) & (columns["duration"] != missing)
-    if not work.any():
+    if not len(begins) or not work.any():
         return [0] * parts
     edges = np.linspace(columns["start"][work].min(), columns["start"][work].max() + 1, parts + 1)
     return [int(count) for count in np.histogram(begins, edges)[0]]
@@ -171,8 +166,5 @@ def spent_while_idle(analysis: Analysis, least: float, ops: Collection[str]) -> 
         entry[0] += time
         entry[1] += calls
     count = max(len(analysis.alike), 1)
-    shown = [
-        Activity(name, time * analysis.scale, calls / count, launches)
-        for (name, launches), (time, calls) in sums.items()
-    ]
-    return sorted(shown, key=lambda one: -one.time)
+    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
+    return [Activity(name, time * analysis.scale, calls / count, has) for (name, has), (time, calls) in ordered]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, finding_about, gap_evidence, host_times, where
+from flopscope.answers.findings import Finding, claim_all, finding_about, gap_evidence, host_times, where
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.pieces import Gap, Op
@@ -52,24 +52,13 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
         steps, _ = calls_of(analysis, compilations)
         later = len(set(steps[steps > 0].tolist()))
     names = [key for key in keys if key in compilations or LOADING.search(key)]
-    yield Finding(
-        partial(
-            host.warmup,
-            compiling,
-            analysis.idle("loading"),
-            analysis.idle("first_launch"),
-            sum(gap.time for gap in tried),
-            analysis.per,
-            analysis.on_device,
-            later,
-            any(BY_XLA in key for key in compilations),
-            launched,
-            analysis.facts.hints.options["later"],
-        ),
-        [*((op, op.time) for op in analysis.tried), *((gap, gap.time) for gap in gaps)],
-        host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
-        where(analysis, gaps[0].event) if gaps else None,
-    )
+    idle = (compiling, analysis.idle("loading"), analysis.idle("first_launch"), sum(gap.time for gap in tried))
+    by_xla, how = any(BY_XLA in key for key in compilations), analysis.facts.hints.options["later"]
+    says = partial(host.warmup, *idle, analysis.per, analysis.on_device, later, by_xla, launched, how)
+    waits = [(gap, gap.time) for gap in gaps]
+    claims = [*claim_all(analysis.tried), *waits]
+    seen = host_times(analysis, names) or gap_evidence(analysis, waits)
+    yield Finding(says, claims, seen, where(analysis, gaps[0].event) if gaps else None)
 
 
 WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter": False}
@@ -98,8 +87,8 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     names = [name for name in dict.fromkeys(analysis.columns["key"]) if _loads(name)]
     if not gaps or (names and len(calls_of(analysis, names)[0]) < FEWEST_WAITS):
         return
-    kinds = {known for part, known in WORKERS.items() if any(part in name for name in names)}
-    workers = kinds.pop() if len(kinds) == 1 else None
+    kinds = [known for part, known in WORKERS.items() if any(part in name for name in names)]
+    workers = kinds[0] if len(kinds) == 1 else None
     total = sum(gap.time for gap in gaps)
     each, unused = idle_of_calls(analysis, names)
     first, *others = each or [0.0]
@@ -109,20 +98,10 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     pageable = any("Memcpy HtoD (Pageable" in key for key in analysis.columns["key"])
     if waited <= 0:
         return
-    yield Finding(
-        partial(
-            host.data_wait,
-            waited,
-            analysis.per,
-            workers,
-            starting,
-            analysis.on_device,
-            pageable and analysis.accelerator in GRAPHED,
-        ),
-        [(gap, KEPT * waited / total * gap.time) for gap in gaps],
-        host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps]),
-        None,
-    )
+    pinned = pageable and analysis.accelerator in GRAPHED
+    says = partial(host.data_wait, waited, analysis.per, workers, starting, analysis.on_device, pinned)
+    seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
+    yield Finding(says, [(gap, KEPT * waited / total * gap.time) for gap in gaps], seen, None)
 
 
 PINNED = {True: 0.25, False: 1.0}
@@ -141,13 +120,9 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     """
     found: list[tuple[Op, float]] = []
     ways = {"HtoD": 0.0, "DtoH": 0.0, "Pageable": 0.0, "HtoD (Pageable": 0.0}
-    apart: dict[str, bool] = {}
+    hidden = cache(lambda name: "Pageable" not in name and own_streams(analysis, name))
     for op in (op for op in analysis.ops if op.part == "copy"):
-        copies = [one for one in op.kernels if re.match("Memcpy (?:HtoD|DtoH)", one.name)]
-        for one in copies:
-            if "Pageable" not in one.name and one.name not in apart:
-                apart[one.name] = own_streams(analysis, one.name)
-        copies = [one for one in copies if not apart.get(one.name)]
+        copies = [one for one in op.kernels if re.match("Memcpy (?:HtoD|DtoH)", one.name) and not hidden(one.name)]
         for way in ways:
             ways[way] += sum(one.time for one in copies if way in one.name)
         if copies:
@@ -156,19 +131,11 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     if not exposed or not computing:
         return
-    pageable = ways["Pageable"] / exposed
+    pageable, over = ways["Pageable"] / exposed, {way: time > MINOR * exposed for way, time in ways.items()}
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
     ops = [op for op, _ in found]
-    says = partial(
-        host.copies,
-        exposed,
-        analysis.per,
-        ways["HtoD"] > MINOR * exposed,
-        ways["DtoH"] > MINOR * exposed,
-        pageable,
-        ways["HtoD (Pageable"] > MINOR * exposed,
-        analysis.uses_torch,
-    )
+    directions, from_pageable = (over["HtoD"], over["DtoH"]), over["HtoD (Pageable"]
+    says = partial(host.copies, exposed, analysis.per, *directions, pageable, from_pageable, analysis.uses_torch)
     yield finding_about(analysis, says, [(op, time * (1 - left / exposed)) for op, time in found], ops)
 
 

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
-from flopscope.answers.findings import Argument, Finding, arguments, calls_of, claim_all, finding_about, ran_as
+from flopscope.answers.findings import Finding, arguments, calls_of, claim_all, finding_about, ran_as
 from flopscope.answers.launch_rules import KEPT
 from flopscope.answers.pieces import Op
 from flopscope.answers.recording import LATE
 from flopscope.answers.sentences import jax
+from flopscope.answers.sentences.words import Said
 
 NUMBER = re.compile(r"\.\d+$")
 LONGEST_LIST = 3
@@ -40,16 +41,11 @@ def remarks(analysis: Analysis, kind: str) -> list[Remark]:
 def _remarks(analysis: Analysis) -> dict[str, list[Remark]]:
     found: dict[str, list[Remark]] = {}
     for op in analysis.ops if analysis.uses_jax else ():
-        kind, text = _remark_in(arguments(analysis, op))
+        given = arguments(analysis, op)[-1:]  # a remark is the last one
+        kind, _, text = given[0].text.partition("=") if given and given[0].shape is None else ("", "", "")
         if kind and op.row >= 0:
             found.setdefault(kind, []).append(Remark(text, op))
     return found
-
-
-def _remark_in(given: list[Argument]) -> tuple[str, str]:
-    """Return kind and text of the remark among arguments, the last one; "" without any."""
-    kind, _, text = given[-1].text.partition("=") if given and given[-1].shape is None else ("", "", "")
-    return kind, text
 
 
 def donate(analysis: Analysis) -> Iterator[Finding]:
@@ -59,13 +55,9 @@ def donate(analysis: Analysis) -> Iterator[Finding]:
     anything else, and a result that no donation serves has its shape. The estimate is 95 % of the copies' time. Source:
     JAX, "Buffer donation".
     """
-    found = remarks(analysis, "argument")
-    if not found:
-        return
-    ops = [one.op for one in found]
-    names = tuple(dict.fromkeys(one.text for one in found))
-    says = partial(jax.undonated, names[:LONGEST_LIST], len(names), sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
+    if found := remarks(analysis, "argument"):
+        names = tuple(dict.fromkeys(one.text for one in found))
+        yield _left_out(analysis, partial(jax.undonated, names[:LONGEST_LIST], len(names)), found)
 
 
 def carry(analysis: Analysis) -> Iterator[Finding]:
@@ -76,12 +68,15 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
     where the body reads the old value apart from the update that replaces it, or moves it to another place of the
     carry. The estimate is 95 % of the copies' time.
     """
-    found = [one for one in remarks(analysis, "carry") if one.op.memory > one.op.time / 2]
-    if not found:
-        return
+    if found := [one for one in remarks(analysis, "carry") if one.op.memory > one.op.time / 2]:
+        calls = calls_of(one.op for one in found)
+        yield _left_out(analysis, partial(jax.copied_carry, calls, found[0].text), found)
+
+
+def _left_out(analysis: Analysis, says: partial[Said], found: list[Remark]) -> Finding:
     ops = [one.op for one in found]
-    says = partial(jax.copied_carry, calls_of(ops), found[0].text, sum(op.time for op in ops), analysis.per)
-    yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
+    told = partial(says, sum(op.time for op in ops), analysis.per)
+    return finding_about(analysis, told, claim_all(ops, KEPT), ops, ops)
 
 
 def callback(analysis: Analysis) -> Iterator[Finding]:
@@ -97,14 +92,8 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
     keys = {op.key for op in ops}
     gaps = [gap for gap in analysis.gaps if gap.cause in LATE and analysis.op_around(gap.event) in keys]
     names = tuple(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))
-    says = partial(
-        jax.callbacks,
-        names[:LONGEST_LIST],
-        calls_of(ops),
-        sum(op.time for op in ops),
-        sum(gap.time for gap in gaps),
-        analysis.per,
-    )
+    times = (sum(op.time for op in ops), sum(gap.time for gap in gaps))
+    says = partial(jax.callbacks, names[:LONGEST_LIST], calls_of(ops), *times, analysis.per)
     one = finding_about(analysis, says, claim_all(ops), ops, ops)
     yield one._replace(claims=[*one.claims, *((gap, KEPT * gap.time) for gap in gaps)])
 
@@ -118,7 +107,11 @@ def precision(analysis: Analysis) -> Iterator[Finding]:
     narrow type with float32 sums, at 70 % of the peak. Source: JAX, jax.lax.dot_general, `precision` and
     `preferred_element_type`.
     """
-    precise = [(one, faster(analysis, one.op, "tf32_tensor", 1.0, USUAL_SHARE)) for one in _on_cuda_cores(analysis)]
+    precise = [
+        (one, faster(analysis, one.op, "tf32_tensor", 1.0, USUAL_SHARE))
+        for one in (remarks(analysis, "precision") if analysis.accelerator == "cuda" else ())
+        if one.op.unit == "fp32" and not ran_as(one.op, TF32_KERNEL) and one.op.compute > one.op.memory
+    ]
     yield from _products(analysis, precise, wide=False)
     widened = [
         (one, faster(analysis, one.op, WIDE[one.text][1], 0.5, USUAL_SHARE))
@@ -128,21 +121,11 @@ def precision(analysis: Analysis) -> Iterator[Finding]:
     yield from _products(analysis, widened, wide=True)
 
 
-def _on_cuda_cores(analysis: Analysis) -> list[Remark]:
-    cuda = analysis.accelerator == "cuda"
-    found = [one for one in remarks(analysis, "precision") if cuda and one.op.unit == "fp32"]
-    return [one for one in found if not ran_as(one.op, TF32_KERNEL) and one.op.compute > one.op.memory]
-
-
 def _products(analysis: Analysis, timed: list[tuple[Remark, float]], *, wide: bool) -> Iterator[Finding]:
     claims = [(one.op, one.op.time - then) for one, then in timed if then < one.op.time]
     if not claims:
         return
     ops = [op for op, _ in claims]
     text, time, calls = timed[0][0].text, sum(op.time for op in ops), calls_of(ops)
-    says = (
-        partial(jax.widened, WIDE[text][0], calls, time, analysis.per)
-        if wide
-        else partial(jax.precise, text, calls, time, analysis.per)
-    )
-    yield finding_about(analysis, says, claims, ops)
+    sentence, of = (jax.widened, WIDE[text][0]) if wide else (jax.precise, text)
+    yield finding_about(analysis, partial(sentence, of, calls, time, analysis.per), claims, ops)

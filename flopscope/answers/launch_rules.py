@@ -52,32 +52,22 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     short, long, limit = _by_length(gaps)
     launches, late = _launches(analysis), sum(gap.count for gap, _ in short)
     if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
-        yield Finding(
-            partial(
-                host.launches,
-                sum(time for _, time in short),
-                analysis.per,
-                launches,
-                _late_percent(analysis),
-                analysis.uses_torch,
-                analysis.uses_jax,
-            ),
-            [(gap, KEPT * time) for gap, time in short],
-            gap_evidence(analysis, short),
-            where(analysis, short[0][0].event),
-        )
+        shares = [share for *_, share in _table(analysis) if share == share]
+        percent, idle = shares[0] if len(shares) == 1 else None, sum(time for _, time in short)
+        program = (analysis.uses_torch, analysis.uses_jax)
+        says = partial(host.launches, idle, analysis.per, launches, percent, *program)
+        claims = [(gap, KEPT * time) for gap, time in short]
+        yield Finding(says, claims, gap_evidence(analysis, short), where(analysis, short[0][0].event))
     pause = _pause(analysis, long, limit)
     movable = pause.movable
     covered = min(sum(one.time for one in movable), pause.idle)
     if covered > COVERED * pause.idle:
         shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
         told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
-        yield Finding(
-            partial(host.host_work, pause.idle, analysis.per, *told),
-            [(gap, KEPT * time * covered / pause.idle) for gap, time in long],
-            [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown],
-            where(analysis, long[0][0].event),
-        )
+        says = partial(host.host_work, pause.idle, analysis.per, *told)
+        claims = [(gap, KEPT * time * covered / pause.idle) for gap, time in long]
+        seen = [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown]
+        yield Finding(says, claims, seen, where(analysis, long[0][0].event))
 
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
@@ -153,12 +143,6 @@ def _launches(analysis: Analysis) -> float:
     if any(GRAPH_LAUNCH.search(key) for key in analysis.columns["key"]):
         return 0.0
     return float(sum(op.count for op in analysis.ops) * launches / kernels)
-
-
-def _late_percent(analysis: Analysis) -> float | None:
-    """Return the late launches in percent, as the table has them; None: of several devices."""
-    rows = [row[2] for row in _table(analysis) if row[2] == row[2]]
-    return rows[0] if len(rows) == 1 else None
 
 
 def _first(analysis: Analysis) -> bool:

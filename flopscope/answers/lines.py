@@ -92,17 +92,12 @@ def lines_frame(found: Lines) -> pandas.DataFrame:
 
 def columns_of(found: Lines) -> dict[str, list[Any]]:
     """Return the columns that Results.lines() describes."""
-    rows = sorted(found.lines, key=lambda one: (-one.own, -one.time))
-    fixed: dict[str, list[Any]] = {
-        "group": [one.group for one in rows],
-        "line": [place_text(one.line) for one in rows],
-        "inside": [place_text(one.inside) for one in rows],
-        "time": [one.time for one in rows],
-        "own_time": [one.own for one in rows],
-        "cpu_time": [one.cpu for one in rows],
-        "own_cpu_time": [one.own_cpu for one in rows],
-    }
-    return {**fixed, **{part: [one.idle[part] for one in rows] for part in IDLE_PARTS}}
+    names = ("group", "line", "inside", "time", "own_time", "cpu_time", "own_cpu_time", *IDLE_PARTS)
+    rows: list[tuple[Any, ...]] = []
+    for one in sorted(found.lines, key=lambda one: (-one.own, -one.time)):
+        texts, idle = (one.group, place_text(one.line), place_text(one.inside)), (one.idle[part] for part in IDLE_PARTS)
+        rows.append((*texts, one.time, one.own, one.cpu, one.own_cpu, *idle))
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def function_text(name: str) -> str:
@@ -119,10 +114,9 @@ def place_text(name: str) -> str:
 
 def _cell(path: str) -> str:
     """Return "In[3]" for the file that stands for a cell of this notebook or IPython, "" for another."""
-    ipython: Any = sys.modules.get("IPython")
-    with suppress(Exception):  # no shell, or one that names no cells
-        found = ipython and ipython.get_ipython().compile.format_code_name(path)
-        return str(found[1]) if found else ""
+    with suppress(Exception):  # no IPython, no shell, or one that names no cells
+        shell: Any = sys.modules["IPython"].get_ipython()
+        return str(shell.compile.format_code_name(path)[1])
     return ""
 
 
@@ -247,10 +241,9 @@ def _rows(places: Sequence[Place], scale: float, total: str = "") -> Rows:
     """Return the rows, which fit 80 columns. total: the name of that column, if it is wanted."""
     rows = [("own" if total else "time", "share", *([total] if total else []), "line", "within it")]
     for one in places:
-        with_calls = [short_time_text(one.total * scale)] if total else []
-        times = (short_time_text(one.time * scale), percent_text(one.share), *with_calls)
-        widths = (LINE_WIDTH - NARROWER, INSIDE_WIDTH - NARROWER) if total else (LINE_WIDTH, INSIDE_WIDTH)
-        rows.append((*times, _cut(one.line, widths[0]), _cut_inside(one.inside, widths[1])))
+        with_calls, narrower = ([short_time_text(one.total * scale)], NARROWER) if total else ([], 0)
+        texts = _cut(one.line, LINE_WIDTH - narrower), _cut_inside(one.inside, INSIDE_WIDTH - narrower)
+        rows.append((short_time_text(one.time * scale), percent_text(one.share), *with_calls, *texts))
     return Rows(rows, ">>><<" if total else ">><<")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.compute_rules import attention
+from flopscope.answers.compute_rules import attention, most_elements
 from flopscope.answers.findings import (
     COMPILED,
     Finding,
@@ -124,10 +124,8 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
         if {"float64"} in of and op.part == "memory"
     ]
     if mixed and (within or wide):
-        time = sum(time for _, time in wide)
-        says = partial(
-            memory.float64, op=mixed[0].key, calls=sum(op.calls for op in mixed), per=analysis.per, time=time
-        )
+        time, calls = sum(time for _, time in wide), sum(op.calls for op in mixed)
+        says = partial(memory.float64, op=mixed[0].key, calls=calls, per=analysis.per, time=time)
         claims = [*((op, op.cast) for op in within), *((op, time / 2) for op, time in wide)]
         yield finding_about(analysis, says, claims, [*mixed, *within, *(op for op, _ in wide)])
 
@@ -136,10 +134,10 @@ def _floats(analysis: Analysis, op: Op) -> list[set[str]]:
     """Return the float dtypes of the tensors with dimensions that each call of a row takes, as far as was recorded."""
     pairs = zip(op.shapes[:2], op.dtypes[:2], strict=False)
     shapes = tuple(None if dtype in ("", "scalar") else tuple(shape) for shape, dtype in pairs)
-    found = []
-    for _, given in analysis.described(op.key, shapes):
-        found.append({dtype for dtype, shape, *_ in given if shape and dtype and dtype.startswith("float")})
-    return found
+    return [
+        {dtype for dtype, shape, *_ in given if shape and dtype and dtype.startswith("float")}
+        for _, given in analysis.described(op.key, shapes)
+    ]
 
 
 def cast(analysis: Analysis) -> Iterator[Finding]:
@@ -152,14 +150,11 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     """
     trained = _trained(analysis)
     ops, autocast = [], False
-    for op in analysis.ops:
-        if not _is_copy(op) or op.cast <= 0 or op.part == "copy":
-            continue
+    for op in (op for op in analysis.ops if _is_copy(op) and op.cast > 0 and op.part != "copy"):
         served = any(_by_autocast(analysis, event) for event in casts_of(analysis, op) or [op.event])
-        if served and op.casts <= 2.01 * trained.get(tuple(op.shapes[0]), 0.0):
-            continue
-        ops.append(op)
-        autocast = autocast or served
+        if not served or op.casts > 2.01 * trained.get(tuple(op.shapes[0]), 0.0):
+            ops.append(op)
+            autocast = autocast or served
     if not ops:
         return
     times = [op.cast for op in ops]
@@ -208,11 +203,8 @@ def _is_channels_last(analysis: Analysis, op: Op) -> bool:
 
 def _copier(analysis: Analysis, op: Op) -> str | None:
     """Return the outermost op around a copy that makes its result contiguous: of the first call that reorders."""
-    for event in reorders_of(analysis, op) or [op.event]:
-        for name in reversed(names_at(analysis, event)):
-            if name in MAKES_CONTIGUOUS:
-                return name
-    return None
+    around = (names_at(analysis, event)[::-1] for event in reorders_of(analysis, op) or [op.event])
+    return next((name for names in around for name in names if name in MAKES_CONTIGUOUS), None)
 
 
 def layout(analysis: Analysis) -> Iterator[Finding]:
@@ -235,13 +227,8 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
     if convolved:
         time = sum(time for _, time in conversions) / KEPT
         kernels = [kernel for op in convolved for kernel in op.kernels if CONVERSION.search(kernel.name)]
-        says = partial(
-            memory.channels_last,
-            time=time,
-            conversions=sum(kernel.count for kernel in kernels),
-            per=analysis.per,
-            rocm=analysis.accelerator == "hip",
-        )
+        count, rocm = sum(kernel.count for kernel in kernels), analysis.accelerator == "hip"
+        says = partial(memory.channels_last, time=time, conversions=count, per=analysis.per, rocm=rocm)
         yield finding_about(analysis, says, conversions, convolved)
     if copied:
         times = [op.reordered for op in copied]
@@ -262,11 +249,15 @@ NOTED = 0.05
 """Share of the device's time from which such ops are noted."""
 
 
+def _pairs(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
+    """Return the rows of works that followed each other on a stream, and how often they did."""
+    return zip(*(analysis.pair_cells[name].tolist() for name in ("before", "after", "count")), strict=True)
+
+
 def _linked(analysis: Analysis, kinds: Mapping[int, str], pairs: Sequence[tuple[str, str]]) -> dict[int, float]:
     """Return by row the share of its works directly before or after which such a one ran on its stream."""
     every, found = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    columns = (analysis.pair_cells[name].tolist() for name in ("before", "after", "count"))
-    for before, after, count in zip(*columns, strict=True):
+    for before, after, count in _pairs(analysis):
         if before == after:
             continue  # kernels of one op
         fits = (kinds.get(before, ""), kinds.get(after, "")) in pairs
@@ -312,10 +303,6 @@ SAVED_FOR_BACKWARD = 0.8
 """Share of the traffic of intermediates that a compiler saves in a program with a backward pass, which needs some."""
 
 
-def _elements(op: Op) -> int:
-    return max((math.prod(shape) for shape in op.shapes if shape), default=0)
-
-
 def fuse(analysis: Analysis) -> Iterator[Finding]:
     """Neighbouring memory-bound ops over equally many elements, whose intermediate need not reach memory.
 
@@ -332,10 +319,9 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
             continue
         if not is_compiled(analysis, op) and not any(kernel.name.startswith("Mem") for kernel in op.kernels):
             by_row.setdefault(op.row, op)
-    counts: dict[tuple[int, int], int] = {}
-    pairs = (analysis.pair_cells[name].tolist() for name in ("before", "after", "count"))
-    for before, after, count in zip(*pairs, strict=True):
-        counts[before, after] = counts.get((before, after), 0) + count
+    counts = Counter[tuple[int, int]]()
+    for before, after, count in _pairs(analysis):
+        counts[before, after] += count
     share = FUSED_SHARE * (SAVED_FOR_BACKWARD if is_trained(analysis) else 1.0)
     saved: dict[int, float] = {}
     chained: dict[int, Op] = {}
@@ -362,19 +348,14 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
         return
     ahead = {pair: time for pair, time in edges.items() if chained[pair[0]].event < chained[pair[1]].event}
     chain = _longest(ahead or edges, counts, {row: steps * max(op.calls, op.count) for row, op in chained.items()})
-    ops = sorted(chained.values(), key=lambda op: -op.time)
-    yield Finding(
-        partial(
-            memory.chains,
-            names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
-            several=len(set(chain)) < len(chained),
-            time=sum(time for _, time in claims),
-            compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
-        ),
-        claims,
-        evidence(ops),
-        where(analysis, chained[chain[0]].event),
+    says = partial(
+        memory.chains,
+        names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
+        several=len(set(chain)) < len(chained),
+        time=sum(time for _, time in claims),
+        compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
     )
+    yield Finding(says, claims, evidence(chained.values()), where(analysis, chained[chain[0]].event))
 
 
 def _byte_time(op: Op) -> float:
@@ -422,9 +403,8 @@ def is_fusable(op: Op) -> bool:
 
 def _are_fusable(first: Op, second: Op) -> bool:
     """Return whether the second op may read in the same kernel what the first one wrote or read."""
-    if not (is_fusable(first) and is_fusable(second) and (_is_pointwise(first) or _reduces(first))):
+    if not (is_fusable(first) and is_fusable(second)):
         return False
-    if _reduces(first) and not _is_pointwise(second):
+    if not (_is_pointwise(first) or (_reduces(first) and _is_pointwise(second))):
         return False
-    elements = _elements(first)
-    return elements > 0 and elements == _elements(second)
+    return 0 < most_elements(first) == most_elements(second)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
@@ -59,10 +59,8 @@ class Slow(NamedTuple):
 def _least_size(op: Op) -> int:
     """Return the least of M, N and K of a product on tensor cores whose FLOPs take longer than its bytes; else 0."""
     product = op.category == "matrix product" and str(op.unit).endswith("_tensor")
-    sizes = product_sizes(op) if product else None
-    if sizes is None or op.ideal <= 0 or op.compute < op.memory:
-        return 0
-    return min(sizes[1:])
+    sizes = product_sizes(op) if product and op.ideal > 0 and op.compute >= op.memory else None
+    return min(sizes[1:]) if sizes else 0
 
 
 def _older(analysis: Analysis, op: Op, kernel: Kernel) -> str:
@@ -78,11 +76,8 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
     size = _least_size(op)
     if size == 0:
         return None
-    others = [
-        reached(one)
-        for one in analysis.ops
-        if one is not op and 0 < _least_size(one) <= 2 * size and one.time > COMPARABLE * busy
-    ]
+    such_ops = (one for one in analysis.ops if one is not op and one.time > COMPARABLE * busy)
+    others = [reached(one) for one in such_ops if 0 < _least_size(one) <= 2 * size]
     if not others and size < LARGE:
         return None
     usual = median(others) if others else USUAL_SHARE
@@ -171,12 +166,11 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
     every = [one for group in groups for one in group]
-    yield Finding(
-        partial(compute.far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per),
-        [(op, min(cause.saving, op.time)) for op, _, cause in every],
-        _evidence(every),
-        where(analysis, every[0][0].event),
-    )
+    says = partial(compute.far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per)
+    claims = [(op, min(cause.saving, op.time)) for op, _, cause in every]
+    kernels = [entry(kernel.name, kernel.time, kernel.count) for op, kernel, _ in every if kernel.name != op.key]
+    rows = sorted([*evidence(op for op, _, _ in every), *kernels], key=lambda row: -row["time"])
+    yield Finding(says, claims, rows, where(analysis, every[0][0].event))
 
 
 def _is_far(op: Op, cause: Slow) -> bool:
@@ -200,12 +194,3 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> comp
         processors=analysis.sm_counts.get(op.device, 0),
         units=analysis.core.matrix_units,
     )
-
-
-def _evidence(found: Sequence[tuple[Op, Kernel, Slow]]) -> list[dict[str, Any]]:
-    """Return the ops and their kernels, the longest first."""
-    rows = evidence(op for op, _, _ in found)
-    for op, kernel, _ in found:
-        if kernel.name != op.key:
-            rows.append(entry(kernel.name, kernel.time, kernel.count))
-    return sorted(rows, key=lambda row: -row["time"])

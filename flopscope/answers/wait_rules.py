@@ -62,10 +62,8 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     """
     gaps = [gap for gap in analysis.gaps if gap.cause in ("host", "sync")]
     rows = host_times(analysis, [name for name in ALLOCATIONS if analysis.row_sum(name, "count") > 0])
-    if not gaps or not rows:
-        return
     names = {row["op"] for row in rows}
-    if not recurring(analysis):
+    if not gaps or not rows or not recurring(analysis):
         return
     steps, times = calls_of(analysis, names)
     total, calls = float(times[steps >= 0].sum()) / 1000 / analysis.step_count, int((steps >= 0).sum())
@@ -73,20 +71,10 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     within = sum(taken.values())
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
-    yield Finding(
-        partial(
-            host.allocations,
-            calls,
-            analysis.step_count,
-            tuple(row["op"] for row in rows),
-            total,
-            analysis.per,
-            any("Free" in name for name in names),
-        ),
-        [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps],
-        rows,
-        None,
-    )
+    frees, listed = any("Free" in name for name in names), tuple(row["op"] for row in rows)
+    says = partial(host.allocations, calls, analysis.step_count, listed, total, analysis.per, frees)
+    claims = [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps]
+    yield Finding(says, claims, rows, None)
 
 
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
@@ -116,22 +104,12 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         earlier = lasts if left > lasts else 0.0
         calls = sum({wait: wait.calls for _, wait in pairs}.values())
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
-        yield Finding(
-            partial(
-                host.waits,
-                call,
-                pairs[0][1].ops,
-                calls,
-                len(analysis.alike),
-                idle,
-                earlier,
-                analysis.per,
-                analysis.uses_jax,
-            ),
-            [*((gap, gap.time) for gap, _ in pairs), *((gap, earlier * gap.time / left) for gap in late if earlier)],
-            [entry(op, idle, known)],
-            where(analysis, pairs[0][0].wait),
-        )
+        gap, wait = pairs[0]
+        often, times = (calls, len(analysis.alike)), (idle, earlier)
+        says = partial(host.waits, call, wait.ops, *often, *times, analysis.per, analysis.uses_jax)
+        again = [(one, earlier * one.time / left) for one in late if earlier]
+        claims = [*((one, one.time) for one, _ in pairs), *again]
+        yield Finding(says, claims, [entry(op, idle, known)], where(analysis, gap.wait))
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:

@@ -89,14 +89,12 @@ def what_if_frame(
     if not parts.sum() <= max(LONGEST, recorded):
         given = {"peaks": peaks, "host_us_per_launch": host, "dtype": dtype, "device": device}
         asked = ", ".join(f"{name}={shown(value)}" for name, value in given.items() if value is not None)
-        raise ValueError(
-            f"what_if({asked}): the times would be longer than a century; rates are per second, host in µs"
-        )
+        why = "the times would be longer than a century; rates are per second, host in µs"
+        raise ValueError(f"what_if({asked}): {why}")
     return pandas.DataFrame(part_columns(analysis, np.rint(np.maximum(parts, 0.0)).astype(np.int64), model.work()))
 
 
-def _checked_host(analysis: Analysis, host_us_per_launch: object) -> float | None:
-    value = host_us_per_launch
+def _checked_host(analysis: Analysis, value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= sys.float_info.max:
@@ -152,9 +150,8 @@ class Times:
         for op in self.analysis.ops:
             time, ideal = left[id(op)]
             kept[op.number] = _ratio(time, op.time), _ratio(ideal, op.ideal)
-        kept = kept[numbers]
-        self.time = self.time * kept[:, 0]
-        self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
+        self.time = self.time * kept[numbers, 0]
+        self.ideal = np.minimum(self.ideal * kept[numbers, 1], self.time)
 
     def _keep_idle(self, left: Mapping[int, float]) -> None:
         """Shrink the idle times to what is left of each, as without recording."""
@@ -171,8 +168,7 @@ class Times:
         cells = self.analysis.cells
         by_compute, by_memory = change.factors(self.analysis)
         places = np.stack([cells["device"], np.where(cells["row"] < 0, -2 - cells["kernel"], cells["row"])], axis=1)
-        _, row = np.unique(places, axis=0, return_inverse=True)
-        row = row.reshape(-1)
+        row = np.unique(places, axis=0, return_inverse=True)[1].reshape(-1)
         # of the whole row: a piece of work may last beyond the step in which it began
         compute, memory = (np.bincount(row, weights=cells[name])[row] for name in ("compute", "memory"))
         new_compute = np.where(compute > 0, compute * by_compute, 0.0)
@@ -200,8 +196,7 @@ class Times:
         """Sum values of the cells by device, step and part."""
         cells = self.analysis.cells
         sums = np.zeros((len(self.analysis.devices), len(self.analysis.steps), len(PARTS)))
-        where = self.analysis.places(cells)
-        np.add.at(sums, (where, cells["step"], part), values)
+        np.add.at(sums, (self.analysis.places(cells), cells["step"], part), values)
         return sums
 
     def work(self) -> Floats:
@@ -373,10 +368,8 @@ def _checked_dtype(dtype: object) -> str | None:
     name = str(dtype).removeprefix("torch.")
     if dtype is None or name in PRODUCT_UNITS:
         return None if dtype is None else name
-    raise ValueError(
-        f"there is no float dtype {name!r}{did_you_mean(name, PRODUCT_UNITS)}; those known are "
-        f"{', '.join(PRODUCT_UNITS)}"
-    )
+    hint = did_you_mean(name, PRODUCT_UNITS)
+    raise ValueError(f"there is no float dtype {name!r}{hint}; those known are {', '.join(PRODUCT_UNITS)}")
 
 
 def _device_rates(device: object) -> dict[str, float]:

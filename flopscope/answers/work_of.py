@@ -90,15 +90,8 @@ def work(
     found = _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete, True)
     if found["of_launched"]:  # only its kernels would show it
         found |= dict.fromkeys(("flops", "bytes_read", "bytes_written", "bytes_moved"), math.nan)
-    return Work(
-        flops=found["flops"],
-        bytes_read=found["bytes_read"],
-        bytes_written=found["bytes_written"],
-        bytes=found["bytes_moved"],
-        unit=found["unit"],
-        estimated=found["at_most"],
-        _why=partial(_why, name, found, dims),
-    )
+    flops, read, written, moved = (found[key] for key in ("flops", "bytes_read", "bytes_written", "bytes_moved"))
+    return Work(flops, read, written, moved, found["unit"], found["at_most"], partial(_why, name, found, dims))
 
 
 def roofline_time(
@@ -142,9 +135,8 @@ def _peaks_of(device: str | None) -> Peaks:
     known = [name for row in _core.datasheet() for name in row["names"]]
     parts = [name for name in known if device.lower() in name.lower()]
     hint = did_you_mean(device, parts or known) if device not in known else ""
-    raise ValueError(
-        f"no datasheet row for {device!r}{hint}" if hint else why_unknown(model, here=False, measured=False)
-    )
+    why = why_unknown(model, here=False, measured=False)
+    raise ValueError(f"no datasheet row for {device!r}{hint}" if hint else why)
 
 
 def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
@@ -195,8 +187,8 @@ def _unequal(name: str, dims: Sequence[Any]) -> str:
 
 def _dtype(dtype: Any) -> str | None:
     """Return the name of a dtype of torch or NumPy."""
-    if dtype is None or isinstance(dtype, str):
-        return None if dtype is None else dtype.removeprefix("torch.")
+    if dtype is None:
+        return None
     if isinstance(dtype, type) and hasattr(dtype, "dtype"):  # numpy.float32
         return dtype.__name__.rstrip("_")
     name = getattr(dtype, "name", None)
@@ -296,11 +288,10 @@ def work_of_hlo(text: Text | Iterable[Text] | Mapping[str, Text]) -> pandas.Data
         return pandas.DataFrame(_core._work_of_hlo(text))
     if not isinstance(text, Iterable):
         raise TypeError(f"text must be HLO as text, not {shown(text)}")
-    named = isinstance(text, Mapping)
-    frames = [
-        pandas.DataFrame({**_columns(one, name), "module": name} if named else _columns(one, name))
-        for name, one in (text.items() if isinstance(text, Mapping) else enumerate(text))
-    ]
+    frames = []
+    for name, one in text.items() if isinstance(text, Mapping) else enumerate(text):
+        own_name = {"module": name} if isinstance(text, Mapping) else {}
+        frames.append(pandas.DataFrame({**_columns(one, name), **own_name}))
     return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame(_core._work_of_hlo(_NOTHING))
 
 

@@ -77,13 +77,10 @@ class AdviceTable(Sequence[Advice]):
     def _repr_html_(self) -> str:
         saving = f"Saving{' per step' if self._per_step else ''}"
         head = ("What to change", "Why", saving, "%", "Rule", "Where")
-        rows = [
-            (
-                *(row.action, row.reason, short_time_text(row.saving_us), percent_text(row.saving_pct), row.rule),
-                row.where or "",
-            )
-            for row in self._rows
-        ]
+        rows = []
+        for row in self._rows:
+            saved = short_time_text(row.saving_us), percent_text(row.saving_pct)
+            rows.append((row.action, row.reason, *saved, row.rule, row.where or ""))
         return summary_html([Rows([head, *rows], "<<>><<") if rows else NOTHING, *self.notes])
 
 
@@ -94,14 +91,10 @@ def _at(place: str, width: int) -> str:
 
 def _evidence_text(entry: Mapping[str, Any], width: int) -> str:
     """Return one line: op, time, calls, and as much of the shapes as fits; scalars are left out."""
-    calls = entry["calls"]
-    text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
-    if calls:
-        text += f"  {plural(calls, 'call')}"
+    calls = plural(entry["calls"], "call") if entry["calls"] else ""
     shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
-    if shapes:
-        text += f"  {printable(shapes)}"
-    return cut_end(text, width)
+    texts = (printable(str(entry["op"])), short_time_text(entry["time"]), calls, printable(shapes))
+    return cut_end("  ".join(filter(None, texts)), width)
 
 
 def advise(analysis: Analysis) -> AdviceTable:

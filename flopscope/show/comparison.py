@@ -71,10 +71,8 @@ def legend(comparison: Comparison) -> list[str]:
     """Return a line for each run with its name and the kind of its times, and one on what they refer to."""
     times = ["device" if there else "CPU" for there in comparison.on_device]
     named = zip("ab", comparison.names, times, strict=True)
-    lines = [
-        f"{which}: own {time} times{'' if name == which else f' of {printable(name)}'}" for which, name, time in named
-    ]
-    return [*lines, *([PER[comparison.per]] if PER[comparison.per] else [])]
+    lines = [f"{a}: own {time} times{'' if name == a else f' of {printable(name)}'}" for a, name, time in named]
+    return list(filter(None, [*lines, PER[comparison.per]]))
 
 
 def _shown(comparison: Comparison, limit: int) -> list[tuple[int, Change]]:
@@ -119,11 +117,9 @@ def _cells(
     columns = [[header, *(cell(change) for _, change in rows)] for header, cell in shown]
     whys = ["Why", *(printable(f"{change.cause}: {change.why}" if change.why else change.cause) for _, change in rows)]
     if comparison.per != "call":
-        total = comparison.total_change
-        names.append("total")
         for (header, cell), content in zip(shown, columns, strict=True):
-            content.append(cell(total) if header != "Calls" else "")
-        whys.append("")
+            content.append(cell(comparison.total_change) if header != "Calls" else "")
+        names, whys = [*names, "total"], [*whys, ""]
     return names, columns, whys
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flopscope.results.columns import NO_OP, kind_of, require_kind
 
@@ -80,9 +80,7 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     limit: number of rows, and of kernels that no op launched, -1 for all; kernels below their ops do not count.
     """
     require_kind(kind)
-    kinds = [
-        kind_of(d, a) for d, a in zip(*(table.columns[n] for n in ("device_type", "is_user_annotation")), strict=True)
-    ]
+    kinds = list(map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"]))
     mixed = table.is_mixed or "op" not in kinds
     shown = kind or ("all" if mixed else "op")
     ordered = usual_order(table.of_kind(shown))
@@ -95,9 +93,7 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     launched = table.parts.get("kernels") is not None
     entries: list[Entry] = []
     for row in chosen:
-        entries.append(Entry(row))
-        if kernels and launched:
-            entries += _below(table, row.kernels)
+        entries += [Entry(row), *(_below(table, row.kernels) if kernels and launched else ())]
     ranges: list[Entry] = []
     alone: int | None = None
     cut = 0
@@ -119,11 +115,8 @@ def _counts(row: EventRow) -> bool:
 
 def _alone(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:
     """Return entries for kernels that no op launched; where counters tell the work of all of a name, with its work."""
-    names = ("key", "count", "device_type", "bytes_source")
-    rows = zip(*(table.columns[name] for name in names), strict=True)
-    counted = {
-        (key, count): i for i, (key, count, of, source) in enumerate(rows) if of != "cpu" and source == "counted"
-    }
+    rows = zip(*(table.columns[name] for name in ("device_type", "bytes_source", "key", "count")), strict=True)
+    counted = {tuple(of): i for i, (where, source, *of) in enumerate(rows) if where != "cpu" and source == "counted"}
     entries = _below(table, kernels)
     places = [counted.get((entry.row.key, entry.row.count)) for entry in entries]
     return [entry if at is None else Entry(table[at], 1) for entry, at in zip(entries, places, strict=True)]
@@ -131,18 +124,14 @@ def _alone(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list
 
 def _below(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:
     """Return entries for the kernels of an op: name, calls and µs of each."""
-    rows = [
-        {
-            "key": name,
-            "device_type": table.device_type,
-            "count": count,
-            "self_device_time_total": time,
-            "device_time_total": time,
-            "timing_source": "trace",
-        }
-        for name, count, time in sorted(kernels, key=lambda kernel: -kernel[2])
-    ]
+    ordered = sorted(kernels, key=lambda kernel: -kernel[2])
+    rows = [_device_row(table, *kernel, timing_source="trace") for kernel in ordered]
     return [Entry(row, 1) for row in table.with_rows(rows)] if rows else []
+
+
+def _device_row(table: EventTable, key: str, count: int, time: float, **more: Any) -> dict[str, Any]:
+    times = dict.fromkeys(("self_device_time_total", "device_time_total"), time)
+    return {"key": key, "device_type": table.device_type, "count": count, **times, **more}
 
 
 def _without_op(table: EventTable, kinds: Sequence[str]) -> EventRow | None:
@@ -153,15 +142,8 @@ def _without_op(table: EventTable, kinds: Sequence[str]) -> EventRow | None:
     left = table.self_device_time_total - math.fsum(t for t, kind in zip(times, kinds, strict=True) if kind == "op")
     if left <= NEGLIGIBLE * table.self_device_time_total:
         return None
-    row = {
-        "key": NO_OP,
-        "device_type": table.device_type,
-        "count": sum(count for _, count, _ in _kernels_left(table, kinds)),
-        "self_device_time_total": left,
-        "device_time_total": left,
-        "device_busy_time": left,
-    }
-    return table.with_rows([row])[0]
+    count = sum(count for _, count, _ in _kernels_left(table, kinds))
+    return table.with_rows([_device_row(table, NO_OP, count, left, device_busy_time=left)])[0]
 
 
 def _kernels_left(table: EventTable, kinds: Sequence[str]) -> list[tuple[str, int, float]]:

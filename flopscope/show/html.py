@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from flopscope import _core
 from flopscope.show.columns import NOTHING
 from flopscope.show.entries import Entry, list_entries
-from flopscope.show.fitted import FittedColumn, fit_columns, notes_of, range_columns
+from flopscope.show.fitted import RANGES_SHOWN, FittedColumn, fit_columns, notes_of, range_columns
 from flopscope.support.safe import markup, printable
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
 ROWS_SHOWN = 50
-RANGES_SHOWN = 8
 PIXELS = 830
 """Width of the output of a notebook's cell on a screen of 1280 pixels."""
 CHARACTERS = 102
@@ -58,10 +57,8 @@ def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
     elif share_of is not None and shown not in NOTHING:
         share = min(max(100 * share_of(getattr(entry.row, column.column.attribute), table), 0.0), 100.0)
         style = f' style="{BAR.format(share)}"' if share == share else ""
-    below = ""
-    if column.column.attribute == "key" and entry.row.stack:
-        frames = "\n".join(map(markup, entry.row.stack))
-        below = f'<div class="stack">{frames}</div>'
+    frames = "\n".join(map(markup, entry.row.stack)) if column.column.attribute == "key" else ""
+    below = f'<div class="stack">{frames}</div>' if frames else ""
     return f"<td{style}>{markup(shown)}{below}</td>"
 
 

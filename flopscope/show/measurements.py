@@ -47,25 +47,16 @@ def sweep_html(sweep: Sweep) -> str:
 
 def _cells(point: SweepPoint) -> list[str]:
     shape = point.shape or str(point.size)
-    cells = [
-        point.dtype,
-        shape if len(shape) <= LONGEST_SHAPE else shape[: LONGEST_SHAPE - 3] + "...",
-        units.bytes_text(point.working_set_bytes),
-    ]
+    shown = shape if len(shape) <= LONGEST_SHAPE else shape[: LONGEST_SHAPE - 3] + "..."
+    cells = [point.dtype, shown, units.bytes_text(point.working_set_bytes)]
     m = point.measurement
     if m is None:
         return [*cells, "no time", *[units.MISSING] * (len(HEADERS) - len(cells) - 1)]
     half = (m.ci[1] - m.ci[0]) / 2 / m.median if m.median else math.nan
-    return [
-        *cells,
-        units.time_text(m.median),
-        units.percent_text(100 * half),
-        units.prefixed_text(m.gbytes_per_s * 1e9),
-        units.prefixed_text(m.tflops_per_s * 1e12),
-        units.significant_text(m.arithmetic_intensity, 3),
-        units.roofline_text(m.pct_roofline),
-        units.bound_text(m.bound),
-    ]
+    times = units.time_text(m.median), units.percent_text(100 * half)
+    rates = units.prefixed_text(m.gbytes_per_s * 1e9), units.prefixed_text(m.tflops_per_s * 1e12)
+    intensity, roofline = units.significant_text(m.arithmetic_intensity, 3), units.roofline_text(m.pct_roofline)
+    return [*cells, *times, *rates, intensity, roofline, units.bound_text(m.bound)]
 
 
 def _title(sweep: Sweep) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from flopscope.answers.sentences.words import FEW, first_of
 from flopscope.results.table_facts import has_unknown_kernels
 from flopscope.support.hints import NOT_RESOLVED
 from flopscope.support.safe import printable
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from flopscope.results.row import EventRow
     from flopscope.results.table import EventTable
 
-UNMODELLED_SHOWN = 3
 COUNTED = (
     "Bytes of rows without a rule are those that the counters saw: traffic as it was, with what missed the caches and "
     "without what they held. Their % of the roofline is how busy the memory, the L2 or a compute unit was."
@@ -55,21 +55,21 @@ def footnotes(
     if table.lacks_shapes and not counted:
         yield table.hints.shapes
     elif coverage["unmodelled"]:
-        yield f"Not modelled: {_first([f'{name(op)} {time(spent)}' for op, spent in coverage['unmodelled']])}."
+        yield f"Not modelled: {first_of([f'{name(op)} {time(spent)}' for op, spent in coverage['unmodelled']])}."
         if has_unknown_kernels(coverage, table.columns):
             yield NOT_RESOLVED if counted else table.hints.kernels
     if counted:
         yield COUNTED
     if coverage.get("estimated"):
-        names = _first([name(op) for op, _ in coverage["estimated"]])
+        names = first_of([name(op) for op, _ in coverage["estimated"]])
         yield f"Only bounds or estimates are known for the work of {names}."
     if coverage.get("estimated_flops"):
         yield "The FLOPs of generated kernels are estimated from the ops in their names."
     misfits = coverage.get("misfits", {})
-    for op, (seen, expected) in list(misfits.items())[:UNMODELLED_SHOWN]:
+    for op, (seen, expected) in list(misfits.items())[:FEW]:
         yield f"Another version of {name(op)}: called with ({printable(seen)}), where the rule expects ({expected})."
-    if len(misfits) > UNMODELLED_SHOWN:
-        yield f'coverage()["misfits"] has {len(misfits) - UNMODELLED_SHOWN} more ops of another version.'
+    if len(misfits) > FEW:
+        yield f'coverage()["misfits"] has {len(misfits) - FEW} more ops of another version.'
     if coverage.get("unseen_graphs"):
         yield (
             f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. "
@@ -81,22 +81,16 @@ def footnotes(
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter part of the program."
     if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # some of several ranks may have it
         return
-    descriptions = {
-        device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in table.peaks.items()
-    }
+    known = table.peaks.items()
+    descriptions = {device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in known}
     if unitless := [name(row.key) for row in rows if _lacks_unit(row)] if table.peaks else []:
-        yield f"% Roofline: unknown for {_first(unitless)}, whose FLOPs are stated without a compute unit; pass unit=."
-    for peaks, devices in _group_devices(descriptions):
+        those = first_of(unitless)
+        yield f"% Roofline: unknown for {those}, whose FLOPs are stated without a compute unit; pass unit=."
+    for peaks, devices in devices_by_text(descriptions):
         yield f"% Roofline: of the {peaks} ({devices})."
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
-        for reason, devices in _group_devices(table.unknown_peaks):
+        for reason, devices in devices_by_text(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
-
-
-def _first(texts: Sequence[str]) -> str:
-    """Return the first texts as a list, and how many more there are."""
-    more = len(texts) - UNMODELLED_SHOWN
-    return ", ".join(texts[:UNMODELLED_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _lacks_unit(row: EventRow) -> bool:
@@ -104,7 +98,7 @@ def _lacks_unit(row: EventRow) -> bool:
     return row.is_user_annotation and row.flops > 0 and row.unit is None and math.isnan(row.pct_roofline)
 
 
-def _group_devices(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def devices_by_text(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     """Yield each distinct text with the devices that it applies to."""
     for description in dict.fromkeys(descriptions.values()):
         yield description, ", ".join(device for device, text in descriptions.items() if text == description)

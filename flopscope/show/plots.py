@@ -42,20 +42,17 @@ ROW_HEIGHT = 0.34  # inches of a bar of the accounting
 LABEL_ROOM = 1.3  # width of the accounting's axes, of the total's: the labels need the rest
 
 
-def matplotlib_axes(**options: Any) -> Any:
-    """Return the axes of a new pyplot figure. Raise ImportError naming the missing package."""
-    require_matplotlib()
-    from matplotlib import pyplot
-
-    return pyplot.subplots(layout="constrained", **options)[1]
-
-
-def require_matplotlib() -> None:
-    """Raise ImportError naming the missing package if matplotlib cannot be imported."""
+def matplotlib_axes(ax: Any = None, **options: Any) -> Any:
+    """Return the axes, of a new pyplot figure if they are None. Raise ImportError naming the missing package."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install 'flopscope-profiler[plot]'") from error
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.subplots(layout="constrained", **options)[1]
+    return ax
 
 
 def _set_title(ax: Any, text: str) -> None:
@@ -79,11 +76,8 @@ def _bound_handles(present: Iterable[str]) -> list[Any]:
     from matplotlib.lines import Line2D
 
     shown = set(present)
-    return [
-        Line2D([], [], color=look.light, marker=look.marker, linestyle="", label=bound_label(bound))
-        for bound, look in BOUNDS.items()
-        if bound in shown
-    ]
+    looks = [(look, bound_label(bound)) for bound, look in BOUNDS.items() if bound in shown]
+    return [Line2D([], [], color=of.light, marker=of.marker, linestyle="", label=label) for of, label in looks]
 
 
 # Roofline -------------------------------------------------------------------------------------------------------------
@@ -120,9 +114,7 @@ def roofline(
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"top must be an integer of at least 0, not {top!r}")
     scene = scene_of(table, device, peaks_wanted(peaks))
-    require_matplotlib()
-    if ax is None:
-        ax = matplotlib_axes(figsize=(9, 6.2))
+    ax = matplotlib_axes(ax, figsize=(9, 6.2))
     scale, unit = scene.scale
     ax.set_xscale("log")
     ax.set_yscale("log")
@@ -324,13 +316,11 @@ def plot_waterfall(
 ) -> Any:
     """Draw the last row of an accounting's columns, divided by the number of steps; 0: the profile has no steps.
 
-    model: the name of the device; program: what ran; peaks: the source of the ideal; work: how much of it is
-    known; all for the title. Columns without
-    time give a picture that says so.
+    model: the name of the device; program: what ran; peaks: the source of the ideal; work: how much of it is known; all
+    for the title. Columns without time give a picture that says so.
     """
-    require_matplotlib()
     if not columns["total"] or not columns["total"][-1] > 0:
-        ax = matplotlib_axes(figsize=(8, 3)) if ax is None else ax
+        ax = matplotlib_axes(ax, figsize=(8, 3))
         _message(ax, "Nothing to draw: no work ran in this profile")
         ax.set_xticks([])
         ax.set_yticks([])
@@ -339,8 +329,7 @@ def plot_waterfall(
     whole = {name: values[-1] for name, values in columns.items()}
     parts = {part: whole[part] for part in _core.parts if whole[part] > 0 and part != "ideal"}
     lost = sorted(parts, key=lambda part: -parts[part])
-    if ax is None:
-        ax = matplotlib_axes(figsize=(8, 1.2 + ROW_HEIGHT * (len(lost) + 2)))
+    ax = matplotlib_axes(ax, figsize=(8, 1.2 + ROW_HEIGHT * (len(lost) + 2)))
     _draw_bars(ax, [*lost, "ideal"], whole, max(steps, 1))
     _set_title(ax, _accounting_title(whole, steps, model, program, peaks, work.bounds(whole)))
     return ax
@@ -350,8 +339,7 @@ def _draw_bars(ax: Any, shown: Sequence[str], whole: Mapping[str, Any], per: int
     """Draw a bar of the total, and below it one for each part, which begins where what is left then ends."""
     looks = parts_of(whole["device"] != "cpu")
     end = total = whole["total"] / per
-    unit = next((name for name, size in TIME_UNITS.items() if total >= size), "us")
-    size = TIME_UNITS[unit]
+    unit, size = next(((name, size) for name, size in TIME_UNITS.items() if total >= size), ("us", TIME_UNITS["us"]))
     rows = [("total", "#c4c4c4", "", 0.0, total)]
     for part in shown:
         time = whole[part] / per
@@ -393,9 +381,7 @@ def _accounting_title(
 
 def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     """Plot the rate of a sweep against the working set, and return the Axes; see Sweep.plot."""
-    require_matplotlib()
-    if ax is None:
-        ax = matplotlib_axes(figsize=(8, 5))
+    ax = matplotlib_axes(ax, figsize=(8, 5))
     points = [point for point in sweep.points if point.measurement is not None]
     attribute, label, by_compute = _rate_shown(points)
     place, x_label = _against(points)
@@ -422,8 +408,8 @@ def _rate_shown(points: Sequence[SweepPoint]) -> tuple[str, str, bool]:
     FLOP/s are shown where compute bounds the largest size of most dtypes, or where no bytes are known; times where
     neither is.
     """
-    found = [point.measurement for point in points if point.measurement is not None]
-    last = list({point.dtype: point.measurement for point in points if point.measurement is not None}.values())
+    pairs = [(point.dtype, point.measurement) for point in points if point.measurement is not None]
+    found, last = [measured for _, measured in pairs], list(dict(pairs).values())
     no_bytes = all(math.isnan(m.gbytes_per_s) for m in found)
     by_compute = no_bytes or 2 * sum(m.bound == "compute" for m in last) > len(last)
     if by_compute and not all(math.isnan(m.tflops_per_s) for m in found):

@@ -96,15 +96,8 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     on_device = named != "cpu"
     points = points_of(table, on_device)
     model = known.get(named, {}).get("name", "")
-    notes = _without_op(table, points, on_device)
-    return Scene(
-        points,
-        named,
-        model,
-        _known_peaks(named, model, peaks, table.facts.shares),
-        notes,
-        program=table.program,
-    )
+    roofs, notes = _known_peaks(named, model, peaks, table.facts.shares), _without_op(table, points, on_device)
+    return Scene(points, named, model, roofs, notes, program=table.program)
 
 
 def _without_op(table: EventTable, points: list[Point], on_device: bool) -> tuple[str, ...]:

@@ -102,21 +102,9 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     if whole["unmodelled"] > MOSTLY * whole["total"]:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
-    head = accounting_head(analysis, whole, hfu)
-    parts = [
-        *map(printable, first),
-        *head,
-        "",
-        bars,
-        "",
-        *_most_section(most, per["total"]),
-        "Advice",
-        advice,
-        "",
-        *where,
-        *rest,
-    ]
-    return Summary(parts, document)
+    above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
+    below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
+    return Summary([*above, "", bars, "", *below], document)
 
 
 def _most_section(most: Sequence[Most], total: float) -> Section:
@@ -124,7 +112,8 @@ def _most_section(most: Sequence[Most], total: float) -> Section:
     rows: list[tuple[str, ...]] = [("name", "calls", "time", "share", "at its limits")]
     names = cut_apart([printable(one.op) for one in most], MOST_WIDTH)
     for one in most:
-        shares = (percent_text(100 * part / whole if whole else math.nan) for part, whole in one.shares(total))
+        parts = ((one.time, total), (one.ideal, one.time))
+        shares = (percent_text(100 * part / whole if whole else math.nan) for part, whole in parts)
         rows.append((names[printable(one.op)], count_text(one.calls), short_time_text(one.time), *shares))
     return ["Most time", Rows(rows), ""] if most else []
 
@@ -223,10 +212,8 @@ def _step_section(steps: Columns, on_device: bool) -> dict[str, Section]:
     """Return the section about the steps by its title. On a CPU, the accounting says what is between the ops."""
     if on_device:
         return {"Time": [_step_rows(steps, True)]}
-    marked = steps["step"][0] is not None
-    return (
-        {"Steps": [_step_rows({name: v for name, v in steps.items() if name not in OF_A_CPU}, False)]} if marked else {}
-    )
+    shown = {name: values for name, values in steps.items() if name not in OF_A_CPU}
+    return {"Steps": [_step_rows(shown, False)]} if steps["step"][0] is not None else {}
 
 
 def _step_rows(steps: Columns, on_device: bool) -> Rows:
@@ -244,12 +231,8 @@ def _step_rows(steps: Columns, on_device: bool) -> Rows:
         mean = f"mean of the last {len(names) - apart}" if apart else "mean"
         rows.append((mean, *(short_time_text(sums[name] / (len(names) - apart)) for name in columns)))
     if len(columns) > 1:
-        rows.append(
-            (
-                "share",
-                *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns),
-            )
-        )
+        shares = (100 * sums[name] / sums["total"] if sums["total"] else math.nan for name in columns)
+        rows.append(("share", *map(percent_text, shares)))
     return Rows(rows)
 
 

@@ -29,25 +29,15 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     whole = table.self_device_time_total if table.has_device else table.self_cpu_time_total
     header = ["Module", "Calls", f"Self {kind}", f"{kind} total", f"{kind} total %", "FLOPs", "% Roofline"]
     lines = [header]
-    named = [
-        INDENT * min(depth, NAME // 4) + printable(row.key) for row, depth in zip(table, table.depths(), strict=True)
-    ]
+    deep = zip(table, table.depths(), strict=True)
+    named = [INDENT * min(depth, NAME // 4) + printable(row.key) for row, depth in deep]
     names = cut_apart(named, NAME)
-    for row, full, calls, share in zip(
-        table, named, table.groups["module_calls"], table.groups["pct_roofline_total"], strict=True
-    ):
-        total = getattr(row, f"{place}_time_total")
-        lines.append(
-            [
-                names[full],
-                str(calls) if calls else "",
-                units.time_text(getattr(row, f"self_{place}_time_total"), time_unit),
-                units.time_text(total, time_unit),
-                units.share_text(total, whole),
-                units.count_text(row.flops_total),
-                units.roofline_text(share),
-            ]
-        )
+    columns = (table.groups[name] for name in ("module_calls", "pct_roofline_total"))
+    for row, full, calls, share in zip(table, named, *columns, strict=True):
+        own, total = (getattr(row, f"{of}{place}_time_total") for of in ("self_", ""))
+        times = *(units.time_text(time, time_unit) for time in (own, total)), units.share_text(total, whole)
+        work = units.count_text(row.flops_total), units.roofline_text(share)
+        lines.append([names[full], str(calls) if calls else "", *times, *work])
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for part in GIVE_WAY if width else ():
         column = next(i for i, cell in enumerate(lines[0]) if part in cell)

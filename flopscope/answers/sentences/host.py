@@ -64,20 +64,16 @@ def data_wait(waited: float, per: str, workers: bool | None, starting: float, on
     waits = f"{'the device' if on_device else 'the program'} waits {short_time_text(waited)} {per}"
     pin = " Copies to the device come from pageable memory: add pin_memory=True." if pageable else ""
     if workers is None:
-        return Said(
-            "Load data ahead of its use", f"{waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
-        )
+        why = f"{waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
+        return Said("Load data ahead of its use", why)
     if not workers:
         return Said(
             "Load data in worker processes",
             f"{waits} while the DataLoader loads in the program's own process. Give it worker processes (num_workers, "
             f"0 now), or do less per sample.{pin}",
         )
-    start = (
-        f" (The first batch, for which the workers start, takes {short_time_text(starting)} more.)"
-        if starting > 0
-        else ""
-    )
+    more = f" (The first batch, for which the workers start, takes {short_time_text(starting)} more.)"
+    start = more if starting > 0 else ""
     return Said(
         "Make the DataLoader's workers faster",
         f"{waits} for batches that its worker processes have not finished. Do less per sample, or use more workers if "
@@ -183,11 +179,8 @@ def waits(
     op, remedy = blamed(call, ops)
     what_to_do = OF_JAX if jax else REMEDIES[remedy]
     inside = f" (in {op})" if op != call else ""
-    more = (
-        f" Without these calls it would launch other late work up to {short_time_text(earlier)} {per} earlier as well."
-        if earlier > 0
-        else ""
-    )
+    gained = f"up to {short_time_text(earlier)} {per} earlier"
+    more = f" Without these calls it would launch other late work {gained} as well." if earlier > 0 else ""
     return Said(
         f"Do not wait for the device in {op}",
         f"{call}{inside} waits for it, {often(calls, steps, per)}, and the device then idles "

@@ -12,6 +12,7 @@ from flopscope.answers.findings import COMPILED, OF_CPP
 from flopscope.answers.launch_rules import pauses
 from flopscope.answers.memory_rules import separate
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
+from flopscope.answers.sentences.words import first_of
 from flopscope.results.categories import OF_TRITON
 from flopscope.support.hints import (
     GENERATED,
@@ -27,8 +28,6 @@ from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-
-NAMES_SHOWN = 3
 
 
 def notes_of(analysis: Analysis) -> list[str]:
@@ -71,15 +70,9 @@ def _without_unit(analysis: Analysis) -> str:
     """Return the names of the first ranges and launches whose FLOPs the program stated without a unit, "" for none."""
     names = ("key", "flops_source", "flops", "unit", "device_type")
     rows = zip(*(analysis.columns[name] for name in names), strict=True)
-    found = list(
-        dict.fromkeys(
-            key
-            for key, source, flops, unit, device in rows
-            if source == "stated" and flops > 0 and not unit and device == "cpu"
-        )
-    )
-    more = len(found) - NAMES_SHOWN
-    return ", ".join(found[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    unitless = ((key, source, device) for key, source, flops, unit, device in rows if flops > 0 and not unit)
+    found = [key for key, source, device in unitless if source == "stated" and device == "cpu"]
+    return first_of(list(dict.fromkeys(found)))
 
 
 def _lacks_peaks_only(analysis: Analysis) -> bool:

@@ -175,9 +175,8 @@ def slow_gpu(place: Place, slowness: float, times_last: int, collectives: int) -
     """A rank whose kernels take longer, but whose cost does not stand out."""
     effect = "without collectives it is unknown who waits for it"
     if collectives:
-        share = percent_text(100 * times_last / collectives)
-        effect = f"it comes last in {share} of its collectives, but its cost does not stand out from how steps "
-        effect += "differ"
+        last = f"it comes last in {percent_text(100 * times_last / collectives)} of its collectives"
+        effect = f"{last}, but its cost does not stand out from how steps differ"
     return f"the kernels of {place} take {slowness:.2f} times as long as the same kernels on the other ranks; {effect}."
 
 
@@ -238,10 +237,8 @@ def large_memory(place: Place, peak: float, ratio: float) -> str:
 
 def busy_expert(place: Place, group: str, ratio: float) -> str:
     """A rank that moves more in all-to-alls than the other members of its group."""
-    return (
-        f"{place} moves {ratio:.2f} times the mean bytes of its group {group} in all-to-alls: its "
-        "experts get more tokens."
-    )
+    moved = f"{ratio:.2f} times the mean bytes of its group {group} in all-to-alls"
+    return f"{place} moves {moved}: its experts get more tokens."
 
 
 # Calls that do not match ----------------------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from flopscope.support.units import percent_text, plural, short_time_text
 
 PLAIN_WORD = re.compile(r"[a-z]+(?=[ ,']|$)")
+FEW = 3
+"""Names that a sentence on many of them shows."""
 OP_WIDTH, KERNEL_WIDTH = 32, 60
 """Longest names of an op in an action, and of a kernel, as that of a template of C++."""
 
@@ -53,6 +55,12 @@ def gain_text(rule: str, percent: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return names as a list: "a", "a and b", "a, b and c"."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return the first names, and how many more there are."""
+    more = len(names) - FEW
+    return ", ".join(names[:FEW]) + (f" and {more} more" if more > 0 else "")
 
 
 def more_ops(count: int) -> str:

@@ -83,10 +83,9 @@ def _default(source: Profile) -> dict[str, Any]:
     rows = source.names
     if not rows.has_device:
         return {"kind": "op", "sort": "self_cpu_time_total", "no_op": 0.0}
-    host = (kind == "cpu" for kind in rows.columns["device_type"])
-    ranges = rows.columns["is_user_annotation"]
-    times = rows.columns["self_device_time_total"]
-    owned = sum(t for t, is_host, is_range in zip(times, host, ranges, strict=True) if is_host and not is_range)
+    names = ("self_device_time_total", "device_type", "is_user_annotation")
+    timed = zip(*(rows.columns[name] for name in names), strict=True)
+    owned = sum(time for time, kind, is_range in timed if kind == "cpu" and not is_range)
     left = max(rows.self_device_time_total - owned, 0.0)
     kind = "op" if owned >= 0.5 * rows.self_device_time_total else "kernel"
     return {"kind": kind, "sort": "self_device_time_total", "no_op": left}
@@ -105,16 +104,10 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
         for path, host in zip(inner.groups["module"], hosts, strict=True)
     ]
     children = _below(inside, len(tree), longest_first(inner), "name and module", columns)
-    return [
-        {
-            **_grouping("module", "Module", tree, columns, children=children),
-            "depth": columns.add(np.array(tree.groups["module_depth"], dtype=np.int64)),
-        },
-        {
-            **_named("name and module", "Name and module", inner, columns, name_of, whole=True),
-            "hidden": True,
-        },
-    ]
+    depth = columns.add(np.array(tree.groups["module_depth"], dtype=np.int64))
+    named = _named("name and module", "Name and module", inner, columns, name_of, whole=True)
+    modules = _grouping("module", "Module", tree, columns, children=children)
+    return [{**modules, "depth": depth}, {**named, "hidden": True}]
 
 
 def _named(

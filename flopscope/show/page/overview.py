@@ -16,7 +16,7 @@ from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of, head_of
 from flopscope.results.row import own_time
 from flopscope.show.entries import usual_order
-from flopscope.show.notes import footnotes
+from flopscope.show.notes import devices_by_text, footnotes
 from flopscope.show.page import devices
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.rows import tensor_text, why_unrated
@@ -121,17 +121,10 @@ def _largest(source: Profile, where: _Places) -> dict[str, Any]:
     rated = any(not math.isnan(headroom) for headroom in ops.columns["headroom"])
     timed = (i for i, row in enumerate(table) if own_time(row, table.has_device) > 0)
     first = table.select(islice(timed, MOST_LARGEST))
-    rows = [
-        {
-            "name": row.key,
-            "row": where.of_name(row.key),
-            "time": own_time(row, table.has_device),
-            "headroom": row.headroom,
-            "bound": row.bound,
-            "why": why,
-        }
-        for row, why in zip(first, why_unrated(first), strict=True)
-    ]
+    rows = []
+    for row, why in zip(first, why_unrated(first), strict=True):
+        facts = {"time": own_time(row, table.has_device), "headroom": row.headroom, "bound": row.bound, "why": why}
+        rows.append({"name": row.key, "row": where.of_name(row.key), **facts})
     over = f"sums over {plural(source.steps, 'step')}" if source.steps else "sums over the recording"
     title = "Ops with the most to gain" if rated else "Ops with the most time"
     return {"title": title, "note": f"time, and how much of it lies beyond the limit; {over}" if rated else over,
@@ -263,14 +256,15 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _profiler(head_of(results))
     names = source.core.device_names
     ran = {device: names.get(index_of(device), "unknown") for device in _devices(source)}
-    yield from _shared("Device", ran)
+    yield from ((f"Device {devices}", text) for text, devices in devices_by_text(ran))
     if not rows.has_device:
         yield "CPU", "unknown" if cpu_of(results) is None else str(cpu_of(results))
     if results.rank is not None:
         yield "Rank", str(results.rank)
     peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
     peaks |= {device: f"unknown: {why}" for device, why in rows.unknown_peaks.items()}
-    yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
+    shown = {device: text for device, text in peaks.items() if device in ran or not ran}
+    yield from ((f"Peaks of {devices}", text) for text, devices in devices_by_text(shown))
     yield "Device times" if rows.has_device else "Times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
     label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
@@ -302,12 +296,6 @@ def _profiler(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _devices(source: Profile) -> list[str]:
     """Return the names of the GPUs that ran, in their order."""
     return sorted(source.core.devices - {"cpu"}, key=lambda device: index_of(device))
-
-
-def _shared(label: str, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield each distinct text once, with the devices that it is of."""
-    for text in dict.fromkeys(texts.values()):
-        yield f"{label} {', '.join(device for device, one in texts.items() if one == text)}", text
 
 
 _TIMING = {

@@ -163,13 +163,9 @@ def _joined(names: tuple[str, ...]) -> str:
 
 def _policy(style: str, *scripts: str) -> str:
     """Return the Content-Security-Policy: this style, these scripts, and pictures that they make."""
-    hashes = " ".join(f"'{_hash(script)}'" for script in scripts)
+    digests = (hashlib.sha256(text.encode()).digest() for text in (style, *scripts))
+    own, *others = (f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     return (
-        f"default-src 'none'; script-src {hashes}; style-src '{_hash(style)}'; img-src data: blob:; "
+        f"default-src 'none'; script-src {' '.join(others)}; style-src {own}; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -207,7 +207,7 @@ def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]
     """Return the columns of the list of ranks: those of waits only where they are known, and the parts that occur."""
     left_out = {*PARTS} - {*parts} | (set() if facts.has_waits else {*_WAITS})
     why = sentence(facts.why or "The rank's collectives match those of no other rank.")
-    listed = [
+    return [
         {
             "name": name,
             "title": "The recording" if name == "time" and not facts.steps else title,
@@ -219,7 +219,6 @@ def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]
         for name, title, unit, doc, bar in _RANK_COLUMNS
         if name not in left_out
     ]
-    return listed
 
 
 def _time_sentence(facts: RankFacts) -> str:

@@ -58,9 +58,8 @@ def _times_by_device(source: Profile) -> dict[str, Times]:
     times: dict[str, Times] = {}
     if len(source.analysis.columns["key"]) != len(source.rows):
         return times  # shapes are known, but the page does not separate by them
-    for device, busy, *rows in zip(
-        *(cells[name].tolist() for name in ("device", "busy", "row", "kernel")), strict=True
-    ):
+    columns = (cells[name].tolist() for name in ("device", "busy", "row", "kernel"))
+    for device, busy, *rows in zip(*columns, strict=True):
         of = times.setdefault(source.core.device_name(device), {}) if device >= 0 else {}
         for row in rows:
             if row >= 0:

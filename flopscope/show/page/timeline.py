@@ -255,8 +255,7 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> tuple[dict[str, Any]
     are left out because others have more time."""
     kinds: dict[str, int] = {}
     blocks: list[npt.NDArray[np.uint32]] = []
-    labels: list[tuple[int, str | None, int]] = []
-    launches: list[Any] = []
+    labels: list[tuple[int, str | None, int, Any]] = []
     left_out: set[str] = set()
     for one in found:
         label = one.column("label") + np.uint32(1)
@@ -271,29 +270,28 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> tuple[dict[str, Any]
         new[kept] = np.arange(len(labels) + 1, len(labels) + 1 + int(kept.sum()), dtype=np.uint32)
         for place in (np.flatnonzero(kept) - 1).tolist():
             kind, name, row, launch = listed[place]
-            labels.append((kinds.setdefault(kind, len(kinds)), name, one.row(row)))
-            launches.append(launch)
+            labels.append((kinds.setdefault(kind, len(kinds)), name, one.row(row), launch))
         others: dict[str, int] = {}
         for place in (np.flatnonzero(used & ~kept) - 1).tolist():
             kind, name, _, _ = listed[place]
             if kind not in others:
-                labels.append((kinds.setdefault(kind, len(kinds)), ANOTHER, -1))
-                launches.append(None)
+                labels.append((kinds.setdefault(kind, len(kinds)), ANOTHER, -1, None))
                 others[kind] = len(labels)
             new[place + 1] = others[kind]
             left_out.add(name)
         blocks.append(new[label])
-    left_out -= {name for _, name, _ in labels if name is not None}
-    works = {name for kind, name, _ in labels if name is not None and kind in {kinds.get(word) for word in WORK}}
-    short = short_names(works)
+    of_kinds, names, rows, launches = (list(column) for column in zip(*labels, strict=True)) if labels else [[]] * 4
+    left_out -= {name for name in names if name is not None}
+    work = {kinds.get(word) for word in WORK}
+    short = short_names({name for kind, name in zip(of_kinds, names, strict=True) if name is not None and kind in work})
     return {
         "label": columns.add(np.concatenate(blocks)),
         "labels": {
             "kinds": list(kinds),
-            "kind": columns.add(np.array([kind for kind, _, _ in labels], dtype=np.int64)),
-            "name": columns.texts(name for _, name, _ in labels),
-            "short": columns.texts(None if name is None else short.get(name, name) for _, name, _ in labels),
-            "row": columns.add(np.array([row for _, _, row in labels], dtype=np.int64)),
+            "kind": columns.add(np.array(of_kinds, dtype=np.int64)),
+            "name": columns.texts(names),
+            "short": columns.texts(None if name is None else short.get(name, name) for name in names),
+            "row": columns.add(np.array(rows, dtype=np.int64)),
             **_launches(launches, columns),
         },
     }, len(left_out)
