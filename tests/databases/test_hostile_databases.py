@@ -234,7 +234,7 @@ def test_sizes_are_limited(kind: str, tmp_path: Path) -> None:
     assert len(fs.load_trace(path, max_bytes=size)) == 30
     with pytest.raises(ValueError, match="the limit set by max_bytes"):
         fs.load_trace(path, max_bytes=size - 1)
-    path.write_bytes(MOCK.read_bytes()[:20000])
+    path.write_bytes(MOCK.read_bytes()[:10000])
     with pytest.raises(ValueError, match=r"x\.sqlite: the compressed file ends"):
         fs.load_trace(path)
 

@@ -288,11 +288,8 @@ def test_threads_launch_graphs_of_their_own(run: Run, recorded: str) -> None:
         print(json.dumps(told(recording.load())))
     """,
     )
-    assert found == [
-        {"attend": 80, "multiply": 80, "norm": 160, "relu": 160},
-        _counts(launches=60, tied=60, matched=120),
-        False,
-    ]
+    ops = {"attend": 80, "multiply": 80, "norm": 160, "relu": 160}
+    assert found == [ops, _counts(launches=60, tied=60, matched=120), False]
 
 
 PROFILE = """

@@ -130,11 +130,8 @@ def test_a_trace_that_has_the_capture_needs_no_other() -> None:
     assert trace.graphs["matched"] == 3
     assert ops(trace)["aten::relu"].count == 2 and ops(trace)["aten::relu"].self_device_time_total == 8
     mm = [row for row in trace.key_averages() if row.key == "aten::mm"]
-    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (
-        4,
-        2 * MM_FLOPS,
-        2 * MM_FLOPS,
-    )  # nothing ran at the capture
+    # nothing ran at the capture
+    assert (mm[0].count, mm[0].flops, mm[0].flops_total) == (4, 2 * MM_FLOPS, 2 * MM_FLOPS)
 
 
 def test_an_op_around_a_capture_does_no_work_either() -> None:

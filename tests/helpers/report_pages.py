@@ -87,14 +87,8 @@ class PageRead:
         """Return the kernels of each row of a table."""
         parts = table["kernels"]
         begin = self.column(parts["begin"]).tolist()
-        every = list(
-            zip(
-                self.texts(parts["name"]),
-                self.column(parts["count"]).tolist(),
-                self.column(parts["time"]).tolist(),
-                strict=True,
-            )
-        )
+        counts, times = (self.column(parts[name]).tolist() for name in ("count", "time"))
+        every = list(zip(self.texts(parts["name"]), counts, times, strict=True))
         return [every[begin[i] : begin[i + 1]] for i in range(table["count"])]
 
     def lists(self, reference: dict[str, Any]) -> list[list[int]]:

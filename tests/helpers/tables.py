@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import csv
-import gzip
 import math
-from pathlib import Path
-from typing import Any
+import tarfile
+from typing import IO, Any, cast
 
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.results.table_facts import Facts
+from helpers import TRACES
 
 DEFAULTS: dict[str, Any] = {
     **{c.name: 0 for c in COLUMNS if c.type == "int64"},
@@ -65,15 +65,18 @@ def _rated(row: dict[str, Any]) -> dict[str, Any]:
     return {**derived, **row}
 
 
-def recorded_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a NAME.rows.csv file, recorded from torch.profiler's key_averages()."""
-    return [_recorded_row(row) for row in csv.DictReader(recorded_text(path).splitlines())]
+def recorded_rows(name: str) -> list[dict[str, Any]]:
+    """Return the rows of NAME.rows.csv, recorded from torch.profiler's key_averages()."""
+    return [_recorded_row(row) for row in csv.DictReader(ANSWERS[f"{name}.rows.csv"].splitlines())]
 
 
-def recorded_text(path: Path) -> str:
-    """Return the text of a file, which may be there as PATH.gz."""
-    packed = path.with_name(f"{path.name}.gz")
-    return gzip.decompress(packed.read_bytes()).decode() if packed.exists() else path.read_text(encoding="utf-8")
+def _answers() -> dict[str, str]:
+    with tarfile.open(TRACES / "answers.tar.xz") as archive:
+        return {one.name: cast(IO[bytes], archive.extractfile(one)).read().decode() for one in archive}
+
+
+ANSWERS = _answers()
+"""By name of file: torch's texts of the recorded traces (tests/data/traces/README.md)."""
 
 
 def _recorded_row(row: dict[str, str]) -> dict[str, Any]:

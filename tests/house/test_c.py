@@ -24,16 +24,8 @@ PROGRAMS = sorted(path.stem for kind in ("test", "fuzz") for path in (TESTS / "c
 OF_EACH_ISA = ("test_ops",)
 RUNS = [(name, isa) for name in PROGRAMS for isa in (("baseline", "avx2", "avx512") if name in OF_EACH_ISA else ("",))]
 # Programs with threads: loops over the thread pool, piecewise readers, a store filled by threads, captures, counters.
-THREADED = [
-    "fuzz_tables",
-    "test_accounting",
-    "test_cupti_threads",
-    "test_nvtx",
-    "test_parallel",
-    "test_sampling",
-    "test_store",
-    "test_timeline",
-]
+THREADED = ["fuzz_tables", "test_accounting", "test_cupti_threads", "test_nvtx", "test_parallel", "test_sampling"]
+THREADED += ["test_store", "test_timeline"]
 WITHOUT_THREADED = ("csrc/sources/protobuf/", "csrc/sources/sqlite/", "csrc/work/hlo/")
 
 pytestmark = pytest.mark.skipif(not HAS_COMPILER, reason="no C compiler")

@@ -24,7 +24,7 @@ else:
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = README + "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
-FOR_TESTS = {"FLOPSCOPE_TEST_TRACES", "FLOPSCOPE_BENCHMARK_NCU"}  # of this project's own tests and benchmarks
+FOR_TESTS = {"FLOPSCOPE_BENCHMARK_NCU"}  # of this project's own tests and benchmarks
 
 
 def is_named(name: str, text: str) -> bool:

@@ -150,11 +150,8 @@ def test_the_overview_equals_accounting_and_advice(each: tuple[fs.Trace, PageRea
                 assert not own["shapes"] or [list(one) for one in table[entry["row"]].input_shapes] == own["shapes"]
     assert set(advice.notes) <= set(overview["notes"])
     # The tiles are of what the bars show: the time of what computes, without copies and each instant once.
-    whole, computing = (
-        overview["accounting"]["whole"],
-        ("ideal", "compute", "memory", "latency", "launch", "unmodelled"),
-    )
-    work, known = sum(whole[part] for part in computing), overview["coverage"]
+    whole, known = overview["accounting"]["whole"], overview["coverage"]
+    work = sum(whole[part] for part in ("ideal", "compute", "memory", "latency", "launch", "unmodelled"))
     assert known["limit"] == (pytest.approx(1 - whole["unmodelled"] / work) if work else None)
     assert not work or known["limit"] <= max(known["flops"], known["bytes"]) + 1e-9
     partly = known["limit"] is not None and known["limit"] < 0.99

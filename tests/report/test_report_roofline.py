@@ -135,28 +135,17 @@ def test_no_text_covers_another_or_a_large_mark() -> None:
     svg = drawn([*marks, Point("far", 30.0, 60.0, 0.9, "compute")], 1e11, levels)
     boxes, circles = [], []
     for one in svg:
-        if (
-            one.tag.endswith("text")
-            and not re.match(r"[\d.e-]+$|FLOP/B|no FLOPs|TFLOP", one.text or "")
-            and one.get("x")
-        ):
-            wide, x, y = (
-                0.5 * float(one.attrib["font-size"]) * len(one.text or ""),
-                float(one.attrib["x"]),
-                float(one.attrib["y"]),
-            )
+        at, text = {key: float(one.get(key, 0)) for key in ("x", "y", "font-size", "cx", "cy", "r")}, one.text or ""
+        if one.tag.endswith("text") and one.get("x") and not re.match(r"[\d.e-]+$|FLOP/B|no FLOPs|TFLOP", text):
+            wide, x, y = 0.5 * at["font-size"] * len(text), at["x"], at["y"]
             left = x - wide * {"start": 0.0, "middle": 0.5, "end": 1.0}[one.attrib["text-anchor"]]
             boxes.append((left, y - 7, left + wide, y))
         if one.tag.endswith("circle"):
-            x, y, r = (
-                0.7 * float(one.attrib["r"]) if key == "r" else float(one.attrib[key]) for key in ("cx", "cy", "r")
-            )
+            x, y, r = at["cx"], at["cy"], 0.7 * at["r"]
             circles.append((x - r, y - r, x + r, y + r))
     apart = [(a, b) for i, a in enumerate(boxes) for b in (*boxes[:i], *circles)]
     assert len(boxes) >= 5
-    assert not [
-        pair for pair in apart if all(pair[0][k] < pair[1][k + 2] and pair[1][k] < pair[0][k + 2] for k in (0, 1))
-    ]
+    assert not [(a, b) for a, b in apart if all(a[k] < b[k + 2] and b[k] < a[k + 2] for k in (0, 1))]
 
 
 def test_marks_lie_where_their_logarithms_are() -> None:

@@ -193,15 +193,8 @@ def test_a_module_a_folder_and_an_archive_run_as_under_python(tmp_path: Path) ->
         script(package, text, name)
     with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
         archive.write(package / "part.py", "__main__.py")
-    cases = [
-        ["-m", "package", "-m", "--x"],
-        ["-m", "package.part"],
-        ["package", "1"],
-        ["archive.pyz"],
-        ["-m", "absent"],
-    ]
-    cases += [["./package/part.py"], ["-m", "package.absent"]]
-    for case in cases:
+    cases = ["-m package -m --x", "-m package.part", "package 1", "archive.pyz", "-m absent", "./package/part.py"]
+    for case in map(str.split, [*cases, "-m package.absent"]):
         plain, profiled = done(tmp_path, case), done(tmp_path, [*RUN, *case])
         assert (profiled.returncode, profiled.stdout) == (plain.returncode, plain.stdout), case
         assert others(profiled.stderr) == plain.stderr, case

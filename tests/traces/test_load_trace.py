@@ -15,7 +15,7 @@ import pytest
 from helpers import DATA
 from helpers.chrome_events import stored
 from helpers.hand_traces import call, event, kernel, memory, op, text_of
-from helpers.tables import recorded_text
+from helpers.tables import ANSWERS
 
 import flopscope as fs
 from flopscope import _core
@@ -48,8 +48,8 @@ def recorded(request: pytest.FixtureRequest) -> tuple[Path, fs.Trace]:
 
 def expected_rows(path: Path, by_shape: bool) -> dict[tuple[str, str, bool, str], dict[str, str]]:
     rows = {}
-    file = path.with_name(name_of(path) + (".rows_by_shape.csv" if by_shape else ".rows.csv"))
-    for row in csv.DictReader(recorded_text(file).splitlines()):
+    name = name_of(path) + (".rows_by_shape.csv" if by_shape else ".rows.csv")
+    for row in csv.DictReader(ANSWERS[name].splitlines()):
         device = "cpu" if row["device_type"].endswith("CPU") else "cuda"
         shapes = str(ast.literal_eval(row["input_shapes"])) if by_shape and row["input_shapes"] else ""
         rows[row["key"], device, row["is_user_annotation"] == "True", shapes] = row
@@ -84,7 +84,7 @@ def lines_of(text: str) -> list[str]:
 
 def test_the_text_matches_that_of_torch_line_by_line(recorded: tuple[Path, fs.Trace]) -> None:
     path, trace = recorded
-    theirs = lines_of(recorded_text(path.with_name(name_of(path) + ".table.txt")))
+    theirs = lines_of(ANSWERS[f"{name_of(path)}.table.txt"])
     ours = lines_of(trace.key_averages().table(row_limit=-1, roofline=False))
     assert len(ours) == len(theirs)
     if any("FLOPs" in line for line in theirs[:3]):  # torch's own column, of seven ops, is the last

@@ -20,14 +20,7 @@ from flopscope.measuring.trying.result import Change, Tried, text_of
 from flopscope.measuring.trying.switches import SWITCHES
 from flopscope.measuring.trying.trial import Program, Trial, choose, plan_of, predicted_of
 
-USED = Seen(
-    torch="2",
-    cpus=4,
-    threads=1,
-    modules=1,
-    trains=True,
-    zeroed=True,
-)
+USED = Seen(torch="2", cpus=4, threads=1, modules=1, trains=True, zeroed=True)
 
 
 class Simulated:

@@ -5,28 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import math
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA
-from helpers.tables import make_table, recorded_rows, recorded_text
+from helpers.tables import ANSWERS, make_table, recorded_rows
 from helpers.view_texts import Tags, header_of
 
 from flopscope import _core
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support import units
 
-TRACES = Path(os.environ.get("FLOPSCOPE_TEST_TRACES", DATA / "traces"))
-RECORDED = sorted({path.with_name(path.name.removesuffix(".gz")) for path in TRACES.glob("*.table.txt*")})
+RECORDED = sorted(name.removesuffix(".table.txt") for name in ANSWERS if name.endswith(".table.txt"))
 NAMES = [column.name for column in COLUMNS]
 
 
-def recorded_table(text_path: Path) -> EventTable:
-    rows = recorded_rows(text_path.with_name(text_path.name.replace(".table.txt", ".rows.csv")))
-    return make_table(*rows, profile_memory=True)
+def recorded_table(name: str) -> EventTable:
+    return make_table(*recorded_rows(name), profile_memory=True)
 
 
 def without_flops_column(text: str) -> str:
@@ -38,10 +34,10 @@ def without_flops_column(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
-def test_text_equals_the_text_of_torch(path: Path) -> None:
-    expected = without_flops_column(recorded_text(path))
-    assert recorded_table(path).table(row_limit=-1, roofline=False) == expected
+@pytest.mark.parametrize("name", RECORDED)
+def test_text_equals_the_text_of_torch(name: str) -> None:
+    expected = without_flops_column(ANSWERS[f"{name}.table.txt"])
+    assert recorded_table(name).table(row_limit=-1, roofline=False) == expected
 
 
 def body(text: str) -> list[str]:
