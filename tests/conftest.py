@@ -1,7 +1,5 @@
 """Shared fixtures. Measured peaks are cached in a temporary folder."""
 
-from __future__ import annotations
-
 import gc
 import os
 import tempfile

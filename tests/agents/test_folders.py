@@ -1,7 +1,5 @@
 """What tools may read: files in the folders of the user, whatever paths and links say; and which traces stay open."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command flopscope mcp in a process of its own: the protocol's versions, what it runs, and how it ends."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The skill for agents: its form, and that all it names exists."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import subprocess

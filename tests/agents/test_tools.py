@@ -1,7 +1,5 @@
 """Every tool of flopscope mcp, against what the Python interface answers; wrong, large and random arguments."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Accounting: parts computed by hand, and windows of time beside the steps and the whole."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

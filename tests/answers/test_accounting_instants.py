@@ -1,7 +1,5 @@
 """Accounting of random traces, compared with the documented rule applied to each instant."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

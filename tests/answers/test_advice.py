@@ -1,7 +1,5 @@
 """Advice: each rule on a program that has the fault and on one that has not, and the table of the advice."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Callable

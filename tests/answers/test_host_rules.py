@@ -1,7 +1,5 @@
 """The premises of the rules about the host and other ranks: each fails by one fact of a hand-written program."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

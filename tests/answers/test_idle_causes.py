@@ -1,7 +1,5 @@
 """Rare causes of idle time, and calls that waited, in stores filled event by event. Times are ns."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Advice for programs of JAX: what their HLO must show, and what is said; the programs are made by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

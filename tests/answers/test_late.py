@@ -1,7 +1,5 @@
 """What the host did while devices idled: random programs against counts of single nanoseconds."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The premises of the rule about launches and pauses: each fails by one fact of a hand-written program."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.advice_cases import check, only, savings, told
 from helpers.faulty_programs import late, piecewise

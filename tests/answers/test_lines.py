@@ -1,7 +1,5 @@
 """Sampled stacks: where a program's time went, by line, beside what the program measures of itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

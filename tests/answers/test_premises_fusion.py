@@ -1,7 +1,5 @@
 """Premises of attention, cast and fuse: programs in which a rule holds, and the same with one fact changed."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Premises of the rules about ops: programs in which a rule holds, and the same with one fact changed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

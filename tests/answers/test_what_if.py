@@ -1,7 +1,5 @@
 """what_if(): the model on a recorded trace against its own formulas, and against programs measured before and after."""
 
-from __future__ import annotations
-
 import json
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """Which marks are steps, which steps the means are of, and what recording them cost, beside times that are known."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 import re

@@ -1,7 +1,5 @@
 """The profiles whose pages are tested: each a function that writes the page of one."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """The tracks of counters in Chromium, and what the Overview tells of counters, graphs and misfits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Sections that are made of tables and lists: comparisons and ranks. What they show is held
 against flopscope's own tables, or against numbers that the test computes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

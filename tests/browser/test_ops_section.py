@@ -1,7 +1,5 @@
 """The rows of Ops in Chromium: they equal the tables, whatever the order, the filter and the grouping."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of nine results in Chromium: they open, fit, print, and can be read by everyone."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

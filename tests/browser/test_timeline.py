@@ -1,7 +1,5 @@
 """The timeline, the roofline and the memory in Chromium: zoom, search, selection across the sections, keys."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

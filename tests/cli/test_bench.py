@@ -1,7 +1,5 @@
 """What flopscope bench says of its table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The command line: output, files, errors and exit statuses."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

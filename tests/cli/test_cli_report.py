@@ -1,7 +1,5 @@
 """flopscope report: the file that it writes, several traces, and errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """flopscope summary: its text, its JSON, several traces, and errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

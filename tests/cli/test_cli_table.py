@@ -1,7 +1,5 @@
 """flopscope table and flopscope compare: output and files for recorded traces, and errors."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

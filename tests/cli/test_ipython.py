@@ -1,7 +1,5 @@
 """The magics of IPython: %%flopscope, %flopscope and %measure."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

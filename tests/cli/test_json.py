@@ -1,7 +1,5 @@
 """What --json writes and to_dict() returns: valid by the printed schema, with units, reasons and ids."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

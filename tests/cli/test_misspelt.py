@@ -1,7 +1,5 @@
 """What is misspelt or of the wrong type, on the command line and in Python: the message names it and what was meant."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from pathlib import Path

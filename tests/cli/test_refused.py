@@ -1,7 +1,5 @@
 """What each command refuses: one line on stderr that names the command, what is wrong, and what may have been meant."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How samples of counters become columns: recorded on an H200, from traces, and against the definition."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

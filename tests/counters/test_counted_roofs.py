@@ -3,8 +3,6 @@
 Kernels and their counts are put together by hand, on a GPU with a memory of 4 TB/s and an L2 of 8 TB/s.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

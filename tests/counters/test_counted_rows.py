@@ -3,8 +3,6 @@
 The programs are put together by hand, so that their traffic is known: an H200 with 4.8 TB/s. One was recorded.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Pipes, issue slots and the L2 in the one pass of PM sampling, on a fake CUPTI and in traces of other tools."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The tables of counters, against CUPTI itself and its headers, which need no GPU."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

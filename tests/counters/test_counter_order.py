@@ -1,7 +1,5 @@
 """Counting before, in and after other captures, on a fake CUPTI that is strict about the order of calls."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import Run, runner

@@ -1,7 +1,5 @@
 """When samples are taken at which interval, on a fake CUPTI: by the work of the device, wherever its idle time is."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import Run, runner

@@ -1,7 +1,5 @@
 """Hardware counters beside a profile, on a fake CUPTI that plays the traffic of kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Each test that asks for ``reader`` runs twice: databases are read by the core, and by Python's sqlite3 module."""
 
-from __future__ import annotations
-
 import pytest
 
 from flopscope.read import database

@@ -1,7 +1,5 @@
 """Databases that are damaged, forged or made to do harm: an error or what can be read, never a crash."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """Exports of Nsight Systems, held against SQL, and against torch's own traces of the same programs."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from pathlib import Path

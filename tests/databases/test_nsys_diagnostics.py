@@ -1,7 +1,5 @@
 """What nsys reported of its own recording is printed where the recording has no kernels, and never trusted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exports of Nsight Systems made of random rows, held against plain Python and SQL over the same rows."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import tempfile

@@ -1,7 +1,5 @@
 """Exports of Nsight Systems: replays of CUDA graphs, and GPU metrics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory of the device in exports of Nsight Systems (--cuda-memory-usage), held against SQL."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages of NCCL in exports of Nsight Systems: sizes and bandwidths from the payloads of its ranges."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

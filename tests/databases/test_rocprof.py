@@ -1,7 +1,5 @@
 """Files of rocprofv3: rocpd databases, held against SQL."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """Tests that need a CUDA device. Without one they are deselected, and a single skipped test reports the reason."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.ops_reference import Lab
 

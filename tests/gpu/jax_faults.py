@@ -3,8 +3,6 @@
 The functions build a program: from `mended` to a function that runs one step and waits for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Capture by CUPTI on a real GPU: recorded activity, its launching ops, and its times."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 from collections.abc import Callable

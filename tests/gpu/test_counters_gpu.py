@@ -1,7 +1,5 @@
 """Hardware counters on a GPU whose counters may be read."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """CUDA from Python: sharing and copying memory, the memory cache, errors, and device times."""
 
-from __future__ import annotations
-
 import gc
 from concurrent.futures import ThreadPoolExecutor
 

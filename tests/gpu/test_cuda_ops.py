@@ -1,7 +1,5 @@
 """Every op on CUDA, compared with NumPy in float64: the cases of the CPU, and cases only for CUDA."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.byte_cases import ByteCases

@@ -1,7 +1,5 @@
 """norm, var, argmax and cumsum on CUDA: the cases of the CPU, and sizes only for CUDA."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.ops_reference import FLOATS, Lab, exact, norm, var

@@ -4,8 +4,6 @@ If CUDA's driver is initialised before torch is imported, processes without flop
 corruption"): exit handlers destroy the CUDA context after torch's profiler.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import subprocess
 import sys

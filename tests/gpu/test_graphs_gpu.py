@@ -1,7 +1,5 @@
 """Replays of CUDA graphs know the ops that were captured, on a real GPU."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from typing import Any

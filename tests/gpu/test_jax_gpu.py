@@ -1,8 +1,6 @@
 """Profiles of JAX on a GPU: compilations apart from the program, instructions of its modules, advice. Each program runs
 in a process of its own, and prints what it found as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,8 +1,6 @@
 """The ways that kernels divide their work: by vectors or elements, lanes, blocks, clusters and pieces; and every 16-bit
 input of the functions that 16-bit ops have of their own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

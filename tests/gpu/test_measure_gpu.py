@@ -1,7 +1,5 @@
 """measure() and compare_times() on a CUDA device: compared with device records, cold and hot caches, errors."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import signal

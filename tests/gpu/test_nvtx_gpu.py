@@ -1,7 +1,5 @@
 """Ranges of NVTX that real libraries mark around real kernels. Each program runs in a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

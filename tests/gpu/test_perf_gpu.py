@@ -1,7 +1,5 @@
 """The perf fixture on a real GPU: the kernels of one call, and its waits for the device."""
 
-from __future__ import annotations
-
 import pytest
 
 import flopscope as fs

@@ -1,7 +1,5 @@
 """The work of real launches of Triton, as their kernels state it or their tensors limit it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

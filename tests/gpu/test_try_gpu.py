@@ -1,7 +1,5 @@
 """flopscope try on a GPU: what is seen of a program, settings that only a GPU has, and CUDA graphs of torch.compile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

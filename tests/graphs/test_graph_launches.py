@@ -1,7 +1,5 @@
 """Launches of watched CUDA graphs are logged while torch records, which tells the graph of each recorded call."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.fake_cupti import Run, runner
 

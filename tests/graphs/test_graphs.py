@@ -1,7 +1,5 @@
 """Kernels of replayed graphs get the ops of the capture, in recorded traces."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """flopscope run watches CUDA graphs: on a fake CUPTI, in a process that records itself."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import pytest

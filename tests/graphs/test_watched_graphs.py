@@ -1,7 +1,5 @@
 """The watch on CUDA graphs: what was open when a node was created belongs to its replays."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.fake_cupti import Run, runner
 from helpers.hand_traces import load, op

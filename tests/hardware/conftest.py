@@ -1,7 +1,5 @@
 """Devices and their probes, in tests of what is made of them, are a fake's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

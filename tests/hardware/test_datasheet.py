@@ -3,8 +3,6 @@
 The rows are read from the X-macro files; the last tests compare the compiled table with them.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Devices, their peaks and the cache of peaks, with a fake C binding whose rates are predefined."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

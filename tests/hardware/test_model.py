@@ -1,7 +1,5 @@
 """The devices that traces record, and the reasons that tables report for unknown peaks."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Measured peaks: the best of rounds and runs, warnings, and concurrent processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

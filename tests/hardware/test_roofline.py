@@ -1,7 +1,5 @@
 """The roofline in the core: times, shares and bounds, by the formulas of this file, and consistency of its users."""
 
-from __future__ import annotations
-
 import math
 import random
 from typing import Any

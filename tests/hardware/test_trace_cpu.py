@@ -1,7 +1,5 @@
 """The CPU of a trace: what its file says of it, and by whose peaks its work is rated."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

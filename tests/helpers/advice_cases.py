@@ -1,7 +1,5 @@
 """Advice of recorded and hand-written programs."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

@@ -1,8 +1,6 @@
 """Tests of float8 and of products of 8-bit factors on one device: tests/ops/test_bytes.py runs them on the CPU,
 tests/gpu on CUDA."""
 
-from __future__ import annotations
-
 import ctypes
 import itertools
 from typing import Any

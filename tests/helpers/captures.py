@@ -1,7 +1,5 @@
 """Databases as profilers write them, put together by hand. Times are in ns."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

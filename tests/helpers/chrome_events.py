@@ -1,7 +1,5 @@
 """Chrome traces that flopscope writes, parsed and checked."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Sources and flags for compiling the core without Python. As a program, prints the sources for tests/fuzz/run.sh."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

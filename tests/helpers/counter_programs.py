@@ -1,7 +1,5 @@
 """What programs of the counters' tests begin with: kernels of a fake GPU that cause traffic."""
 
-from __future__ import annotations
-
 SETUP = """
 import json
 import math

@@ -1,7 +1,5 @@
 """A fake C binding with predefined devices and rates, on a machine that is otherwise idle."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

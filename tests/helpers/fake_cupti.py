@@ -3,8 +3,6 @@
 A process can load CUPTI only once, so run_with_fake() runs each program in a new process.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Stand-ins for flopscope.measure and compare_times with predefined times, and a runner for tests that use them."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable

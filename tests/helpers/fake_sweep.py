@@ -1,7 +1,5 @@
 """Measurements with predefined times on a device with round peaks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

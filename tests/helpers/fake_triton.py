@@ -1,7 +1,5 @@
 """A module ``triton`` whose launches call their hooks as those of the real versions do, and compile and run nothing."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """For each rule of the advice a program that has the fault, and one that has not; put together by hand."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that capture and replay CUDA graphs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from helpers.hand_traces import BF16, Program

@@ -1,7 +1,5 @@
 """Chrome traces of torch.profiler, put together by hand: events, texts of them, and programs. Times are in µs."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Modules of HLO as text, and the rows of their work."""
 
-from __future__ import annotations
-
 import json
 import re
 import tarfile

@@ -1,7 +1,5 @@
 """A recording of the program in tests/data/hlo/aligned.hlo: four steps of a loop of three, as Kineto would write it."""
 
-from __future__ import annotations
-
 from helpers import TESTS
 from helpers.hand_traces import event, kernel, text_of
 

@@ -1,7 +1,5 @@
 """Programs of JAX with a fault, and without it: their HLO, and recordings as Kineto would write them, made by hand."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A client of ``flopscope mcp``: that of the SDK, which a test calls without being asynchronous."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

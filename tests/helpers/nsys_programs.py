@@ -1,7 +1,5 @@
 """Programs in exports of Nsight Systems."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

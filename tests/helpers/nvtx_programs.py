@@ -1,7 +1,5 @@
 """Programs and libraries that call NVTX, each run in a process of its own: a library asks for its tool only once."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Work that all processes of one test run share."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Tests of every op and dtype on one device: tests/ops/test_ops.py runs them on the CPU, tests/gpu on CUDA."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ between those of an output must not change. Run as a program, so that FLOPSCOPE_
 the one that was used.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import mmap

@@ -3,8 +3,6 @@
 Run as a program, so that FLOPSCOPE_ISA chooses the instruction set; prints the one that was used.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reference results of every op by NumPy in float64, and test inputs. Shared by the CPU and GPU tests."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The parts of an accounting, of a page and of a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flopscope.answers.analysis import PARTS

@@ -1,7 +1,5 @@
 """Programs that run in processes of their own, as a driver, CUPTI or a profiler begins only once in each."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

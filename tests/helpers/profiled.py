@@ -1,7 +1,5 @@
 """Tables of profiles as plain numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flopscope as fs

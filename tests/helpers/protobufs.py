@@ -1,7 +1,5 @@
 """An encoder of protobuf's wire format, and the messages of XSpaces made with it."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Traces of simulated ranks, written anew after a change."""
 
-from __future__ import annotations
-
 import fcntl
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Kernels of an H200 with the samples of their counters, as recorded."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from flopscope import _core

@@ -1,7 +1,5 @@
 """Tests of norm, var, argmax and cumsum on one device, by lengths, layouts and special values, against float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a page holds, read back from its HTML by other means than the page's script."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

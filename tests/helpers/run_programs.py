@@ -1,7 +1,5 @@
 """Programs that run under ``flopscope run``, for tests/run and those of recordings."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

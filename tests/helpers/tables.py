@@ -1,7 +1,5 @@
 """Tables for tests, built from a few values or from the rows that torch.profiler recorded."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import math

@@ -1,7 +1,5 @@
 """Tensors of every dtype as NumPy has them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Texts and HTML of views, parsed."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 

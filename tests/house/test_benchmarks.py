@@ -1,7 +1,5 @@
 """The benchmarks: each program starts, results are kept and compared, and the pages quote results that are there."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

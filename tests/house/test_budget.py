@@ -6,8 +6,6 @@ so that a feature pays with a deletion. Lines are those of C, CUDA, Python, Java
 of all files.
 """
 
-from __future__ import annotations
-
 import runpy
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Each way to build compiles only what changed: in a small tree, by a C compiler and an nvcc that log what they do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer. Programs with threads
 also run under ThreadSanitizer. Fuzz targets run their corpora here; tests/fuzz/run.sh fuzzes them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

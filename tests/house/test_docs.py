@@ -8,8 +8,6 @@ A comment on the line before a code block declares its kind:
     <!-- with PATH -->         runs, as all after it, beside a copy of that file or folder
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,8 +1,6 @@
 """What has a name for users is in the documentation: commands, options, variables, columns, attributes, dependencies;
 and what the documentation says of results is what the results say."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

@@ -1,7 +1,5 @@
 """What a fresh process imports: as little as its first call needs."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

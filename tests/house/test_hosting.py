@@ -1,7 +1,5 @@
 """What the hosting site reads: workflows run scripts of the tree, for all Pythons; the action compares runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Rules of the code base that are checked automatically."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Importing flopscope: its public names, and its errors if it is not built."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """flopscope supports only the main interpreter: others are refused early. A second import gives the same types."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

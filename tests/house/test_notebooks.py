@@ -1,7 +1,5 @@
 """The notebooks run from top to bottom, show what their text promises, and are stored with clean outputs."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import re

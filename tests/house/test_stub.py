@@ -1,7 +1,5 @@
 """The stub flopscope/_core.pyi declares all members of the C module, with the same arguments."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import inspect

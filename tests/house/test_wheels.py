@@ -1,7 +1,5 @@
 """What tools/build_wheels.py refuses, and a built wheel in a fresh environment, if FLOPSCOPE_TEST_WHEEL names one."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import subprocess

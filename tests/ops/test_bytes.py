@@ -1,7 +1,5 @@
 """float8, and products of 8-bit factors, on the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.byte_cases import FLOAT8, ByteCases

@@ -1,7 +1,5 @@
 """Errors: invalid arguments are refused with clear messages, and a failed call leaves everything usable."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Iterator

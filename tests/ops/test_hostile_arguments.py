@@ -1,7 +1,5 @@
 """Arguments that change, drop or replace data while it is read must not crash the binding."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

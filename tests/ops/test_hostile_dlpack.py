@@ -1,7 +1,5 @@
 """Invalid DLPack capsules, and consumers that break the protocol. The capsules are built with ctypes."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import itertools

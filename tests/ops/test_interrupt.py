@@ -1,8 +1,6 @@
 """Long work in C is interrupted promptly and without leaks, by whatever a signal's handler raises; its objects are
 unchanged or report the interrupt. A timer sends SIGALRM to this process, whatever SIGINT does in it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

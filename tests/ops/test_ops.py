@@ -1,7 +1,5 @@
 """Every op on the CPU against NumPy in float64."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tensors whose elements share memory: writing to them is an error, and shared memory is read once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

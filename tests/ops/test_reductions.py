@@ -1,7 +1,5 @@
 """norm, var, argmax and cumsum on the CPU, against NumPy in float64 and torch; results for any number of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from helpers.ops_reference import FLOATS, Lab, exact, with_threads

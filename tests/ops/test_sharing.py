@@ -1,7 +1,5 @@
 """Sharing memory with other libraries: the buffer protocol, NumPy's protocol and DLPack, with NumPy and torch."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import hashlib

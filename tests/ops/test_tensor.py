@@ -1,7 +1,5 @@
 """Tensor: attributes, to(), memory accounting, and threads."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

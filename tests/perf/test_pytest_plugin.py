@@ -1,8 +1,6 @@
 """The pytest plugin: every limit, option and outcome, with predefined times. The imagined device has 100 GB/s and
 1 TFLOP/s, and the imagined call moves 1 MB and does 1 MFLOP: 10 µs is its roofline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

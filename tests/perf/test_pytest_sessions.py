@@ -1,7 +1,5 @@
 """The pytest plugin: its options, the table and the outcomes of a session, and measurements of several processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Runs in files: what --perf-save and --perf-json write and pytest-benchmark reads, and what --perf-compare reads."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

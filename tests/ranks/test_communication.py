@@ -1,7 +1,5 @@
 """Collectives, streams and stragglers of synthetic events: hand-computed cases, and a timeline of nanoseconds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

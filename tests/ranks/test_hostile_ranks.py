@@ -1,7 +1,5 @@
 """Ranks whose traces say anything: every answer across ranks is given, and holds no number that JSON lacks."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

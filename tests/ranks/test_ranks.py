@@ -1,7 +1,5 @@
 """load_ranks(): reading many ranks, their clocks, matching against a plain oracle, and what is named as slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """What is named as slow or missing across ranks, on simulated ranks whose faults are known."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

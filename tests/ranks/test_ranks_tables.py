@@ -1,7 +1,5 @@
 """The tables, notes and the page of many ranks, against the traces and plain sums."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

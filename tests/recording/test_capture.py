@@ -1,7 +1,5 @@
 """Live capture without a GPU: programs that receive kernel records from a fake CUPTI (tests/c/fake_cupti.c)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

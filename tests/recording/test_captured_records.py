@@ -1,7 +1,5 @@
 """Records of a fake CUPTI (tests/c/fake_cupti.c) as events: their names, launches and devices."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

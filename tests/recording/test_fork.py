@@ -1,7 +1,5 @@
 """A process that forks while it profiles: the child takes no part in the profile, and neither process hangs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """An interrupt at any line of start or stop: whatever state it leaves, another profile can start."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """Profiles of a process that uses JAX: the modules come from its client, of which there is a fake here, and so do the
 events of its compilations. The last tests run JAX itself, in processes of their own, as it starts threads."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

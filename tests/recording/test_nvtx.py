@@ -1,7 +1,5 @@
 """Ranges of NVTX: what real libraries with NVTX inside them mark is in the profile. Each program is its own oracle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kernels within ranges of NVTX: a real library marks the ranges, and a fake CUPTI reports the kernels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

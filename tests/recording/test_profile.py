@@ -1,7 +1,5 @@
 """profile(): recorded events, memory, threads, and errors of misuse."""
 
-from __future__ import annotations
-
 import gc
 import math
 import threading

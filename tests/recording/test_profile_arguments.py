@@ -1,7 +1,5 @@
 """The arguments of profile(): compatibility with torch, and the source of device times, with CUDA capture mocked."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import inspect

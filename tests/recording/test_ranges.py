@@ -1,7 +1,5 @@
 """record_function(): nested and overlapping ranges, decorators, and stated work."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect

@@ -1,7 +1,5 @@
 """The memory that a recording takes: what is left of it, what it gives back, and where it ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import time

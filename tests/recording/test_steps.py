@@ -1,7 +1,5 @@
 """Profiles with a schedule: its actions, the recorded steps, and the calls of the handler."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

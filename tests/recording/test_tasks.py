@@ -1,7 +1,5 @@
 """Ranges that coroutines keep open across an await: each contains only the work of its own task."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import random

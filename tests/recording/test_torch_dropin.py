@@ -3,8 +3,6 @@
 The oracle is torch.profiler.profile on the same program.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """flopscope.torch: live profiles collected by torch.profiler, compared with torch's rows of the same recording."""
 
-from __future__ import annotations
-
 import gc
 import gzip
 import inspect

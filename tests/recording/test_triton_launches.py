@@ -1,7 +1,5 @@
 """Launches of Triton, with a fake of its versions: tests/gpu/test_triton_gpu.py has the real one."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

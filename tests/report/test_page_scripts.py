@@ -1,7 +1,5 @@
 """The scripts of the report page: what their linter finds, and the tests of their functions."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The report page: what it holds equals the results of the profile, whatever the names, and the file is never half."""
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The report's counters: tracks of the timeline, sums in the Overview, and what files of other profilers name."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """The data of a page: columns of numbers are read back, and JSON ends no script."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

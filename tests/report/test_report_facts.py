@@ -1,7 +1,5 @@
 """What the page has of the core's tables: its style sheet, the looks of bounds, its parts and categories."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

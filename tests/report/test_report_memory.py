@@ -1,7 +1,5 @@
 """The data of the report's memory, against the text of the trace and a simulation of the allocator."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

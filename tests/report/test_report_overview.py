@@ -1,7 +1,5 @@
 """The overview of the report page: its headline, and what it says was not recorded."""
 
-from __future__ import annotations
-
 import html
 import math
 import re

@@ -1,7 +1,5 @@
 """The data of the report's roofline, against the table and the datasheet."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

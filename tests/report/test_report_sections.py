@@ -1,7 +1,5 @@
 """The data of the pages of comparisons and ranks, read from the HTML."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

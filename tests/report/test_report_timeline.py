@@ -1,7 +1,5 @@
 """The data of the report's timeline, against the events themselves and the accounting."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from pathlib import Path

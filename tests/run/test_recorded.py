@@ -1,7 +1,5 @@
 """flopscope run: the process that reports knows of a recording what the program's own process would."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """flopscope run: the program runs as under python, and ends as it does."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 import zipfile

@@ -1,7 +1,5 @@
 """flopscope run --counters: programs that use CUDA, by any library, only after it has begun to record."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import Run, runner

@@ -1,7 +1,5 @@
 """flopscope run: what it does after the program depends on nothing that the program left behind."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import signal

@@ -1,7 +1,5 @@
 """flopscope run: what is recorded of a program, and the files that hold it."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

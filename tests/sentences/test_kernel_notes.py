@@ -1,7 +1,5 @@
 """What is said of kernels of unknown work, by the library that launched them."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 from typing import Any

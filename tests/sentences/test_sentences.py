@@ -1,7 +1,5 @@
 """Sentences say one thing in the singular and several in the plural."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import get_args

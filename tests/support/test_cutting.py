@@ -1,7 +1,5 @@
 """Texts cut to a width, shapes and kernel names as tables print them, and suggestions for misspelt names."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Numbers, shapes and texts at the edge of what is possible are answered or refused by name, and rules may wait."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

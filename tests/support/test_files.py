@@ -1,7 +1,5 @@
 """Files are written completely or not at all: on full disks, after kills, through links and as special files."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

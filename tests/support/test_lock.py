@@ -1,7 +1,5 @@
 """Locks between processes: the one that measurements hold, of which there is one at a time."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess

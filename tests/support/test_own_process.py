@@ -1,7 +1,5 @@
 """What a process knows of itself: its threads, whose signals stay with their starter, and its waits for a CPU."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

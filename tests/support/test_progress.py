@@ -1,7 +1,5 @@
 """Progress bars on a terminal, in a notebook, and without either; and bars of elapsed time."""
 
-from __future__ import annotations
-
 import re
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Names from traces are escaped: no control codes in terminals, no formulas in spreadsheets."""
 
-from __future__ import annotations
-
 import csv
 import json
 import unicodedata

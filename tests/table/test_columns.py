@@ -1,7 +1,5 @@
 """Numbers in texts: the units shared by all views."""
 
-from __future__ import annotations
-
 import math
 
 from flopscope.support.units import flop_rate_text, long_time_text, percent_text, short_time_text, si_text

@@ -1,7 +1,5 @@
 """compare(): matching of rows, and the table of a comparison."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ The texts in tests/data/compare are what users see; ``PYTHONPATH=tests python te
 them again. Sums are computed here from the JSON of the traces.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

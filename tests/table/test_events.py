@@ -1,7 +1,5 @@
 """prof.events(): single events, compared with the events that were appended."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums of rows by group, of lists and arrays made by hand: against NumPy."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

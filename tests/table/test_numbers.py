@@ -1,7 +1,5 @@
 """Columns of the core: numbers that NumPy is not needed for, held against lists and NumPy's own arrays."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Tables as Parquet and JSON files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Results: the methods that a profile and a recorded trace have in common."""
 
-from __future__ import annotations
-
 import pytest
 from helpers.tables import make_table
 

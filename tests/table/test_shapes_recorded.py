@@ -1,7 +1,5 @@
 """Tables of traces whose ops have no recorded shapes, so that their work is unknown."""
 
-from __future__ import annotations
-
 from helpers.hand_traces import kernel, load, op
 
 import flopscope as fs

@@ -1,7 +1,5 @@
 """Python stacks: the recorded frames, their names, and their use in tables and flame graphs."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import functools

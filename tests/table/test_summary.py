@@ -1,7 +1,5 @@
 """Summaries of given events: numbers compared with NumPy on a timeline of moments, and their text."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

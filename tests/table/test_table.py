@@ -1,7 +1,5 @@
 """EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

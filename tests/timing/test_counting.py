@@ -1,7 +1,5 @@
 """What measure() says about counts, and the energy of a GPU."""
 
-from __future__ import annotations
-
 import math
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """measure() and compare_times(): their results and errors. Timing on CUDA is in test_measure_cuda.py."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """``flopscope measure``: ops with shapes, and MODULE:FUNCTION with the search for the module."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

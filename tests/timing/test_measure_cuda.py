@@ -1,7 +1,5 @@
 """measure() and compare_times() on an imagined GPU: timing on CUDA."""
 
-from __future__ import annotations
-
 import math
 import sys
 import types

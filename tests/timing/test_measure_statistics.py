@@ -1,7 +1,5 @@
 """The interval of the median, the stopping rule and the verdict on two times, with a simulated clock."""
 
-from __future__ import annotations
-
 import gc
 import math
 import random

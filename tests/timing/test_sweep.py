@@ -1,7 +1,5 @@
 """sweep(): its sizes and operands, and the table of its results."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

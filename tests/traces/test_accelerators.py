@@ -1,7 +1,5 @@
 """Accelerators keep their names: what a trace's own evidence tells of its devices, in tables, summaries and pages."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,6 @@
 """Every public call answers for every small trace: times of 0, steps without work, odd sizes. No number is wrong in
 itself: parts add up, no saving is more than the time, and a trace that is written and read again is the same."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

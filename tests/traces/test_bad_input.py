@@ -1,7 +1,5 @@
 """Traces in which the profiler took the whole time, of overlong durations, and those in which nothing is understood."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Events that are not what they should be: names that torch does not write as JSON, times that were lost, ids of two
 processes, and categories that old versions do not write."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

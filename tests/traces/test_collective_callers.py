@@ -1,7 +1,5 @@
 """Collectives whose kernels carry no arguments: kind and sizes come from the ops around the launch."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

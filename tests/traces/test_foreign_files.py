@@ -1,7 +1,5 @@
 """Files that are no traces: the error says what a file is, by its content, and what to do instead."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

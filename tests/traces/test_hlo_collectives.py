@@ -1,8 +1,6 @@
 """Kernels of collectives get kind, message and ranks from the HLO of their program, in each form of instruction and of
 groups. The sizes are by hand: the larger of what a device sends and receives."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Traces built to be slow or large are read in time and memory linear in the size of the file, or are refused."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

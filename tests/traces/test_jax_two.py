@@ -4,8 +4,6 @@ training, and a function with an all-to-all, a permutation, an all-gather, a red
 Sizes are by hand: four matrices of 4096 x 4096 bfloat16 and four vectors of 4096; the second program exchanges a
 matrix. NCCL stated the same ones in its NVTX ranges for the gradients and the permutation."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The scanner of JSON texts, compared with Python's json."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

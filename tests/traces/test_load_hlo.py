@@ -1,8 +1,6 @@
 """load_trace(hlo=…): the kernels of a JAX program belong to the instructions of its HLO. The program is
 tests/data/hlo/aligned.hlo, its recording is made here; work is counted by hand."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

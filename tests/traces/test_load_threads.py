@@ -1,7 +1,5 @@
 """Traces that several threads read and join: the same events by any number of threads, and errors where they are."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

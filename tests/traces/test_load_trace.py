@@ -1,7 +1,5 @@
 """Recorded traces: torch's own rows for the same profile, old and messy files, and files that are not traces."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import gzip

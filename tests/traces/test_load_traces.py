@@ -1,7 +1,5 @@
 """Folders and patterns of traces: which files are read, in which order, and what is skipped."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

@@ -1,7 +1,5 @@
 """Where overhead and changes of memory lie among the events of threads, compared with an exhaustive search."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Perfetto's traces: the same events as from a Chrome trace of the same program."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import zlib

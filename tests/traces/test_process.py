@@ -1,7 +1,5 @@
 """The process of a trace: invalid ranks and clocks, and several recordings of one process."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

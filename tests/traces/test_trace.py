@@ -1,7 +1,5 @@
 """Chrome traces: checked against the rules of Chrome, the output of Kineto, and the recorded events."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """export_chrome_trace() and trace_handler(): paths, failures, the head of a trace, and rejected arguments."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The owners of kernels, compared with an independent join of generated traces with every kind of invalid id."""
 
-from __future__ import annotations
-
 import random
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path

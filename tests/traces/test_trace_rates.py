@@ -1,7 +1,5 @@
 """Rates of recorded traces: missing GPU activity, shares of the peaks, launches, and sums."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chrome traces: rows for overlapping slices, the work of single events, and counters."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

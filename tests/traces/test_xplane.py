@@ -1,7 +1,5 @@
 """Recordings of XLA's profiler: xplane.pb. The files are made by an encoder of the tests."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

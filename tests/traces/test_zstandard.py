@@ -1,7 +1,5 @@
 """Traces compressed by zstandard: frames, damage, size, libraries; and members that end at the edge of a read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

@@ -1,7 +1,5 @@
 """Runs of programs in fresh processes: what is timed, how they end, and that nothing of the user's is changed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Each switch is applied to torch, has the effect it names, and is undone; its premise is checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which changes are tried, in how many runs, and what is said of them; the program is simulated."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

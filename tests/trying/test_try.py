@@ -1,7 +1,5 @@
 """The command flopscope try, and fs.try_changes(), on real programs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Pairs of runs, the interval of their ratio and its verdict; results with a change beside those without."""
 
-from __future__ import annotations
-
 import math
 import random
 

@@ -1,7 +1,5 @@
 """The overview of a profile in a notebook: parsed, compared with the tables, and attacked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Plots: their contents, read from matplotlib's artists."""
 
-from __future__ import annotations
-
 import io
 import math
 import subprocess

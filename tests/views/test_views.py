@@ -1,7 +1,5 @@
 """Views: text compared with that of torch.profiler for the same rows, other formats with the rows themselves."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

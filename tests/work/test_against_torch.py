@@ -1,7 +1,5 @@
 """Work of ops that the installed torch runs and records, against its results, its schemas and its own counter."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """FLOPs and bytes of calls: a row each in cases_*.py, with numbers by hand; and what these numbers stand on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cases_elements

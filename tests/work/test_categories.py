@@ -1,7 +1,5 @@
 """Categories of ops: a table by hand, and what every rule must have. The oracle is what each op is known to do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

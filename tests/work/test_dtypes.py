@@ -1,7 +1,5 @@
 """Every column of the rows of dtypes, against torch, NumPy and Python's struct."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules from their protobuf: the same as from their text, of programs that JAX compiled; and damaged ones."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reading HLO text: forms of GPUs, frames, and errors. What JAX compiles is read as its protobuf is, elsewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

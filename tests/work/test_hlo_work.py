@@ -1,7 +1,5 @@
 """FLOPs and bytes of HLO's instructions, fusions and schedules: a row each in cases_hlo.py, and what fits in no row."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

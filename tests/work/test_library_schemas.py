@@ -1,8 +1,6 @@
 """Rows of other libraries' ops against the arguments that the libraries declare: in the sources of all versions,
 and as they are installed."""
 
-from __future__ import annotations
-
 import lzma
 import re
 from typing import Any

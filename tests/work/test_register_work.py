@@ -1,7 +1,5 @@
 """register_work(): work rules written in Python for the ops of a trace."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator

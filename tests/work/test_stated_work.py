@@ -1,7 +1,5 @@
 """Work that a program states for a range or a launch, in its row and in the rows around and within it."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

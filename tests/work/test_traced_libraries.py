@@ -1,7 +1,5 @@
 """Work that other events of a trace tell, of libraries' ops: gradients, kernels, annotations of steps, collectives."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Triton kernels: what inductor's names and arguments tell, and what the code of a kernel does with its pointers, by IR
 that Triton 3.6 wrote for compute capability 9.0, without places."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -4,8 +4,6 @@ A pointwise op is 1 FLOP per output element, a reduction 1 per input element, a 
 only moves data 0. Bytes are compulsory: each distinct input element read once, each output element written once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

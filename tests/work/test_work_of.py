@@ -1,7 +1,5 @@
 """fs.work() and fs.roofline_time(): the work of an op without a program; packages that bring their own rules."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

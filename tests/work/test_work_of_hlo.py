@@ -1,7 +1,5 @@
 """fs.work_of_hlo: the rows of a schedule, and what it is given."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys
