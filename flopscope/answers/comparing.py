@@ -184,18 +184,8 @@ class Run:
         time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]
         flops, moved, share = (_number(row[name]) for name in ("flops", "bytes_total_moved", "pct_roofline"))
         rated = _number(row["roofline_time"]) + _number(row["headroom"])
-        return Side(
-            row["key"],
-            int(row["count"]),
-            _number(time),
-            flops,
-            moved,
-            share,
-            shapes,
-            rated,
-            bool(row["is_user_annotation"]),
-            row["unit"] if isinstance(row["unit"], str) else None,
-        )
+        is_range, unit = bool(row["is_user_annotation"]), row["unit"] if isinstance(row["unit"], str) else None
+        return Side(row["key"], int(row["count"]), _number(time), flops, moved, share, shapes, rated, is_range, unit)
 
 
 _READ = (
@@ -445,10 +435,9 @@ def _waits(a: Analysis, b: Analysis) -> str:
 
 def _launches(a: Analysis, b: Analysis) -> str:
     """Return how many launches there were, if that changed."""
-    if found := launches_of(a, b):
-        return found
     x, y = _calls(a, LAUNCH), _calls(b, LAUNCH)
-    return calls_text(x, y, "kernel launch", "kernel launches") if abs(y - x) > FEWER * max(x, y) else ""
+    changed = calls_text(x, y, "kernel launch", "kernel launches") if abs(y - x) > FEWER * max(x, y) else ""
+    return launches_of(a, b) or changed
 
 
 def launches_of(a: Analysis, b: Analysis) -> str:

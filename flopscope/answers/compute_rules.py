@@ -77,7 +77,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     if analysis.accelerator != "cuda":
         return
     aligned: list[float] = []
-    found: list[tuple[Op, list[str], list[str]]] = []
+    found: list[tuple[Op, dict[str, int], dict[str, int]]] = []
     for op in analysis.ops:
         sizes = product_sizes(op) if is_product(op) and str(op.unit).endswith("_tensor") and op.compute > 0 else None
         if sizes is None:
@@ -91,28 +91,26 @@ def align(analysis: Analysis) -> Iterator[Finding]:
                 aligned.append(reached(op))
             continue
         padded = {name: -(-size // multiple) * multiple for name, size in odd.items()}
-        if max(padded[name] / size for name, size in odd.items()) > 1.15:  # padding would cost too much
-            continue
-        names = [f"{name} = {size}" for name, size in odd.items()]
-        found.append((op, names, [f"{name} = {size}" for name, size in padded.items()]))
+        if max(padded[name] / size for name, size in odd.items()) <= 1.15:  # beyond, padding would cost too much
+            found.append((op, odd, padded))
     usual = min(max(median(aligned), 0.4), 0.9) if aligned else USUAL_SHARE
     claims = [(op, op.time - op.ideal / usual) for op, _, _ in found if op.time - op.ideal / usual > 0.15 * op.time]
     if not claims:
         return
     ops = [op for op, _ in claims]
-    op, names, padded_names = next(one for one in found if one[0] is ops[0])
+    op, odd, padded = next(one for one in found if one[0] is ops[0])
     says = partial(
         compute.padded,
         op=op.key,
-        sizes=tuple(names),
-        padded=tuple(padded_names),
+        sizes=tuple(f"{name} = {size}" for name, size in odd.items()),
+        padded=tuple(f"{name} = {size}" for name, size in padded.items()),
         multiple=ALIGNMENT // _item_bytes(op),
         alignment=ALIGNMENT,
         products=calls_of(ops),
         per=analysis.per,
         share=100 * reached(op),
         usual=100 * usual,
-        vocabulary=len(names) == 1 and _is_vocabulary(analysis, op, int(names[0].rpartition(" ")[2])),
+        vocabulary=len(odd) == 1 and _is_vocabulary(analysis, op, *odd.values()),
     )
     yield finding_about(analysis, says, claims, ops)
 
@@ -128,7 +126,7 @@ def _is_vocabulary(analysis: Analysis, op: Op, size: int) -> bool:
         return False
     classes = {f"aten::{name}" for name in OF_CLASSES}
     rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
-    firsts = [(key, [*shapes[0]]) for key, shapes in rows if shapes and (key == "aten::embedding" or key in classes)]
+    firsts = [(key, [*shapes[0]]) for key, shapes in rows if shapes and key in {"aten::embedding", *classes}]
     embedded = any(key == "aten::embedding" and shape[:1] == [size] for key, shape in firsts)
     return embedded and any(key in classes and shape[-1:] == [size] for key, shape in firsts)
 

@@ -243,9 +243,7 @@ def sort_key(name: object, attributes: Sequence[str]) -> str:
 def find_columns(names: Iterable[str]) -> list[ViewColumn]:
     """Return the columns of fitted text that headers or attributes name. ValueError for an unknown one."""
     shown = [(text, column) for text, column in _names() if column.importance]
-    known: dict[str, ViewColumn] = {}
-    for text, column in shown:
-        known.setdefault(_plain(text), column)
+    known = {_plain(text): column for text, column in reversed(shown)}  # of several, the first
     chosen = []
     for name in names:
         if _plain(name) not in known:

@@ -79,9 +79,8 @@ def _lacks_peaks_only(analysis: Analysis) -> bool:
     """Return whether no peaks are known, but the bytes of all work of the devices."""
     names = ("is_user_annotation", "self_device_time_total", "bytes_total_moved")
     rows = zip(*(analysis.columns[name] for name in names), strict=True)
-    return not analysis.peaks and not any(
-        time > 0 and math.isnan(moved) for is_range, time, moved in rows if not is_range
-    )
+    dark = (time > 0 and math.isnan(moved) for is_range, time, moved in rows if not is_range)
+    return not analysis.peaks and not any(dark)
 
 
 def _unknown_kernels(analysis: Analysis) -> float:
@@ -134,10 +133,8 @@ def missing(analysis: Analysis) -> list[str]:
     )
     if counted and not has_ops:
         notes.append(NOT_RESOLVED)
-    elif generated and not analysis.on_device and not unseen:
-        notes.append(GENERATED)
-    elif recorded and not analysis.on_device and not unseen:
-        notes.append(GENERATED_KERNELS)
+    elif (generated or recorded) and not analysis.on_device and not unseen:
+        notes.append(GENERATED if generated else GENERATED_KERNELS)
     elif (of_launches := _launches(analysis)) is not None:
         notes += of_launches
     elif kernels and not has_ops and not lost and _has_recorded_ops(analysis):

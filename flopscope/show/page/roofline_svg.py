@@ -23,13 +23,17 @@ LEAST_SHARE = 0.001  # of the time: marks with less do not extend the axes
 STRIP = 1.2  # decades of the strip of ops without FLOPs
 NAMED = 12
 BESIDE = " · "  # between the name of a mark and its shapes
+Corner = tuple[float, float]
 
 
-def roofline_svg(
-    shown: Sequence[Point],
-    roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
-    slopes: Sequence[tuple[str, Rates]],
-) -> str:
+Roofs = Sequence[tuple[str, Rates, Mapping[str, float]]]
+"""As those of roofs_of(): name, rates and ridges."""
+Slopes = Sequence[tuple[str, Rates]]
+Disc = tuple[float, float, float]
+"""x, y and radius of a mark, in pixels."""
+
+
+def roofline_svg(shown: Sequence[Point], roofs: Roofs, slopes: Slopes) -> str:
     """Return a roofline as an ``<svg>`` element, with all text escaped.
 
     The axes are logarithmic. The area of a mark is proportional to its time, its colour shows its bound, and its
@@ -87,18 +91,16 @@ class _Frame:
 
     def axes(self) -> list[str]:
         """Return the border, lines at the decades with their labels, and the units."""
-        wide, high = self.right - self.left, self.bottom - self.top
-        parts = [
-            f'<rect x="{self.left:.1f}" y="{self.top:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="none" '
-            'stroke="currentColor" stroke-opacity="0.5"/>'
-        ]
+
+        def box(right: float, look: str) -> str:
+            wide, high = right - self.left, self.bottom - self.top
+            return f'<rect x="{self.left:.1f}" y="{self.top:.1f}" width="{wide:.1f}" height="{high:.1f}" {look}/>'
+
+        parts = [box(self.right, 'fill="none" stroke="currentColor" stroke-opacity="0.5"')]
         line = 'stroke="currentColor" stroke-opacity="0.13"'
         if self.strip > self.x0:
             x = self.x(10.0**self.strip)
-            parts.append(
-                f'<rect x="{self.left:.1f}" y="{self.top:.1f}" width="{x - self.left:.1f}" height="{high:.1f}" '
-                'fill="currentColor" fill-opacity="0.06"/>'
-            )
+            parts.append(box(x, 'fill="currentColor" fill-opacity="0.06"'))
             parts.append(_text((self.left + x) / 2, self.bottom + 12, "middle", "no FLOPs"))
         for power in _decades(max(self.x0, self.strip), self.x1):
             x = self.x(10.0**power)
@@ -116,7 +118,7 @@ def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" {look}>{text}</text>'
 
 
-def _frame(marks: Sequence[Point], roofs: Sequence[tuple[str, Rates, Mapping[str, float]]]) -> _Frame:
+def _frame(marks: Sequence[Point], roofs: Roofs) -> _Frame:
     """Choose limits that show the marks, the levels and where they meet the slope."""
     drawn = [mark for mark in marks if mark.is_drawn]
     xs = [mark.intensity for mark in drawn] + [x for _, _, ridges in roofs for x in ridges.values()] or [1.0]
@@ -139,12 +141,7 @@ def _tick(power: int) -> str:
     return f"{10.0**power:g}" if -3 <= power <= 4 else f"1e{power}"
 
 
-def _roofs(
-    frame: _Frame,
-    roofs: Sequence[tuple[str, Rates, Mapping[str, float]]],
-    slopes: Sequence[tuple[str, Rates]],
-    room: _Room,
-) -> list[str]:
+def _roofs(frame: _Frame, roofs: Roofs, slopes: Slopes, room: _Room) -> list[str]:
     """Return the slopes up to the highest level, and each level from the slope on, with their names and numbers."""
     parts = []
     left, right, bottom, top = (10.0**edge for edge in (frame.x0, frame.x1, frame.y0, frame.y1))
@@ -188,13 +185,11 @@ def _roofs(
 class _Room:
     """Where texts are free to stand: within the axes, and neither over other texts nor over large marks."""
 
-    def __init__(self, frame: _Frame, discs: Sequence[tuple[float, float, float]]) -> None:
+    def __init__(self, frame: _Frame, discs: Sequence[Disc]) -> None:
         self.frame, self.discs = frame, [disc for disc in discs if disc[2] >= LARGE]
         self.taken: list[tuple[float, float, float, float]] = []
 
-    def place(
-        self, wide: float, corners: Sequence[tuple[float, float]], own: tuple[float, float, float] | None = None
-    ) -> tuple[float, float] | None:
+    def place(self, wide: float, corners: Sequence[Corner], own: Disc | None = None) -> Corner | None:
         """Return the first of the lower left corners at which a text is free to stand, and take it; None without."""
         for left, below in corners:
             right, above = left + wide, below - TALL
@@ -209,7 +204,7 @@ class _Room:
         return None
 
 
-def _names(marks: Sequence[Point], discs: Sequence[tuple[float, float, float]], room: _Room) -> list[str]:
+def _names(marks: Sequence[Point], discs: Sequence[Disc], room: _Room) -> list[str]:
     """Return the names of the longest ops, each beside its mark, but for those that would cover anything."""
     parts: list[str] = []
     for mark, (x, y, radius) in zip(marks[:NAMED], discs, strict=False):
@@ -226,7 +221,7 @@ def _radius(mark: Point, longest: float) -> float:
     return max(LARGEST * math.sqrt(share), SMALLEST)
 
 
-def _mark(mark: Point, disc: tuple[float, float, float]) -> str:
+def _mark(mark: Point, disc: Disc) -> str:
     """Return a mark, whose colour shows the bound."""
     x, y, r = disc
     bound = mark.bound if mark.bound in BOUNDS else "unknown"
