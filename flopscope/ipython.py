@@ -66,7 +66,7 @@ class _Recorded:
     def _give_way(cls) -> None:
         """End torch's recording before another one of the program starts: a process can have only one."""
         if cls._current is not None and cls._current._running[1:]:
-            cls._current._stop(torch=True)
+            cls._current._stop(first=1)
             warn_user(
                 "%%flopscope: torch records for one profiler at a time; from that of the cell on, not for this one"
             )
@@ -105,12 +105,10 @@ class _Recorded:
         self._running.append(prof)
         self.profiles.append(prof)
 
-    def _stop(self, torch: bool = False) -> None:
-        """Stop what is running. torch: torch's profiler alone."""
-        stopped = self._running[1:] if torch else self._running
-        self._running = self._running[:1] if torch else []
-        for prof in reversed(stopped):
-            prof.stop()
+    def _stop(self, first: int = 0) -> None:
+        """Stop what is running. first: 1 for torch's profiler alone."""
+        while self._running[first:]:
+            self._running.pop().stop()
 
 
 def profile_code(ipython: Any, line: str, cell: str | None) -> Any:

@@ -325,10 +325,7 @@ def _with_torch_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerA
     if not callable(plan):
         raise TypeError(f"schedule must be a function, not {plan!r}")
 
-    def action_of(step: int) -> ProfilerAction:
-        return ProfilerAction[action_at(plan, step).name]
-
-    return action_of
+    return lambda step: ProfilerAction[action_at(plan, step).name]
 
 
 class _Events:

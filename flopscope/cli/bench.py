@@ -101,13 +101,12 @@ class Bench:
         lines = [f"{self.device}: {self.device.name}"]
         if self.busy:
             what = "GPU" if self.device.kind == "cuda" else "machine"
-            busy = (
-                f"The {what} was busy: {self.busy}. Times may be too long and shares too low, so no causes are named."
-            )
-            lines.insert(0, busy)
+            doubt = "Times may be too long and shares too low, so no causes are named."
+            lines.insert(0, f"The {what} was busy: {self.busy}. {doubt}")
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
-                lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
+                units = ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())
+                lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {units}")
         smallest, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
         if self.peaks.kernel_ns is not None:
             lines.append(f"  {smallest} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
@@ -137,7 +136,7 @@ class Bench:
         return lines
 
     def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
-        times = [_own_time(row) / row.count for row in (sin, add)]
+        times = [float(row.device_busy_time or row.self_cpu_time_total) / row.count for row in (sin, add)]
         moved = [row.bytes_total_moved / row.count for row in (sin, add)]
         facts = (
             f"sin takes {times[0]:.1f} µs and moves {moved[0] / 1e6:.1f} MB; add takes {times[1]:.1f} µs and moves "
@@ -310,25 +309,14 @@ def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int
     return max(fitting)
 
 
-def _own_time(row: EventRow) -> float:
-    return float(row.device_busy_time or row.self_cpu_time_total)
-
-
 def _rate(rate: float | None, unit: str) -> str:
-    if rate is None:
-        return "unknown"
-    return si_text(rate, unit, prefixes="TGM")
-
-
-def _units(peaks: Peaks) -> str:
-    return ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())
+    return "unknown" if rate is None else si_text(rate, unit, prefixes="TGM")
 
 
 # The command ----------------------------------------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``bench`` to its parser."""
     add_operands(parser, "matrix")
     parser.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
     parser.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``compare`` to its parser."""
     parser.add_argument("a", metavar="A", help="a trace, or a folder or quoted pattern with one")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(
@@ -26,18 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what rows are matched by; the table groups them by name and shows the shapes that differ, "
         "or all with --by shape",
     )
-    parser.add_argument(
-        "--kind",
-        choices=("op", "kernel"),
-        default="op",
-        help="what is compared (default: %(default)s, with its kernels)",
-    )
+    text = "what is compared (default: %(default)s, with its kernels)"
+    parser.add_argument("--kind", choices=("op", "kernel"), default="op", help=text)
     add_captures(parser)
     add_peaks(parser)
     add_limit(parser)
-    parser.add_argument(
-        "--wide", action="store_true", help="also print FLOPs, bytes and roofline, and long names in full"
-    )
+    text = "also print FLOPs, bytes and roofline, and long names in full"
+    parser.add_argument("--wide", action="store_true", help=text)
     percent = parsed(
         lambda text: float(text.removesuffix("%")), lambda value: 0 <= value < math.inf, "a percentage such as 5%"
     )

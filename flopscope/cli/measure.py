@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ WHERE_MODULES_ARE = (
 
 
 def add_devices(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``devices`` to its parser."""
     parser.add_argument("--measure", action="store_true", help="measure the peaks and keep the best of all runs")
     parser.add_argument("--reset", action="store_true", help="with --measure: discard the stored peaks")
     add_files(parser, json="the properties and peaks of the devices")
@@ -47,17 +46,13 @@ def _devices(options: argparse.Namespace) -> None:
         if options.measure:
             measure_peaks(device, force=True, reset=options.reset)
         print(device.report())
-    _explain_no_cuda(found)
-    if options.json:
-        write_json(options.json, DEVICES.of({"devices": [device.content() for device in found]}))
-
-
-def _explain_no_cuda(found: Sequence[Any]) -> None:
     if all(device.kind == "cpu" for device in found):
         try:
             _core.cuda_device_count()
         except RuntimeError as why:
             print(f"no CUDA device: {why}")
+    if options.json:
+        write_json(options.json, DEVICES.of({"devices": [device.content() for device in found]}))
 
 
 # measure --------------------------------------------------------------------------------------------------------------
@@ -71,7 +66,6 @@ shape = parsed(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``measure`` to its parser."""
     parser.epilog = WHERE_MODULES_ARE
     text = "an op, or a function without arguments"
     parser.add_argument("what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help=text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -109,16 +108,13 @@ class SteadyGrowth:
 
 def recording_limit(prof: Any, warn: Callable[[str], object], stop: Callable[[str], object]) -> MemoryLimit:
     """Return the limit of a profile that has just begun to record."""
-    taken = partial(_taken_by, prof) if isinstance(prof, profile) else partial(_taken_by_torch, SteadyGrowth())
+    growth = None if isinstance(prof, profile) else SteadyGrowth()
+
+    def taken() -> tuple[float, str]:
+        if growth is None:
+            return 0.0 if prof._core is None else AT_END * prof._core.nbytes, "the recording"
+        nbytes = TORCHS_AT_END * growth.look()
+        rate = memory_text(int(growth.rate))
+        return nbytes, f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
+
     return MemoryLimit(taken, lambda what: warn(f"{what}; at half of it, the recording ends"), stop)
-
-
-def _taken_by(prof: profile) -> tuple[float, str]:
-    return 0.0 if prof._core is None else AT_END * prof._core.nbytes, "the recording"
-
-
-def _taken_by_torch(growth: SteadyGrowth) -> tuple[float, str]:
-    nbytes = growth.look()
-    rate = memory_text(int(growth.rate))
-    grows = f"the memory of this process grows by {rate}/s; a recording that grows at this rate"
-    return TORCHS_AT_END * nbytes, grows

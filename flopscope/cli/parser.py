@@ -103,14 +103,12 @@ def add_files(parser: argparse.ArgumentParser, **written: str) -> None:
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add ``--limit`` to a command."""
     rows = whole(-1, "a number of rows; -1 means all")
     text = "rows to print, -1 for all (default: %(default)s)"
     parser.add_argument("--limit", "--top", type=rows, default=LIMIT, metavar="N", help=text)
 
 
 def add_peaks(parser: argparse.ArgumentParser) -> None:
-    """Add ``--peaks`` to a command."""
     text = (
         "base of shares: datasheet, measured (on this machine if it has the device, else datasheet), none, or rates in "
         "bytes/s and FLOP/s, as memory=8e11,bf16_tensor=2e14 (default: %(default)s). A CPU has only measured peaks: "
@@ -133,7 +131,6 @@ def peaks_wanted(text: str) -> str:
 
 
 def add_captures(parser: argparse.ArgumentParser) -> None:
-    """Add ``--captures`` to a command."""
     text = "traces recorded while CUDA graphs were captured, files or folders: kernels of replays get the captured ops"
     parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
 

@@ -25,7 +25,6 @@ _NO_NAME = re.compile(r"[*?\[\]]+")
 
 
 def add_summary(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``summary`` to its parser."""
     add_traces(parser)
     add_files(parser, json="the accounting and the advice")
     parser.set_defaults(run=_summary)
@@ -51,7 +50,6 @@ def _summary(options: argparse.Namespace) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``report`` to its parser."""
     add_traces(parser, "ranks of a run")
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
@@ -88,37 +86,27 @@ def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
         return profile_page(traces[0], peaks=options.peaks, title=options.title)
     ranks = {trace.rank: trace for trace in traces}
     if None in ranks:
-        raise ValueError(_unrelated(traces))
+        a, b = (trace.source for trace in traces[:2])
+        raise ValueError(
+            f"these are traces of {len(traces)} programs, and not all of them name a rank of one run. "
+            f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
+        )
     from flopscope.ranks.report import report_of_ranks
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
     return report_of_ranks(known, peaks=options.peaks, title=options.title)
 
 
-def _unrelated(traces: Sequence[Trace]) -> str:
-    """Return why these traces have no common page, and what to do."""
-    a, b = (trace.source for trace in traces[:2])
-    return (
-        f"these are traces of {len(traces)} programs, and not all of them name a rank of one run. "
-        f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
-    )
-
-
 # ranks ----------------------------------------------------------------------------------------------------------------
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``ranks`` to its parser."""
     parser.description = (
         "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. Each "
         "trace is read by a process of its own, or by a worker of a Dask cluster."
     )
-    parser.add_argument(
-        "paths",
-        nargs="+",
-        metavar="PATH",
-        help="traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz",
-    )
+    text = "traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz"
+    parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--scheduler", metavar="ADDRESS", help="read on the workers of this Dask scheduler")
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
     add_files(parser, json="the findings, the ranks and the files")

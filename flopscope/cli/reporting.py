@@ -206,7 +206,9 @@ class Report:
         outputs, leads = self._outputs, self._leads
         trace, path = outputs.trace, outputs.json
         if leads and about["summary"] and sys.stderr is not None:
-            _attempt("summary", lambda: _print_summary(prof))
+            from flopscope.show.fitted import terminal_width
+
+            _attempt("summary", lambda: write(f"{prof.summary().fitted(terminal_width(sys.stderr))}\n"))
         if path is not None and _attempt("JSON", lambda: write_json(path, prof.summary().to_dict())) and leads:
             tell(f"JSON: {path}")
         if trace is not None and _attempt("trace", lambda: self._write_trace(prof, trace)) and leads:
@@ -238,12 +240,6 @@ def _kept(file: IO[bytes], size: int = -1) -> str | None:
         os.write(memory, part)
         left -= len(part)
     return f"/proc/self/fd/{memory}" if os.fstat(memory).st_size else None
-
-
-def _print_summary(prof: Recorded) -> None:
-    from flopscope.show.fitted import terminal_width
-
-    write(f"{prof.summary().fitted(terminal_width(sys.stderr))}\n")
 
 
 def _attempt(what: str, act: Callable[[], object]) -> bool:

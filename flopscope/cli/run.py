@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from sys import getswitchinterval, setswitchinterval
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.cli.parser import add_program
@@ -56,7 +56,6 @@ def _window(unit: str, number: str, examples: str, text: str) -> Window:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``run`` to its parser."""
     add_program(parser, "flopscope run [options] (SCRIPT | -m MODULE | -c CODE | -) [ARGUMENT ...]", EXAMPLES)
     parser.description = (
         "Run a Python program as `python SCRIPT`, `-m MODULE`, `-c CODE` and `-` (standard input) do, and profile it."
@@ -70,24 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
     text = "end the program where the window of --steps or --seconds ends, with status 0"
     parser.add_argument("--stop", action="store_true", help=text)
-    parser.add_argument(
-        "--shapes",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="record the shapes of inputs, from which FLOPs and bytes of torch's ops follow (default: on)",
-    )
+    text = "record the shapes of inputs, from which FLOPs and bytes of torch's ops follow (default: on)"
+    parser.add_argument("--shapes", action=argparse.BooleanOptionalAction, default=True, help=text)
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
     parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
-    report.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="report to write, or to replace (default: SCRIPT.report.html, or the first of SCRIPT.report-2.html, … "
-        "that is free)",
+    text = (
+        "report to write, or to replace (default: SCRIPT.report.html, or the first of SCRIPT.report-2.html, … "
+        "that is free)"
     )
+    report.add_argument("-o", "--output", metavar="FILE", help=text)
     report.add_argument("--no-report", action="store_true", help="write no report")
     parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
     parser.add_argument("--json", metavar="FILE", help="write the summary as JSON")
@@ -168,7 +161,8 @@ class Run:
             if self._ended is not None and self._ended[0] != signal.SIGINT:
                 _end_by(self._ended[0])
         if type(problem) is KeyboardInterrupt:
-            _end_by_interrupt()
+            sys.excepthook = lambda *_: None  # it is printed already; the interpreter shall end by SIGINT
+            raise KeyboardInterrupt
         return status
 
     def _run_program(self) -> BaseException | None:
@@ -272,10 +266,11 @@ class Run:
 
     def _hand_over(self, measures: bool) -> None:
         prof: Any = self._recording.end()
+        title, rank = self._program.title, self._outputs.rank  # without arguments, which may be secret
         about = {
             "outputs": asdict(self._outputs),
             "program": self._program.argv[0].rpartition(os.sep)[2],
-            "title": self._title(),
+            "title": title if rank is None else f"{title}, rank {rank['rank']}",
             "summary": not self._options.no_summary,
             "measures": measures,
             "kineto": 0,
@@ -298,11 +293,6 @@ class Run:
                 send_text(source, connection.sendall)
 
         self._reporter.report(about, send, bool if kineto is None else prof._release)
-
-    def _title(self) -> str:
-        """Return the title of the report: the program's and the rank. Arguments may be secret."""
-        name, rank = self._program.title, self._outputs.rank
-        return name if rank is None else f"{name}, rank {rank['rank']}"
 
 
 def _described(prof: Any) -> dict[str, Any]:
@@ -342,9 +332,3 @@ def _end_by(number: int) -> None:
     """End the process by a signal."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
-
-
-def _end_by_interrupt() -> NoReturn:
-    """Raise KeyboardInterrupt so that the interpreter ends by SIGINT; it has been printed already."""
-    sys.excepthook = lambda *_: None
-    raise KeyboardInterrupt

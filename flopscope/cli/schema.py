@@ -35,10 +35,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``schema`` to its parser."""
     text = f"only documents of this kind: {', '.join(DOCUMENTS)} (default: of any)"
     parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
-    parser.set_defaults(run=_schema)
+    parser.set_defaults(run=lambda options: print(json.dumps(schema(options.kind), indent=1, ensure_ascii=False)))
 
 
 def schema(kind: str | None = None) -> dict[str, Any]:
@@ -57,7 +56,3 @@ def document(kind: str) -> Document:
     module, _, name = DOCUMENTS[kind].partition(":")
     found: Document = getattr(import_module(f"flopscope.{module}"), name)
     return found
-
-
-def _schema(options: argparse.Namespace) -> None:
-    print(json.dumps(schema(options.kind), indent=1, ensure_ascii=False))

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``table`` to its parser."""
     add_traces(parser, "ranks of a run")
     headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
     text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
@@ -55,7 +54,10 @@ def _table(options: argparse.Namespace) -> None:
     traces = load(options.traces, options.captures)
     ranks = _ranks(traces)
     several = len(traces) > 1
-    grouped = [_grouped(trace, options, several=several) for trace in traces]
+    words = [word.strip() for word in options.group_by.split(",")]
+    if several:  # the rows of several traces are always those of one rank
+        words = [word for word in words if word != "rank"] or ["name"]
+    grouped = [trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels) for trace in traces]
     if isinstance(grouped[0], ModuleTable) and not several and not options.all_columns:
         return _print_modules(grouped[0], traces[0], options)
     if options.kind is None and "stream" in options.group_by:  # ops have none
@@ -69,28 +71,22 @@ def _table(options: argparse.Namespace) -> None:
 
         ranked = dict(zip(ranks, tables, strict=True))
         every = join_ranks(ranked, options.sort_by or _longest(tables))
-        ops = {rank: _of_ops(table, options.kind) for rank, table in ranked.items()}
+        # Of several ranks, a table shows the rows of the kind, by default those of ops.
+        stated = options.kind is not None
+        ops = {rank: table if stated or table.is_mixed else table.of_kind("op") for rank, table in ranked.items()}
         shown = join_ranks(ops, options.sort_by or _longest(tables), options.limit)
         total, rows = sum(map(len, ops.values())), -1
-    _print_files(traces, ranks)
+    if several:
+        print("".join(f"rank {rank}: {printable(trace.source)}\n" for rank, trace in zip(ranks, traces, strict=True)))
     if not len(every):
         print(_nothing(options, traces), end="")
     elif options.all_columns:
-        print(_torch_text(every, options), end="")
+        sort_by = None if every.is_sorted else _longest([every])
+        print(every.table(sort_by, options.limit) + _omitted(every, options.limit), end="")
     else:
-        width, more = 0 if options.wide else options.width, "--limit -1"
-        kind = None if total is not None else options.kind
-        text = fitted.render(
-            shown,
-            width=width,
-            kind=kind,
-            kernels=options.kernels,
-            columns=columns,
-            row_limit=rows,
-            more=more,
-            total=total,
-        )
-        fitted.print_coloured(text)
+        chosen: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": rows, "total": total}
+        chosen |= {"kind": None if several else options.kind, "width": 0 if options.wide else options.width}
+        fitted.print_coloured(fitted.render(shown, **chosen, more="--limit -1"))
     if options.steps:
         for trace in traces:
             print(f"\n{printable(trace.source)}" if several else "")
@@ -116,14 +112,6 @@ def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace
     _write(every, [trace], options)
 
 
-def _print_files(traces: list[Trace], ranks: list[int]) -> None:
-    """Print which files are of which rank."""
-    if len(traces) > 1:
-        for rank, trace in zip(ranks, traces, strict=True):
-            print(f"rank {rank}: {printable(trace.source)}")
-        print()
-
-
 def _matcher(pattern: str | None) -> Callable[[str], object]:
     """Return a function that returns whether a name contains a match. ValueError shows where a pattern is invalid."""
     if pattern is None:
@@ -143,16 +131,6 @@ def _selected(table: EventTable, matches: Callable[[str], object], kind: str | N
     return chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
 
 
-def _of_ops(table: EventTable, kind: str | None) -> EventTable:
-    """Return what a table of several ranks shows: the rows of the kind, by default those of ops."""
-    return table if kind is not None or table.is_mixed else table.of_kind("op")
-
-
-def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
-    sort_by = None if table.is_sorted else _longest([table])
-    return table.table(sort_by, options.limit) + _omitted(table, options.limit)
-
-
 def _omitted(table: EventTable, limit: int) -> str:
     return f"{limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= limit < len(table) else ""
 
@@ -168,13 +146,6 @@ def _nothing(options: argparse.Namespace, traces: Sequence[Trace]) -> str:
     kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
     name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
     return f"No rows{kind}{name}.\n"
-
-
-def _grouped(trace: Trace, options: argparse.Namespace, *, several: bool) -> EventTable:
-    words = [word.strip() for word in options.group_by.split(",")]
-    if several:  # the rows of several traces are always those of one rank
-        words = [word for word in words if word != "rank"] or ["name"]
-    return trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels)
 
 
 def _longest(tables: list[EventTable]) -> str:

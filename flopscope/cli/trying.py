@@ -31,7 +31,6 @@ in the environment. Ctrl-C ends it with what was measured so far.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``try`` to its parser."""
     add_program(parser, "flopscope try [options] (SCRIPT | -m MODULE | -c CODE) [ARGUMENT ...]", EXAMPLES, needed=False)
     parser.description = (
         "Run a Python program with and without changes that need no edit, measure its steps, and say which to keep."
@@ -58,17 +57,14 @@ def _run(options: argparse.Namespace) -> Any:
 
         return run_job(options.script)
     if options.list:
-        return _list()
+        from flopscope.measuring.trying.switches import SWITCHES
+
+        for one in SWITCHES.values():
+            print(f"{one.name}: {one.what}\n    may change: {one.effect}\n    {one.source}")
+        return 0
     if options.script is None:
         options.parser.error("the following arguments are required: SCRIPT")
     return _try(options)
-
-
-def _list() -> None:
-    from flopscope.measuring.trying.switches import SWITCHES
-
-    for one in SWITCHES.values():
-        print(f"{one.name}: {one.what}\n    may change: {one.effect}\n    {one.source}")
 
 
 def _try(options: argparse.Namespace) -> int:
@@ -90,7 +86,9 @@ def _try(options: argparse.Namespace) -> int:
     named(options.changes)
     launcher = tuple(shlex.split(options.launcher or ""))
     program = Program(options.script, tuple(options.arguments), options.kind, launcher)
-    print(FIRST_SCREEN.format(title=program.title, time=_time(options.max_time)), file=sys.stderr)
+    seconds = options.max_time
+    limit = f"{seconds / 60:.3g} min" if seconds >= 60 else f"{seconds:.3g} s"
+    print(FIRST_SCREEN.format(title=program.title, time=limit), file=sys.stderr)
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: the program's daemons can be waited for
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
@@ -109,7 +107,3 @@ def _try(options: argparse.Namespace) -> int:
 def _end(number: int, frame: object) -> None:
     """End the program before this process ends by a signal."""
     raise SystemExit(128 + number)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.3g} min" if seconds >= 60 else f"{seconds:.3g} s"

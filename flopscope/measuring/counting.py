@@ -11,6 +11,7 @@ from flopscope import _core
 from flopscope.measuring.look import Look
 from flopscope.measuring.stage import Stage
 from flopscope.record.counters import why_no_counters
+from flopscope.support.capture import stop_core
 from flopscope.support.units import MISSING, si_text
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
@@ -101,8 +102,7 @@ def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None)
         core.start()
         return Counts(_count(stage, call, unit))
     finally:
-        if core.running:
-            core.stop()
+        stop_core(core)
 
 
 def _why_not(stage: Stage) -> str | None:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -19,14 +20,7 @@ HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a ca
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
 GRAPH_CALLS, GRAPH_REPLAYS = 20, 10
 GRAPH_BYTES = 1 << 30  # maximum for all calls of a graph, whose results stay allocated
-_RECIPE = capture.Recipe(
-    activities={ProfilerActivity.CUDA},
-    asked_for_cuda=True,
-    timer="cupti",
-    profile_memory=False,
-    with_stack=False,
-    api_calls=False,
-)
+_RECIPE = capture.Recipe({ProfilerActivity.CUDA}, asked_for_cuda=True, timer="cupti", api_calls=False)
 
 
 class LostRecords(RuntimeError):
@@ -41,7 +35,7 @@ class Records:
 
     def __enter__(self) -> Records:
         try:
-            capture.start_core(_RECIPE, self._keep)
+            capture.start_core(_RECIPE, partial(setattr, self, "_recorder"))
             return self
         except BaseException:
             self.__exit__()
@@ -50,9 +44,6 @@ class Records:
     def __exit__(self, *_: object) -> None:
         if self._recorder is not None:
             capture.stop_core(self._recorder)
-
-    def _keep(self, recorder: Any) -> None:
-        self._recorder = recorder
 
     def forget(self) -> None:
         """Discard the records so far."""

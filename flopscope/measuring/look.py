@@ -60,14 +60,7 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
     Exceptions of the function propagate. Raises TypeError if it returns a coroutine.
     """
     activities = {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if cuda else set())
-    recipe = capture.Recipe(
-        activities=activities,
-        asked_for_cuda=False,
-        timer=timer if cuda else "auto",
-        profile_memory=False,
-        with_stack=False,
-        api_calls=True,
-    )
+    recipe = capture.Recipe(activities, timer=timer if cuda else "auto")
     cores: list[_core.Profiler] = []  # recorders in the order of attempts; the last one is running
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -116,20 +109,16 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     )
 
 
-def _op_rows(columns: Mapping[str, Any]) -> list[int]:
-    """Return the rows of ops with known work; if there are none, those of ranges with declared work."""
+def _work_of(core: Any) -> tuple[int, float, float, float, float]:
+    """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written."""
+    columns, meta = core.table(False, 0, {})
     known = [
         row
         for row, device_type in enumerate(columns["device_type"])
         if device_type == "cpu" and not math.isnan(columns["flops"][row] + columns["bytes_total_moved"][row])
     ]
-    return [row for row in known if not columns["is_user_annotation"][row]] or known
-
-
-def _work_of(core: Any) -> tuple[int, float, float, float, float]:
-    """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written."""
-    columns, meta = core.table(False, 0, {})
-    rows = _op_rows(columns)
+    # Of ops with known work; if there are none, of ranges with declared work.
+    rows = [row for row in known if not columns["is_user_annotation"][row]] or known
     if not rows:
         return 0, math.nan, math.nan, math.nan, math.nan
     names = ("flops", "bytes_total_moved", "bytes_read", "bytes_written")

@@ -235,17 +235,14 @@ class Measurement(Distribution):
             "spread": f"IQR {_time(self.iqr)}, standard deviation {_time(self.std)}, {self.outliers} outliers",
             "samples": f"{self.n}{calls}, caches {self.cache}, {SOURCES[self.timing_source]}; {self.stopped}",
         }
-        other = "hot" if self.cache == "cold" else "cold"
+        other, moved = "hot" if self.cache == "cold" else "cold", self.bytes_total_moved
         optional = {
             f"caches {other}": (self.other_cache, _time(self.other_cache)),
             "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
             "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples discarded"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
             "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}, {_flop_rate(self.tflops_per_s)}"),
-            "memory": (
-                self.bytes_total_moved,
-                f"{si_text(self.bytes_total_moved, 'B')}, {_rate(self.gbytes_per_s, 'GB/s')}",
-            ),
+            "memory": (moved, f"{si_text(moved, 'B')}, {_rate(self.gbytes_per_s, 'GB/s')}"),
             "energy": (self.joules, f"{1e3 * self.joules:.3g} mJ per call at {self.watts:.0f} W"),
             "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
         }
@@ -255,16 +252,8 @@ class Measurement(Distribution):
         if self.traffic:
             facts["traffic"] = self.traffic
         for source, shares in self.shares.items():
-            text = _shares(shares)
-            if text:
-                facts[f"of {source}"] = text
+            what = {"roofline": "pct_roofline", "bandwidth": "pct_peak_bandwidth", "FLOP/s": "pct_peak_flops"}
+            found = {name: getattr(shares, share) for name, share in what.items()}
+            known = [f"{share:.3g} % of the {name}" for name, share in found.items() if not math.isnan(share)]
+            facts |= {f"of {source}": ", ".join(known)} if known else {}
         return facts
-
-
-def _shares(shares: Shares) -> str:
-    what = {
-        "roofline": shares.pct_roofline,
-        "bandwidth": shares.pct_peak_bandwidth,
-        "FLOP/s": shares.pct_peak_flops,
-    }
-    return ", ".join(f"{share:.3g} % of the {name}" for name, share in what.items() if not math.isnan(share))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.measuring.counting import count_call, cupti_stays, rate_l2
-from flopscope.measuring.cuda import CudaClock, Graph, LostRecords
+from flopscope.measuring.cuda import Graph, LostRecords
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement, Shares
 from flopscope.measuring.sampling import Rule, Series, collect, no_collector
@@ -111,7 +111,10 @@ def _sample(stage: Stage, call: Callable[[], Any], rule: Rule, graph: bool) -> t
         clock = stage.clock([call], stage.cold)
         (per_call,) = stage.warm_up(clock, rule.max_time)
         meter = EnergyMeter(str(stage.device.properties["uuid"]))
-        series = _collect_on_cuda(stage, clock, rule, per_call)
+        series = stage.sampled(clock, lambda: collect(clock, rule, per_call, stage.throttled_below, stage.watch))
+        if series.throttled_throughout:
+            below = f"below {stage.throttled_below:.0f} MHz"
+            stage.notes.append(f"most samples ran on a throttled clock, {below}, so none were discarded")
         watts = meter.read().watts
         extras |= {"watts": watts, "joules": watts * median(series.times) / 1e6 if series.times else math.nan}
         extras["other_cache"] = _other_cache(stage, call, rule, per_call)
@@ -154,15 +157,6 @@ def _notes_of(times: Sequence[float]) -> list[str]:
         f"the second half of the samples took {ratio:.2f} times as long as the first: the work changes from call to "
         "call, or the speed of the machine changed"
     ]
-
-
-def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
-    series = stage.sampled(clock, lambda: collect(clock, rule, per_call, stage.throttled_below, stage.watch))
-    if series.throttled_throughout:
-        stage.notes.append(
-            f"most samples ran on a throttled clock, below {stage.throttled_below:.0f} MHz, so none were discarded"
-        )
-    return series
 
 
 def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:

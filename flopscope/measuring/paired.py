@@ -177,7 +177,7 @@ def rounds(
     while True:
         order = [which for _ in range(count) for which in next(orders)]
         times = [sample.us for sample in clock.sample(order)]
-        pairs += [_in_order(order[at], times[at : at + 2]) for at in range(0, len(times), 2)]
+        pairs += [(times[at + order[at]], times[at + 1 - order[at]]) for at in range(0, len(times), 2)]  # f's, g's
         watch(len(pairs))
         elapsed = clock.seconds() - begin
         if len(pairs) >= next_check and elapsed >= seconds[0]:
@@ -198,7 +198,3 @@ def _orders() -> Iterator[tuple[int, int]]:
         first = draw.randrange(2)
         yield first, 1 - first
         yield 1 - first, first
-
-
-def _in_order(first: int, times: Sequence[float]) -> tuple[float, float]:
-    return (times[0], times[1]) if first == 0 else (times[1], times[0])

@@ -24,10 +24,6 @@ PATIENCE = 4  # multiple of max_time after which one sample is enough
 Watch = Callable[[int], object]
 
 
-def _nothing(calls: int) -> None:
-    pass
-
-
 class Sample(NamedTuple):
     """The time of one call in µs, and the clock of the device in MHz, NaN where it is unknown."""
 
@@ -115,7 +111,7 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(clock: Clock, which: int, min_time: float, max_time: float, watch: Watch = _nothing) -> float:
+def warm_up(clock: Clock, which: int, min_time: float, max_time: float, watch: Watch = bool) -> float:
     """Call a function until its times no longer fall, for min_time to about max_time seconds.
 
     watch: called between calls with their number so far; its exceptions propagate.
@@ -152,7 +148,7 @@ def collect(
     rule: Rule,
     per_call: float,
     throttled_below: float = math.nan,
-    watch: Watch = _nothing,
+    watch: Watch = bool,
 ) -> Series:
     """Sample function 0 until the rule is met.
 
@@ -172,19 +168,11 @@ def collect(
             (slow if sample.mhz < throttled_below else good).append(sample)
         watch(len(every))
         elapsed = clock.seconds() - begin
-        counts = every if len(slow) > len(good) else good
-        times = [sample.us for sample in counts]
-        times = between_steps(times) if clock.coarse else times
-        stopped = rule.met(times, elapsed)
-        if stopped:
-            break
-        count = batch_size(rule.missing(times, elapsed), len(every), elapsed, rule.max_time)
-    throughout = len(slow) > len(good)
-    counted = every if throughout else good
-    return Series(
-        times=[sample.us for sample in counted],
-        clocks=[sample.mhz for sample in counted],
-        discarded=0 if throughout else len(slow),
-        throttled_throughout=throughout,
-        stopped=stopped,
-    )
+        throughout = len(slow) > len(good)
+        counted = every if throughout else good
+        times = [sample.us for sample in counted]
+        fine = between_steps(times) if clock.coarse else times
+        if stopped := rule.met(fine, elapsed):
+            clocks = [sample.mhz for sample in counted]
+            return Series(times, clocks, 0 if throughout else len(slow), throughout, stopped)
+        count = batch_size(rule.missing(fine, elapsed), len(every), elapsed, rule.max_time)

@@ -184,20 +184,15 @@ def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -
     if not all(look.sees_cuda for look in looks):
         used |= holding | ({named} if named else set())
     else:
-        _require_launches({named} if named else set() if used else holding, used)
+        missing = ({named} if named else set() if used else holding) - used
+        if missing:
+            what = f"the call launched nothing on {', '.join(sorted(missing))}"
+            raise RuntimeError(f'{what}; measure it with device="cpu" for its time on the host')
     if named:
         return named
     if len(used) > 1:
         raise ValueError(f"the call uses {', '.join(sorted(used))}: name the one to measure, device=…")
     return used.pop() if used else "cpu"
-
-
-def _require_launches(wanted: set[str], used: set[str]) -> None:
-    missing = ", ".join(sorted(wanted - used))
-    if missing:
-        raise RuntimeError(
-            f'the call launched nothing on {missing}; measure it with device="cpu" for its time on the host'
-        )
 
 
 def name_of(function: Callable[..., Any]) -> str:

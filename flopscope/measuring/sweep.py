@@ -345,7 +345,8 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
     last = device.properties.get("l2_bytes" if device.kind == "cuda" else "cache_bytes") or 32 << 20
     max_bytes = min(CACHES_FILLED * int(last), free_bytes(device) // 4, MAX_BYTES)
     count = len(subject.arguments) if subject.make is None else 1
-    per_element = (count + 1) * max(map(_item_bytes, dtypes))
+    widest = max(_core.dtypes[name].bytes if name in _core.dtypes else 8 for name in dtypes)  # 8: only make() knows it
+    per_element = (count + 1) * widest
     elements = [MIN_ELEMENTS]
     while elements[-1] * GROWTH * per_element <= max_bytes:
         elements.append(elements[-1] * GROWTH)
@@ -353,11 +354,6 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
         return list(elements)
     largest = LARGEST_PRODUCT[device.kind] if subject.name in PRODUCTS else max_bytes
     return [n for n in map(math.isqrt, elements) if n <= largest]
-
-
-def _item_bytes(dtype: str) -> int:
-    """Return the bytes per element of a dtype; 8 for one that only make() knows."""
-    return _core.dtypes[dtype].bytes if dtype in _core.dtypes else 8
 
 
 def _elements(subject: _Subject, size: Any) -> float:

@@ -201,9 +201,7 @@ def match(ranks: Sequence[Calls]) -> Matched:
     for place, calls in enumerate(ranks):
         known = (calls.kind < ONE_SIDED) & (has_groups | calls.named) & ~(sized & np.isnan(calls.message_bytes))
         for key, rows in _by_group(calls, np.flatnonzero(known)):
-            if key[0].startswith(ONE_OF):
-                continue
-            if bool(key[0]) == has_groups:
+            if bool(key[0]) == has_groups and not key[0].startswith(ONE_OF):
                 parts.setdefault(key, []).append(_Part(place, calls, rows))
     matched = np.zeros(len(ranks), np.int64)
     groups: list[Group] = []
@@ -290,9 +288,8 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
     else:
         whole, places = _union(keys)
     shape = len(whole), len(parts)
-    start, duration, exposed = (np.full(shape, np.nan) for _ in range(3))
+    start, duration, exposed, sizes, factors = (np.full(shape, np.nan) for _ in range(5))
     kinds = np.full(shape, -1, np.int8)
-    sizes, factors = np.full(shape, np.nan), np.full(shape, np.nan)
     for column, (part, at, (_, rows)) in enumerate(zip(parts, places, keyed, strict=True)):
         calls = part.calls
         start[at, column] = (calls.start[rows] - origins[part.place]) / 1000

@@ -118,9 +118,7 @@ def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     sources: list[str] = []
     for path in given:
-        text = os.fspath(path)
-        if isinstance(text, bytes):
-            text = os.fsdecode(text)
+        text = os.fsdecode(path)
         sources += _remote(text) if "://" in text else find_traces(text).paths
     return list(dict.fromkeys(sources))
 

@@ -42,16 +42,15 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
 def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> list[Part]:
     """Return the timelines of the ranks, ``shown`` first, by the clock of the first one as far as their collectives
     tell it."""
-    offsets = dict(zip(facts.ranks, facts.rank_rows["clock_offset"].tolist(), strict=True))
+    clocks = zip(facts.ranks, facts.rank_rows["clock_offset"].tolist(), strict=True)
+    ahead = {rank: round(1000 * offset) for rank, offset in clocks if math.isfinite(offset)}
     base = base_time_of(profiles[facts.ranks[0]])
     source = Profile(profiles[shown])
     return [
         Part(
             store_of(profiles[rank], "report"),
             f"Rank {rank}",
-            base_time_of(profiles[rank])
-            - base
-            - round(1000 * known if math.isfinite(known := offsets.get(rank, 0.0)) else 0),
+            base_time_of(profiles[rank]) - base - ahead.get(rank, 0),
             rows_of(source.rows.columns),
             by_shape=source.has_shape_rows,
         )

@@ -60,8 +60,7 @@ def of_one_run(source: Source) -> tuple[list[Digest], list[Failure]]:
                 failures.append(Failure(digest.identity.source, why))
     free = (number for number in count() if number not in by_rank)
     unnamed = [one for one in digests if one.identity.rank_from == "order"]
-    numbers = [next(free) for _ in unnamed]
-    for digest, rank in zip(unnamed, numbers, strict=True):
+    for digest, rank in zip(unnamed, free, strict=False):
         by_rank[rank] = replace(digest, identity=replace(digest.identity, rank=rank))
     return [by_rank[rank] for rank in sorted(by_rank)], failures
 

@@ -77,6 +77,7 @@ class Stragglers:
         for place, group in enumerate(self.matched.groups):
             latest, transfer = group.of_last(group.start), group.of_last(group.duration)
             last, first = group.members[group.last], group.members[group.first]
+            rate = group.message_bytes / (1e3 * np.where(transfer > 0, transfer, np.nan))
             columns: dict[str, Any] = {
                 "collective": np.array(KINDS, object)[group.kind],
                 "group": group.name,
@@ -88,9 +89,7 @@ class Stragglers:
                 "skew": latest - np.nanmin(group.start, axis=1),
                 "skew_uncertainty": np.hypot(clock[last], clock[first]),
                 "transfer": transfer,
-                "bus_gbytes_per_s": group.message_bytes
-                / (1e3 * np.where(transfer > 0, transfer, np.nan))
-                * group.factor,
+                "bus_gbytes_per_s": rate * group.factor,
                 "place": place,
                 "kind": group.kind,
                 "time": np.nansum(group.duration, axis=1),

@@ -33,18 +33,12 @@ LEGEND = "±: standard error of the clocks"
 def summary_parts(ranks: Ranks) -> list[str | Rows]:
     """Return the largest finding as the first line, then the others, the step, the collectives, the ranks and hosts
     waited for, and what is left out or uncertain."""
-    lines: list[str | Rows] = []
     found = ranks.findings
-    lines.append(printable(ranks.verdict))
-    if found:
-        lines.append(printable(f"What to do: {found[0].action}"))
-    lines.append("")
-    for number, one in enumerate(found[1:FINDINGS], 2):
-        lines.append(f"{number}. {printable(one.what)}")
-    if len(found) > FINDINGS:
-        lines.append(f"   and {len(found) - FINDINGS} more: Ranks.findings")
-    if len(found) > 1:
-        lines.append("")
+    lines: list[str | Rows] = [printable(ranks.verdict)]
+    lines += [printable(f"What to do: {one.action}") for one in found[:1]]
+    lines += ["", *(f"{number}. {printable(one.what)}" for number, one in enumerate(found[1:FINDINGS], 2))]
+    lines += [f"   and {len(found) - FINDINGS} more: Ranks.findings"] * (len(found) > FINDINGS)
+    lines += [""] * (len(found) > 1)
     for part in (_step(ranks), _collectives(ranks), _waited_for(ranks), _hosts(ranks), ranks.notes):
         lines += [*part, ""] if part else []
     return lines
@@ -93,12 +87,14 @@ def _collectives(ranks: Ranks) -> list[str | Rows]:
     waited, time = (float((frame[name].to_numpy(np.float64) * weight).sum()) for name in ("waited", "time"))
     share = percent_text(100 * waited / time if time > 0 else float("nan"))
     step = "step and rank" if ranks.comparison.work.has_steps else "rank"
-    lines: list[str | Rows] = ["Collectives by size: arrival and transfer", _table(frame.head(COLLECTIVES), _SIZES)]
-    lines.append(f"  {share} of the time in collectives is waiting for the last rank")
-    lines.append(f"  waited, exposed (nothing computed): per {step}; {LEGEND}")
-    if len(frame) > COLLECTIVES:
-        lines.append(f"  {COLLECTIVES} of {len(frame)} kinds and sizes: Ranks.collectives() has all, by group")
-    return lines
+    more = f"  {COLLECTIVES} of {len(frame)} kinds and sizes: Ranks.collectives() has all, by group"
+    return [
+        "Collectives by size: arrival and transfer",
+        _table(frame.head(COLLECTIVES), _SIZES),
+        f"  {share} of the time in collectives is waiting for the last rank",
+        f"  waited, exposed (nothing computed): per {step}; {LEGEND}",
+        *[more] * (len(frame) > COLLECTIVES),
+    ]
 
 
 def _waited_for(ranks: Ranks) -> list[str | Rows]:

@@ -11,6 +11,17 @@ from flopscope import _core
 from flopscope.read.counters import Samples, add_samples
 from flopscope.support.process import rank_in
 
+_INDICES = ("type_index", "logical_node_type_id", "logical_index")
+
+
+def json_object(text: object) -> dict[str, Any]:
+    """Parse a JSON object (untrusted); empty if it is none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
 
 def newer_schema(schema: object, newest: int) -> Iterator[str]:
     """Yield a note if a schema, a text with the major version first, is newer than the newest that is known."""
@@ -58,7 +69,7 @@ def properties_of(agent: Mapping[str, Any], details: Mapping[str, Any]) -> dict[
     banks = named.get("mem_banks")
     sizes = [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)] if isinstance(banks, list) else []
     found = {
-        "id": _first(named, "type_index", "logical_node_type_id", "logical_index"),
+        "id": next((number for number in map(named.get, _INDICES) if isinstance(number, int)), None),
         "name": next((named[key] for key in ("product_name", "model_name", "name") if named.get(key)), None),
         "totalGlobalMem": sum(size for size in sizes if isinstance(size, int)) or None,
         "computeMajor": version // 10000 if isinstance(version, int) else None,
@@ -69,7 +80,3 @@ def properties_of(agent: Mapping[str, Any], details: Mapping[str, Any]) -> dict[
         "architecture": named.get("name"),
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _first(named: Mapping[str, Any], *keys: str) -> int | None:
-    return next((named[key] for key in keys if isinstance(named.get(key), int)), None)

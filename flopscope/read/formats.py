@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -136,13 +136,9 @@ def _of_database(path: str, store: _core.Store) -> Content:
             unread = "".join(f"; {note}" for note in journals(path))
             raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}{unread}")
         report, metadata, notes = read(database, reader, store, reading)
-    return Content(_report(path, report, reading), metadata, [*_lost(reading), *journals(path), *notes])
-
-
-def _lost(reading: Reading) -> Iterator[str]:
-    yield from reading.problems
-    if reading.too_long:
-        yield f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
+    lost = f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
+    said = [*reading.problems, *[lost] * bool(reading.too_long), *journals(path), *notes]
+    return Content(_report(path, report, reading), metadata, said)
 
 
 def _read_xplane(given: Input, store: _core.Store) -> Content:

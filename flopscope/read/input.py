@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import IO, Any
 
 from flopscope import _core
@@ -156,7 +157,7 @@ class Input:
         pieces = (
             iter(lambda: rest.read(CHUNK), b"")
             if form is None
-            else decompressed(rest, form, self.check_size, self._cut_off, advance)
+            else decompressed(rest, form, self.check_size, partial(setattr, self, "cut"), advance)
         )
         size = 0
         self.start = b""
@@ -167,9 +168,6 @@ class Input:
             if len(self.start) < START:
                 self.start += piece[: START - len(self.start)]
             yield piece
-
-    def _cut_off(self, reason: str) -> None:
-        self.cut = reason
 
 
 class _Chained:

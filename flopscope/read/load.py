@@ -76,12 +76,14 @@ def read(
         raise OSError(printable(f"{given.name}: {problem}")) from None
     except ImportError as problem:
         raise ImportError(printable(f"{given.name}: {problem}")) from problem
-    name, counts = given.name, {}
+    name, counts = given.name, dict[str, int]()
     if captures is not None and not form.takes_captures:
         content.notes.append("captures= is for traces of torch.profiler: this file has those of its own graphs")
     _warn(name, content)
     if form.takes_captures:
-        counts = _join_replays(name, core, captures, watched)
+        counts = core.join_replays(tuple(captures()) if captures is not None else (), watched)
+        if captures is not None and (unmatched := describe(counts)):
+            warn_user(printable(f"{name}: captures: {unmatched}"))
     ties = tie(core, texts, content.modules, name)
     return Loaded(name, core, content.report, content.metadata, counts, content.modules, ties)
 
@@ -91,15 +93,6 @@ def read_open(file: IO[bytes], name: str, max_bytes: int | None = None) -> Loade
     # SQLite would look up where the descriptor's link leads: it reads a copy.
     copied = start_of(file).startswith(DATABASE)
     return read(file if copied else f"/proc/self/fd/{file.fileno()}", max_bytes, name=name)
-
-
-def _join_replays(
-    name: str, core: _core.Store, captures: Callable[[], Sequence[_core.Store]] | None, watched: bool
-) -> dict[str, int]:
-    counts = core.join_replays(tuple(captures()) if captures is not None else (), watched)
-    if captures is not None and (unmatched := describe(counts)):
-        warn_user(printable(f"{name}: captures: {unmatched}"))
-    return counts
 
 
 def read_captures(sources: Source | Iterable[Source], max_bytes: int | None) -> list[_core.Store]:
@@ -114,12 +107,8 @@ _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_tra
 def _absent(name: str) -> str:
     if re.match(r"[a-z][a-z0-9+.-]+://", name):
         return "a trace is not read from a URL: download it first, or use load_ranks() or flopscope ranks"
-    similar = close_names(name)
-    return (
-        f"there is no such file; did you mean {printable(' or '.join(similar))}?"
-        if similar
-        else "there is no such file"
-    )
+    similar = printable(" or ".join(close_names(name)))
+    return f"there is no such file{f'; did you mean {similar}?' if similar else ''}"
 
 
 def _explained(problem: ValueError, given: Input, explains: bool) -> ValueError:

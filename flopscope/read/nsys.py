@@ -6,7 +6,6 @@ missing. Columns are documented in NVIDIA's "SQLite Schema Reference".
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.agents import finished, newer_schema, rank_of_process
+from flopscope.read.agents import finished, json_object, newer_schema, rank_of_process
 from flopscope.read.counters import Counter, Samples, read_samples
 from flopscope.read.database import Database, Query, Reading, Value, columns
 from flopscope.support.units import plural
@@ -250,13 +249,13 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
 # Metadata -------------------------------------------------------------------------------------------------------------
 
 # Kineto's names of the properties, from those of TARGET_INFO_GPU.
+_SAME = (
+    *("id", "name", "computeMajor", "computeMinor", "maxThreadsPerBlock", "memoryBandwidth", "clockRate"),
+    *("l2CacheSize", "chipName", "busLocation", "uuid"),
+)
 _PROPERTIES = {
-    "id": "id",
-    "name": "name",
+    **{name: name for name in _SAME},
     "totalGlobalMem": "totalMemory",
-    "computeMajor": "computeMajor",
-    "computeMinor": "computeMinor",
-    "maxThreadsPerBlock": "maxThreadsPerBlock",
     "regsPerBlock": "maxRegistersPerBlock",
     "warpSize": "threadsPerWarp",
     "sharedMemPerBlock": "maxShmemPerBlock",
@@ -265,12 +264,6 @@ _PROPERTIES = {
     "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
     "sharedMemPerMultiprocessor": "maxShmemPerSm",
     "maxBlocksPerMultiprocessor": "maxBlocksPerSm",
-    "memoryBandwidth": "memoryBandwidth",
-    "clockRate": "clockRate",
-    "l2CacheSize": "l2CacheSize",
-    "chipName": "chipName",
-    "busLocation": "busLocation",
-    "uuid": "uuid",
 }
 
 
@@ -310,11 +303,7 @@ def _devices(database: Database) -> list[dict[str, Any]]:
 
 def _gpus_of_system(database: Database) -> list[dict[str, Any]]:
     """Return rows like those of TARGET_INFO_GPU from the JSON that describes the system."""
-    try:
-        listed = json.loads(_values(database, "TARGET_INFO_SYSTEM_ENV").get("GpuInfo") or "{}")
-    except (TypeError, ValueError, RecursionError):
-        return []
-    gpus = listed.get("Gpus") if isinstance(listed, dict) else None
+    gpus = json_object(_values(database, "TARGET_INFO_SYSTEM_ENV").get("GpuInfo")).get("Gpus")
     found = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
     return [{f"{name[:1].lower()}{name[1:]}": _number(value) for name, value in gpu.items()} for gpu in found]
 

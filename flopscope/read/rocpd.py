@@ -6,18 +6,18 @@ views are not used: a file may hold several processes, whose tables are read one
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.agents import finished, newer_schema, properties_of, rank_of_process
+from flopscope.read.agents import finished, json_object, newer_schema, properties_of, rank_of_process
 from flopscope.read.counters import ROCM, Counter, Samples, read_samples
 from flopscope.read.database import Database, Join, Query, Reading, Value, columns
 
 SCHEMAS = (3, 4)  # major versions that are known
 PREFIX = "rocpd_"
+STARTS = (f"{PREFIX}string", f"{PREFIX}kernel_dispatch")  # of tables that each process has
 SPACES = 2  # of ids in a process: of strings, of kernels
 MOST_PIDS = 1 << 22
 
@@ -25,22 +25,22 @@ _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _COPIES = {"CPUGPU": 1, "GPUCPU": 2, "GPUGPU": 8, "CPUCPU": 9}
 """CUPTI's kinds of copies, by the kinds of agent at both ends."""
 _HOST, _DEVICE = 8, 2  # kinds of memory
+_CORRELATION = ("e.stack_id", "e.correlation_id")
 
 
 def is_rocpd(database: Database) -> bool:
     """Return whether the tables are those of rocpd."""
-    return any(
-        name.startswith(f"{PREFIX}kernel_dispatch") or name.startswith(f"{PREFIX}string") for name in database.tables
-    )
+    return any(name.startswith(STARTS) for name in database.tables)
 
 
 class _Process:
     """The tables of one process in a file."""
 
     def __init__(self, database: Database, suffix: str, place: int) -> None:
-        self.database = database
-        self.suffix = suffix
-        self.place = place
+        self.database, self.suffix, self.place = database, suffix, place
+        # The spaces of the ids of strings and of kernels: other processes of the file use the same ids.
+        self.strings, self.kernels = (Value((), str(SPACES * place + space)) for space in range(SPACES))
+        self.event = (Join("e", self.table("event"), "event_id"),)
         rows = database.facts(self.table("string"), "id", "string")
         texts = {row["id"]: row["string"] for row in rows if isinstance(row.get("string"), str) and "id" in row}
         self.categories = {place: text for place, text in texts.items() if _CATEGORY.fullmatch(text)}
@@ -48,14 +48,6 @@ class _Process:
     def table(self, name: str) -> str:
         """Return the name that a table of rocpd has for this process."""
         return f"{PREFIX}{name}{self.suffix}"
-
-    def strings(self) -> Value:
-        """The space of the ids of strings, which other processes of the file use as well."""
-        return Value((), str(SPACES * self.place))
-
-    def kernels(self) -> Value:
-        """The space of the ids of kernels."""
-        return Value((), str(SPACES * self.place + 1))
 
     def pid(self, column: str = "pid") -> Value:
         """The process id, made different from those of the file's other processes."""
@@ -68,8 +60,8 @@ class _Process:
 
     def facts(self) -> list[Query]:
         """Return queries of what events refer to by id: names, and the GPUs."""
-        strings = columns("id", name="string", space=self.strings())
-        kernels = columns("id", name=("display_name", "kernel_name"), space=self.kernels())
+        strings = columns("id", name="string", space=self.strings)
+        kernels = columns("id", name=("display_name", "kernel_name"), space=self.kernels)
         agents = columns(device="id", process=self.pid(), id=("type_index", "logical_index"))
         return [
             Query("string", self.table("string"), strings, ("id", "name")),
@@ -87,32 +79,23 @@ class _Process:
             counter = ROCM.get(str(row.get("name"))) or ROCM.get(str(row.get("symbol")))
             if counter is not None and isinstance(row.get("id"), int):
                 counters.update({(index, row["id"]): counter for index in gpus.values()})
-        values = columns(start="d.start", end="d.end", id="pmc_id", value="value")
-        joins = (Join("d", self.table("kernel_dispatch"), "event_id", "event_id"),)
-        queries = [
-            Query(
-                "metric",
-                self.table("pmc_event"),
-                values | {"device": Value((), str(index))},
-                ("start", "end", "id", "value"),
-                ("d.agent_id", f"= {agent}"),
-                joins,
-            )
-            for agent, index in gpus.items()
-        ]
+        table, joins = self.table("pmc_event"), (Join("d", self.table("kernel_dispatch"), "event_id", "event_id"),)
+        queries = []
+        for agent, index in gpus.items():
+            device = Value((), str(index))
+            values = columns(start="d.start", end="d.end", id="pmc_id", value="value", device=device)
+            needs, where = ("start", "end", "id", "value"), ("d.agent_id", f"= {agent}")
+            queries.append(Query("metric", table, values, needs, where, joins))
         return queries, counters
 
     def events(self) -> list[Query]:
         """Return queries of all that happened."""
         return [*self._regions(), self._dispatches(), self._copies(), *self._allocations()]
 
-    def _event(self) -> tuple[Join, ...]:
-        return (Join("e", self.table("event"), "event_id"),)
-
     def _regions(self) -> Iterator[Query]:
-        host = columns("start", "end", process=self.pid(), thread="tid", name="name_id", space=self.strings())
-        table, joins = self.table("region"), self._event()
-        calls = columns(correlation=("e.stack_id", "e.correlation_id"))
+        host = columns("start", "end", process=self.pid(), thread="tid", name="name_id", space=self.strings)
+        table, joins = self.table("region"), self.event
+        calls = columns(correlation=_CORRELATION)
         needs = ("start", "end", "name")
         markers = columns(message=("e.extdata", "extdata"))
         api, marker = ("HIP", "HSA", "CUDA"), "MARKER"
@@ -122,37 +105,30 @@ class _Process:
         yield Query("span", table, host, needs, ("e.category_id", f"NOT {others} OR e.category_id IS NULL"), joins)
 
     def _work(self, agent: str | Value, name: str) -> dict[str, Value]:
-        return columns(
-            "start",
-            "end",
-            device=agent,
-            process=self.pid(),
-            stream=self._stream(name),
-            correlation=("e.stack_id", "e.correlation_id"),
-        )
-
-    def _stream(self, name: str) -> tuple[str, ...]:
-        """Return the column that distinguishes streams: the queue if the program used only the default stream."""
-        return ("stream_id", "queue_id") if self.database.has(self.table(name), "stream_id", "<> 0") else ("queue_id",)
+        # The queue distinguishes streams if the program used only the default stream.
+        of_stream = self.database.has(self.table(name), "stream_id", "<> 0")
+        stream = ("stream_id", "queue_id") if of_stream else ("queue_id",)
+        owner = columns(device=agent, process=self.pid(), stream=stream)
+        return owner | columns("start", "end", correlation=_CORRELATION)
 
     def _dispatches(self) -> Query:
         name = "kernel_dispatch"
         launch = columns(
             name="kernel_id",
-            space=self.kernels(),
+            space=self.kernels,
             registers="s.arch_vgpr_count",
             dynamic_shared="group_segment_size",
             **{f"block_{axis}": f"workgroup_size_{axis}" for axis in "xyz"},
             **{f"grid_{axis}": Value((f"grid_size_{axis}",), _blocks(axis)) for axis in "xyz"},
         )
-        joins = (*self._event(), Join("s", self.table("info_kernel_symbol"), "kernel_id"))
+        joins = (*self.event, Join("s", self.table("info_kernel_symbol"), "kernel_id"))
         found = self._work("agent_id", name) | launch
         return Query("kernel", self.table(name), found, ("start", "end", "name"), None, joins)
 
     def _copies(self) -> Query:
         name = "memory_copy"
         ends = (("a", "src_agent_id"), ("b", "dst_agent_id"))
-        joins = (*self._event(), *(Join(alias, self.table("info_agent"), column) for alias, column in ends))
+        joins = (*self.event, *(Join(alias, self.table("info_agent"), column) for alias, column in ends))
         kinds = " ".join(f"WHEN '{direction}' THEN {kind}" for direction, kind in _COPIES.items())
         memory = f"CASE {{}} WHEN 'CPU' THEN {_HOST} WHEN 'GPU' THEN {_DEVICE} END"
         what = columns(
@@ -167,12 +143,12 @@ class _Process:
     def _allocations(self) -> Iterator[Query]:
         """Yield the changes of the GPUs' memory, then those of the host's; a free may lack its agent."""
         name = "memory_allocate"
-        joins = (*self._event(), Join("a", self.table("info_agent"), "agent_id"))
+        joins = (*self.event, Join("a", self.table("info_agent"), "agent_id"))
         change = columns(
             *("start", "address"),
             process=self.pid(),
             thread="tid",
-            correlation=("e.stack_id", "e.correlation_id"),
+            correlation=_CORRELATION,
             bytes="size",
             type=Value(("type",), "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"),
         )
@@ -191,8 +167,7 @@ def read_rocpd(
     database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
 ) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
     """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
-    starts = (f"{PREFIX}string", f"{PREFIX}kernel_dispatch")
-    suffixes = sorted({name[len(start) :] for name in database.tables for start in starts if name.startswith(start)})
+    suffixes = sorted({name[len(start) :] for name in database.tables for start in STARTS if name.startswith(start)})
     processes = [_Process(database, suffix, place) for place, suffix in enumerate(suffixes)]
     for process in processes:
         database.read(reader, process.facts(), reading)
@@ -228,21 +203,12 @@ def _metadata(processes: list[_Process]) -> tuple[dict[str, Any], list[dict[str,
             if row.get("tag") == "schema_version":
                 facts["schema"] = str(row.get("value"))
         for row in process.database.facts(process.table("info_agent")):
-            properties = properties_of(row, _object(row.get("extdata")))
+            properties = properties_of(row, json_object(row.get("extdata")))
             if row.get("type") == "GPU" and "id" in properties:
                 devices.setdefault(properties["id"], properties)
         for row in process.database.facts(process.table("info_process"), "command", "environment"):
             if row.get("command"):
                 facts.setdefault("command", row["command"])
             if len(processes) == 1:
-                rank |= rank_of_process(_object(row.get("environment")))
+                rank |= rank_of_process(json_object(row.get("environment")))
     return facts, [devices[index] for index in sorted(devices)], rank
-
-
-def _object(text: object) -> dict[str, Any]:
-    """Parse a JSON object; empty if it is none."""
-    try:
-        found = json.loads(text) if isinstance(text, str) else {}
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

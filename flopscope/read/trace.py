@@ -14,6 +14,7 @@ from flopscope.read.hlo import Hlo
 from flopscope.read.load import read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
+from flopscope.results.head import OWN_MEMBERS
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
@@ -158,20 +159,7 @@ _REPORTED = (
     *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
     *("mended", "without_duration", "contradicting", "guessed", "overlapping", "truncated"),
 )
-_REGENERATED = frozenset(
-    {
-        "schemaVersion",
-        "deviceProperties",
-        "trace_id",
-        "displayTimeUnit",
-        "baseTimeNanoseconds",
-        "traceName",
-        "rooflinePeaks",
-        "flopscope",
-        "accelerator",
-        CPU_MEMBER,
-    }
-)
+_REGENERATED = OWN_MEMBERS | {"trace_id", "traceName"}
 
 
 def load_trace(
@@ -252,7 +240,9 @@ def load_traces(
         if not loaded:
             raise ValueError(printable(f"{os.fspath(source)}: none of its files is a trace: {skipped[0]}"))
         if skipped:
-            _warn(os.fspath(source), skipped)
+            several = f"{len(skipped):,} files that are not traces were"
+            what = "1 file that is not a trace was" if len(skipped) == 1 else several
+            warn_user(printable(f"{os.fspath(source)}: {what} skipped: {listed(skipped)}"))
         traces += loaded
     return traces
 
@@ -270,9 +260,3 @@ def _load(
                 raise
             skipped.append(f"{os.path.basename(path)} ({problem.brief})")
     return traces, [*skipped, *found.skipped]
-
-
-def _warn(source: str, skipped: list[str]) -> None:
-    count = len(skipped)
-    what = "1 file that is not a trace was" if count == 1 else f"{count:,} files that are not traces were"
-    warn_user(printable(f"{source}: {what} skipped: {listed(skipped)}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from flopscope import _core
-from flopscope.support.package import WATCH_GRAPHS
+from flopscope.support.package import WATCH_GRAPHS, warn_user
 
 GROUP = "flopscope.work"
 """The entry points of installed packages that bring work rules along."""
@@ -18,9 +18,12 @@ def begin() -> None:
     """
     _core._set_rule_loader(_load_rules)
     if os.environ.get(WATCH_GRAPHS, "0") not in ("", "0"):
-        from flopscope.record.watching import watch_as_asked
+        from flopscope.record.watching import watch_graphs
 
-        watch_as_asked()
+        try:
+            watch_graphs()
+        except RuntimeError as problem:
+            warn_user(f"{WATCH_GRAPHS}: {problem}")
 
 
 def _load_rules() -> None:
@@ -31,7 +34,6 @@ def _load_rules() -> None:
     from importlib.metadata import entry_points
 
     from flopscope.support import own_path
-    from flopscope.support.package import warn_user
     from flopscope.support.safe import error_text
 
     own_path.restore()

@@ -138,11 +138,9 @@ class Counters:
 
     def pour(self, store: Store, begin: int | None = None) -> None:
         """Append the samples to the store of the profile, those from ``begin`` on (ns of its clock)."""
+        since = () if begin is None else (begin,)
         for sampler in self._samplers:
-            if begin is None:
-                sampler.pour(store)
-            else:
-                sampler.pour(store, begin)
+            sampler.pour(store, *since)
 
     @property
     def reports(self) -> list[Mapping[str, Any]]:

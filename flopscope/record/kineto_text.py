@@ -85,7 +85,9 @@ class KinetoText:
             samples.pour(store)
         base = _BASE.search(os.pread(self._text(), _HEAD, 0))
         events = store.trace_text("samples", 0 if base is None else int(base[1]))
-        return _with_cpu(_with_additions(tail, events, store.trace_text("frames")))
+        # This machine's CPU comes before the trace's name.
+        member = f'{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "traceName"'.encode()
+        return member.join(_with_additions(tail, events, store.trace_text("frames")).rsplit(b'"traceName"', 1))
 
     def send(self, target: Any) -> None:
         """Write the trace to a file or a socket."""
@@ -198,12 +200,6 @@ def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
     before = tail[:at].rstrip()
     more = b",\n" + members if members else b""
     return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
-
-
-def _with_cpu(tail: bytes) -> bytes:
-    """Insert the description of this machine's CPU before the trace's name."""
-    member = f'{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "traceName"'.encode()
-    return member.join(tail.rsplit(b'"traceName"', 1))
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

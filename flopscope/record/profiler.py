@@ -130,18 +130,12 @@ class profile:
         self.activities = activities_named(activities)
         _refuse(counters == "require" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_COUNT)
         _refuse(timer == "cupti" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_TIME)
-        self.schedule = schedule
-        self.on_trace_ready = on_trace_ready
-        self.record_shapes = record_shapes
-        self.profile_memory = profile_memory
-        self.with_stack = with_stack
-        self.with_flops = with_flops
-        self.with_modules = with_modules
+        self.schedule, self.on_trace_ready = schedule, on_trace_ready
+        self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
+        self.with_flops, self.with_modules = with_flops, with_modules
         self.custom_trace_id_callback = custom_trace_id_callback
-        self.timer = timer
-        self.record_api_calls = record_api_calls
-        self.counters = counters
-        self._interval_ns = interval_ns
+        self.timer, self.record_api_calls = timer, record_api_calls
+        self.counters, self._interval_ns = counters, interval_ns
         self._counters: Counters | None = None  # that count now
         self._counters_refused = False
         self.sample_stacks = sample_stacks
@@ -274,10 +268,7 @@ class profile:
                 from flopscope.record.jax_modules import begin
 
                 self._jax = begin(running, self._jax)
-            _, self._timing = start_core(self._recipe, self._hold)
-
-    def _hold(self, core: Profiler) -> None:
-        self._live = core
+            _, self._timing = start_core(self._recipe, functools.partial(setattr, self, "_live"))
 
     def _record(self) -> None:
         self._warm_up()

@@ -56,35 +56,22 @@ class record_function(_core.Range):
                 f"the range {self.name!r} cannot decorate {fn.__qualname__}(), an asynchronous generator; use "
                 "`with record_function(…)` inside it, around code without an await or a yield"
             )
-        part = self._of_call if callable(self.flops) or callable(self.bytes) else self._itself
-        if inspect.iscoroutinefunction(fn):
-            return cast("Callable[P, R]", self._around_coroutine(fn, part))
-        if inspect.isgeneratorfunction(fn):
-            return cast("Callable[P, R]", self._around_generator(fn, part))
+        call: Callable[..., Any] = fn
+        part = self._of_call if callable(self.flops) or callable(self.bytes) else lambda args, kwargs: self
 
-        @functools.wraps(fn)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await _in_ranges(call(*args, **kwargs), part(args, kwargs))
+
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            return (yield from _in_ranges(call(*args, **kwargs), part(args, kwargs)))
+
+        def function(*args: Any, **kwargs: Any) -> Any:
             with part(args, kwargs):
-                return fn(*args, **kwargs)
+                return call(*args, **kwargs)
 
-        return wrapped
-
-    def _around_coroutine(self, fn: Callable[..., Any], part: _Part) -> Callable[..., Any]:
-        @functools.wraps(fn)
-        async def wrapped(*args: Any, **kwargs: Any) -> Any:
-            return await _in_ranges(fn(*args, **kwargs), part(args, kwargs))
-
-        return wrapped
-
-    def _around_generator(self, fn: Callable[..., Any], part: _Part) -> Callable[..., Any]:
-        @functools.wraps(fn)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            return (yield from _in_ranges(fn(*args, **kwargs), part(args, kwargs)))
-
-        return wrapped
-
-    def _itself(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> record_function:
-        return self
+        of_kind = generator if inspect.isgeneratorfunction(fn) else function
+        wrapped = coroutine if inspect.iscoroutinefunction(fn) else of_kind
+        return cast("Callable[P, R]", functools.wraps(fn)(wrapped))
 
     def _of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> record_function:
         """Return a range with the work of a call with these arguments."""
@@ -95,9 +82,6 @@ class record_function(_core.Range):
 
     def __repr__(self) -> str:
         return f"<flopscope.record_function {self.name!r}>"
-
-
-_Part = Callable[[tuple[Any, ...], dict[str, Any]], record_function]
 
 
 @types.coroutine

@@ -68,9 +68,8 @@ def starts_cuda(torch: Any) -> bool:
 
     The program could then neither choose devices by CUDA_VISIBLE_DEVICES nor use CUDA in processes that it forks.
     """
-    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
-        return False
-    return has_gpu() and not torch.cuda.is_initialized()
+    has_library = torch.version.cuda is not None or getattr(torch.version, "hip", None) is not None
+    return has_library and has_gpu() and not torch.cuda.is_initialized()
 
 
 def uses_cuda(torch: Any) -> bool:

@@ -10,28 +10,13 @@ _VALUE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 _LINE = re.compile(r"\s*(?:(%[\w$.-]+)(?::(\d+))? = )?([\w.]+)(.*)")
 _CARRIED = re.compile(r"(%[\w$.-]+) = (%[\w$.-]+(?:#\d+)?)")
 _DERIVED = {
-    "arith.select",
-    "tt.addptr",
-    "tt.advance",
-    "tt.bitcast",
-    "tt.broadcast",
-    "tt.expand_dims",
-    "tt.make_tensor_descriptor",
-    "tt.make_tensor_ptr",
-    "tt.reshape",
-    "tt.splat",
-    "tt.trans",
+    *("arith.select", "tt.addptr", "tt.advance", "tt.bitcast", "tt.broadcast", "tt.expand_dims"),
+    *("tt.make_tensor_descriptor", "tt.make_tensor_ptr", "tt.reshape", "tt.splat", "tt.trans"),
 }
 _ACCESS = {
-    "tt.load": READ,
-    "tt.descriptor_load": READ,
-    "tt.descriptor_gather": READ,
-    "tt.store": WRITTEN,
-    "tt.descriptor_store": WRITTEN,
-    "tt.descriptor_scatter": WRITTEN,
-    "tt.atomic_rmw": READ | WRITTEN,
-    "tt.atomic_cas": READ | WRITTEN,
-    "tt.descriptor_reduce": READ | WRITTEN,
+    **dict.fromkeys(("tt.load", "tt.descriptor_load", "tt.descriptor_gather"), READ),
+    **dict.fromkeys(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter"), WRITTEN),
+    **dict.fromkeys(("tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce"), READ | WRITTEN),
 }
 _MOST_PASSES = 8
 

@@ -115,7 +115,7 @@ def _why_not_begun() -> str:
     why = why_not_loaded(_core.load_cupti)
     if why is not None:
         return why
-    if _torch_uses_cuda():
+    if "torch.cuda.graphs" in sys.modules and sys.modules["torch"].cuda.is_initialized():
         _prime(sys.modules["torch.autograd.profiler"])
     try:
         _core.watch_start(may_evict())
@@ -170,14 +170,6 @@ def has_gpu() -> bool:
     """Return whether this machine has a GPU that the program may use, without loading a driver."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
     return not hidden and any(map(os.path.exists, _GPU_FILES))
-
-
-def watch_as_asked() -> None:
-    """Watch graphs because the environment variable says so; warn if that is impossible."""
-    try:
-        watch_graphs()
-    except RuntimeError as problem:
-        warn_user(f"{WATCH_GRAPHS}: {problem}")
 
 
 # Captures -------------------------------------------------------------------------------------------------------------
@@ -361,19 +353,10 @@ def _prime(module: Any) -> None:
     with contextlib.suppress(RuntimeError), module.profile():
         pass
     if on:
-        _resume()
-
-
-def _resume() -> None:
-    try:
-        _core.watch_start(True)
-    except RuntimeError as problem:
-        warn_user(f"graphs are no longer watched: {problem}")
-
-
-def _torch_uses_cuda() -> bool:
-    """Return whether torch is loaded and has initialized CUDA."""
-    return "torch.cuda.graphs" in sys.modules and bool(sys.modules["torch"].cuda.is_initialized())
+        try:
+            _core.watch_start(True)
+        except RuntimeError as problem:
+            warn_user(f"graphs are no longer watched: {problem}")
 
 
 _HOOKS: dict[str, Callable[[ModuleType], None]] = {

@@ -48,10 +48,8 @@ class Event:
         number = self._value("name")
         return self._events._names[number] if number >= 0 else ""
 
-    @property
-    def key(self) -> str:
-        """The name, as in torch."""
-        return self.name
+    key = name
+    """The name, as in torch."""
 
     @property
     def kind(self) -> str:

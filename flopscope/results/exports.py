@@ -14,8 +14,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flopscope import _core
-from flopscope.results.head import PEAKS_MEMBER, STACKS_MEMBER
-from flopscope.support.cpu import CPU_MEMBER
+from flopscope.results.head import OWN_MEMBERS
 from flopscope.support.files import COMPRESSION, finite, replacing
 from flopscope.support.package import VERSION, warn_user
 from flopscope.support.process import rank_in, start_thread
@@ -29,16 +28,6 @@ PIECES_AHEAD = 8  # that wait to be written
 MANY_EVENTS = 5_000  # from which a second thread writes
 EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
-# Members of a trace's head that programs cannot set.
-OWN_MEMBERS = frozenset(
-    {
-        *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
-        "accelerator",
-        STACKS_MEMBER,
-        CPU_MEMBER,
-        PEAKS_MEMBER,
-    }
-)
 
 
 class _Exports(Protocol):
@@ -60,7 +49,10 @@ def export(
     """
     path = os.fsdecode(path)
     name = os.path.basename(os.path.realpath(path))
-    members = {**_members(path), **(metadata or {})}
+    members: dict[str, Any] = {"traceName": path, "trace_id": os.urandom(16).hex().upper()}
+    rank = rank_in(os.environ)  # by which tools identify the traces of a job
+    members |= {"distributedInfo": rank} if rank is not None and "world_size" in rank else {}
+    members |= metadata or {}
     compressed = name.endswith(".gz")
     pieces = 1 + core.event_count * EVENT_BYTES // PIECE
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
@@ -141,15 +133,6 @@ def trace_handler(
         prof.export_chrome_trace(os.path.join(folder, name))
 
     return handle
-
-
-def _members(name: str) -> dict[str, Any]:
-    """Return the members of the head that the core does not write. Tools identify the traces of a job by their rank."""
-    members: dict[str, Any] = {"traceName": name, "trace_id": os.urandom(16).hex().upper()}
-    rank = rank_in(os.environ)
-    if rank is not None and "world_size" in rank:
-        members["distributedInfo"] = rank
-    return members
 
 
 @contextmanager

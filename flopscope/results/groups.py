@@ -75,13 +75,6 @@ def sums_names(words: Sequence[str]) -> bool:
     return not keeps and any(GROUPINGS[word].sums for word in words)
 
 
-def refuse_functions(included: bool) -> None:
-    """Raise ValueError if torch's rows of Python functions are wanted."""
-    if included:
-        why = 'Python functions have no rows; group_by="line" has the functions that called the ops'
-        raise ValueError(f"include_python_functions=True: {why}")
-
-
 def require(
     core: Store, words: Sequence[str], shapes_option: str, has_shapes: bool, has_stacks: bool, rank: int | None
 ) -> None:
@@ -129,7 +122,9 @@ def grouped(
                 for dtypes in table.columns["input_dtypes"]
             ]
         table = table._with_groups(found)
-    return table._with_ranks(rank) if "rank" in words and rank is not None else table
+    if "rank" not in words:
+        return table
+    return type(table)(table._sources, table.facts, {**table.parts, "ranks": [rank] * len(table)}, table.groups)
 
 
 def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tree | None) -> EventTable:

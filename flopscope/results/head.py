@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from flopscope import _core
+from flopscope.support.cpu import CPU_MEMBER
 
 PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
@@ -17,6 +18,13 @@ STACKS_MEMBER = "stackFrames"
 """The frames of sampled stacks."""
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
+OWN_MEMBERS = frozenset(
+    {
+        *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "traceEvents", "accelerator"),
+        *(BASE_TIME, STACKS_MEMBER, CPU_MEMBER, PEAKS_MEMBER),
+    }
+)
+"""Members that flopscope writes itself: programs cannot set them."""
 MOST_RANKS = 1 << 31  # a rank is less, and a world size is no more
 LATEST = 1 << 62  # ns since 1970, which ends in 2116: times of the trace can be added in 64 bits
 LEFT_OUT = {

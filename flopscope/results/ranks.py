@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from flopscope.results.columns import COLUMNS
-from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.support.hints import HINTS
 
@@ -26,22 +25,11 @@ def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, lim
     ordered = joined if sort_by is None else joined.sorted(sort_by)
     groups: dict[Any, list[int]] = {}
     for place, row in enumerate(ordered):
-        groups.setdefault(_group(row), []).append(place)
+        shapes, dtypes = str(row.input_shapes), str(row.input_dtypes)
+        key = (row.key, row.device_type, row.is_user_annotation, shapes, dtypes, row.group, *row.stack)
+        groups.setdefault(key, []).append(place)
     chosen = list(groups.values())[: None if limit < 0 else limit]
     return ordered.select(place for places in chosen for place in sorted(places, key=lambda i: ordered[i].rank or 0))
-
-
-def _group(row: EventRow) -> tuple[Any, ...]:
-    """Return the key of the group that rows of several ranks share."""
-    return (
-        row.key,
-        row.device_type,
-        row.is_user_annotation,
-        str(row.input_shapes),
-        str(row.input_dtypes),
-        row.group,
-        *row.stack,
-    )
 
 
 def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
@@ -84,10 +72,8 @@ def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
         for covered, _ in parts:
             for name, time in covered.get(listed, ()):
                 times[name] = times.get(name, 0.0) + time
-        joined[listed] = sorted(times.items(), key=lambda pair: -pair[1])
-    for listed in ("estimated", "estimated_flops"):
-        if not joined[listed]:
-            del joined[listed]
+        if times or listed == "unmodelled":
+            joined[listed] = sorted(times.items(), key=lambda pair: -pair[1])
     for name, whole in (("bytes_source", "bytes"), ("flops_source", "flops")):
         if any(name in covered for covered, _ in parts):
             joined[name] = _sources([(covered.get(name, {"model": covered[whole]}), time) for covered, time in parts])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.support.core_facts import Numbers
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
-from flopscope.support.files import finite, replacing, write_json
+from flopscope.support.files import finite, replacing
 from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
@@ -105,11 +105,6 @@ def to_parquet(table: EventTable, path: str | PathLike[str]) -> None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def to_json(table: EventTable, path: str | PathLike[str]) -> None:
-    """Write to_dict() to a JSON file."""
-    write_json(path, to_dict(table))
 
 
 def to_dict(table: EventTable, **more: Any) -> dict[str, Any]:

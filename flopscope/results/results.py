@@ -104,7 +104,9 @@ class Results(Summaries):
 
         Raises RuntimeError during recording or if nothing was recorded, ValueError for a group that was not recorded.
         """
-        groups.refuse_functions(include_python_functions)
+        if include_python_functions:
+            why = 'Python functions have no rows; group_by="line" has the functions that called the ops'
+            raise ValueError(f"include_python_functions=True: {why}")
         if group_by_stack_n and not self.with_stack:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
@@ -405,12 +407,6 @@ class Results(Summaries):
         except RuntimeError:  # a GPU of torch's, and flopscope was built without CUDA
             return None
 
-    def _unknown_peaks(self, core: Store, source: str, known: Mapping[str, Peaks]) -> dict[str, str]:
-        """Return the devices that ran and whose peaks are unknown, with the reason; none if no peaks were requested."""
-        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
-        missing = set() if source == "none" else devices - known.keys()
-        return {name: self._why_unknown(name, source) for name in sorted(missing)}
-
     def _why_unknown(self, device: str, source: str) -> str:
         """Return why the peaks of a device that ran are unknown, for EventTable.unknown_peaks."""
         try:
@@ -494,10 +490,10 @@ def grouped(
     time between, in µs since the profile began, instead of for the steps.
     """
     source = peaks or results._usual_peaks
+    names = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
     if source == STORED:
         shares, described = results._stored_peaks(core)
     elif (stated := stated_peaks(source)) is not None:
-        names = core.devices - {"cpu"} or {"cpu"}
         shares = dict.fromkeys(names, stated)
         models = {name: core.device_names.get(index_of(name), name) for name in names - {"cpu"}}
         models |= {name: name if results._cpu is None else results._cpu.name for name in names & {"cpu"}}
@@ -506,6 +502,7 @@ def grouped(
         shares, described = results._peaks(core, source)
     limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
     rows = (by_shape, stack_n, limits, results._cpu_alone, groupings, brief)
+    missing = set() if source == "none" else names - shares.keys()
     return Grouped.of(
         answer(core, rows, account, blocks, window),
         device_type=core.device_type,
@@ -516,5 +513,5 @@ def grouped(
         hints=results.hints,
         peaks=described,
         shares=shares,
-        unknown_peaks=results._unknown_peaks(core, source, shares),
+        unknown_peaks={name: results._why_unknown(name, source) for name in sorted(missing)},
     )

@@ -55,7 +55,7 @@ class EventRow:
 
         As many as the rows are grouped by; [] if they are not grouped by stack, and for rows of devices.
         """
-        return self._table._stacks[self._index] if self._table._stacks is not None else []
+        return self._table.stacks[self._index] if self._table.stacks is not None else []
 
     @property
     def kernels(self) -> list[tuple[str, int, float]]:
@@ -65,7 +65,7 @@ class EventRow:
     @property
     def rank(self) -> int | None:
         """The rank of the row's process in a table of several ranks; None in other tables."""
-        return self._table._ranks[self._index] if self._table._ranks is not None else None
+        return self._table.ranks[self._index] if self._table.ranks is not None else None
 
     @property
     def group(self) -> str:
@@ -105,10 +105,8 @@ def own_time(row: EventRow, on_device: bool) -> float:
 
 def _column_property(column: Column) -> property:
     def value(self: EventRow) -> Any:
-        values = self._table._sources[column.name]
-        if column.name == "device_type":
-            return DeviceType(values[self._index])
-        return values[self._index]
+        found = self._table._sources[column.name][self._index]
+        return DeviceType(found) if column.name == "device_type" else found
 
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
@@ -122,10 +120,8 @@ def _group_property(column: Column) -> property:
 
 
 def _text_property(name: str) -> property:
-    def text_of(self: EventRow) -> str:
-        return units.time_text(getattr(self, name))
-
-    return property(text_of, doc=f"{name} with its unit, as torch.profiler prints it.")
+    doc = f"{name} with its unit, as torch.profiler prints it."
+    return property(lambda row: units.time_text(getattr(row, name)), doc=doc)
 
 
 def _deprecated_property(name: str) -> property:

@@ -13,13 +13,13 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
-from flopscope.results import records
-from flopscope.results.categories import is_op_of_library
+from flopscope.results import categories, records
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
 from flopscope.support.core_facts import Numbers
+from flopscope.support.files import write_json
 from flopscope.support.hints import Hints
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class EventTable(Sequence[EventRow]):
             _core.category_of(key, device_type != "cpu") if category != category else category
             for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
         ]
-        self._columns = _Columns(self._sources)
+        self.columns: Mapping[str, list[Any]] = _Columns(self._sources)
+        """The values of each column by name, in the order and the units of COLUMNS."""
         self.facts = facts
         """What is true of the table as a whole."""
         lengths = {len(values) for values in self._sources.values()}
@@ -121,8 +122,10 @@ class EventTable(Sequence[EventRow]):
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
         self.parts: dict[str, list[Any]] = {name: list(values) for name, values in parts.items()}
         """Further values for each row, by name."""
-        self._stacks: list[list[str]] | None = self.parts.get("stacks")
-        self._ranks: list[int] | None = self.parts.get("ranks")
+        self.stacks: Sequence[list[str]] | None = self.parts.get("stacks")
+        """EventRow.stack of each row; None if rows are not grouped by stack."""
+        self.ranks: Sequence[int] | None = self.parts.get("ranks")
+        """EventRow.rank of each row; None if the table is of one process."""
         self.groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
         """What else rows are grouped by: a value for each row, by word."""
         self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * lengths.pop())
@@ -161,29 +164,14 @@ class EventTable(Sequence[EventRow]):
         """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
         return float(self.facts.self_device_time_total)
 
-    @property
-    def columns(self) -> Mapping[str, list[Any]]:
-        """The values of each column by name, in the order and the units of COLUMNS."""
-        return self._columns
-
-    @property
-    def stacks(self) -> Sequence[list[str]] | None:
-        """EventRow.stack of each row; None if rows are not grouped by stack."""
-        return self._stacks
-
-    @property
-    def ranks(self) -> Sequence[int] | None:
-        """EventRow.rank of each row; None if the table is of one process."""
-        return self._ranks
-
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
         """Yield the columns of to_pandas() with their values; numbers may be Numbers."""
-        if self._ranks is not None:
-            yield RANK, self._ranks
+        if self.ranks is not None:
+            yield RANK, self.ranks
         for column in COLUMNS:
             yield column, self._sources[column.name]
-        if self._stacks is not None:
-            yield STACK, self._stacks
+        if self.stacks is not None:
+            yield STACK, self.stacks
         yield from ((column, self.groups[column.name]) for column in self.group_columns())
 
     def group_columns(self) -> list[Column]:
@@ -192,9 +180,6 @@ class EventTable(Sequence[EventRow]):
 
     def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
         return EventTable(self._sources, self.facts, self.parts, groups)
-
-    def _with_ranks(self, rank: int) -> EventTable:
-        return type(self)(self._sources, self.facts, {**self.parts, "ranks": [rank] * len(self)}, self.groups)
 
     @property
     def lacks_shapes(self) -> bool:
@@ -207,7 +192,9 @@ class EventTable(Sequence[EventRow]):
             return False
         kinds = zip(*(self.columns[name] for name in ("key", "device_type", "is_user_annotation")), strict=True)
         on_host = [key for key, device_type, annotation in kinds if device_type == "cpu" and not annotation]
-        return any(map(is_op_of_library, on_host)) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
+        return any(map(categories.is_op_of_library, on_host)) or (
+            on_host != [] and has_kernels_of_torch(self.columns["key"])
+        )
 
     @property
     def peaks(self) -> dict[str, Mapping[str, Any]]:
@@ -357,14 +344,10 @@ class EventTable(Sequence[EventRow]):
 
         Device work counts once; torch adds the times of its launchers and its own.
         """
-        from flopscope.results import categories
-
         return self.with_rows([categories.total_of_rows(self)])[0]
 
     def by_category(self) -> EventTable:
         """Group the host's rows by kind of op: matrix product, attention, convolution, …"""
-        from flopscope.results import categories
-
         return categories.by_category(self)
 
     def to_pandas(self, kind: str = "all") -> pandas.DataFrame:
@@ -389,7 +372,7 @@ class EventTable(Sequence[EventRow]):
 
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
-        records.to_json(self, path)
+        write_json(path, self.to_dict())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write the columns of to_pandas() as a Parquet file: int64, float64, bool, texts and lists of texts.

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 _Rows = tuple[bool, int, dict[str, Mapping[str, Any]], bool, tuple[str, ...], bool]
 _Answer = tuple[dict[str, Any], dict[str, Any]]
-
-
-def _unknown_coverage() -> dict[str, Any]:
-    return {"bytes": math.nan, "flops": math.nan, "unmodelled": []}
+_UNKNOWN = {"bytes": math.nan, "flops": math.nan}
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Facts:
     open_events: int = 0
     dropped: int = 0
     hints: Hints = HINTS
-    coverage: Mapping[str, Any] = field(default_factory=_unknown_coverage)
+    coverage: Mapping[str, Any] = field(default_factory=lambda: {**_UNKNOWN, "unmodelled": []})
     peaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shares: Mapping[str, Peaks] | None = None
     """The peaks that rows are compared with, by device; None for a table that was not made of a profile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
@@ -27,11 +28,11 @@ class Recipe:
     """The settings of a profile's recorder: the arguments of ``profile()``."""
 
     activities: Set[ProfilerActivity]
-    asked_for_cuda: bool  # explicitly rather than by default
-    timer: Timer
-    profile_memory: bool
-    with_stack: bool
-    api_calls: bool
+    asked_for_cuda: bool = False  # explicitly rather than by default
+    timer: Timer = "auto"
+    profile_memory: bool = False
+    with_stack: bool = False
+    api_calls: bool = True
     early: bool = False
     """Capture what the program does on CUDA, which it initializes itself, now or later: it may still choose its devices
     by CUDA_VISIBLE_DEVICES, and use CUDA in processes that it forks."""
@@ -60,7 +61,8 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
                 raise RuntimeError(f'timer="cupti" is unavailable: {why}') from problem
     if recipe.early:
         core = _started(recipe, "cpu", keep)
-        if _has_driver():
+        with suppress(RuntimeError):  # there is no driver
+            _core.load_driver()
             warn_user(_NO_CUPTI.format(why, "none are recorded"))
         return core, "cpu"
     no_events = _why_no_events()
@@ -100,14 +102,6 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
     return core
 
 
-def _has_driver() -> bool:
-    try:
-        _core.load_driver()
-    except RuntimeError:
-        return False
-    return True
-
-
 @functools.cache
 def why_no_cupti() -> str | None:
     """Return why CUPTI is unavailable, or None if it is loaded and there is a device. Computed once per process."""
@@ -143,9 +137,7 @@ def _torch_profiles() -> bool | None:
     After its first profile, torch.profiler keeps CUPTI's only subscription, without a name, even while it is idle.
     """
     torch_profiler: Any = sys.modules.get("torch.autograd.profiler")
-    if torch_profiler is None:
-        return None
-    return bool(torch_profiler._is_profiler_enabled)
+    return None if torch_profiler is None else bool(torch_profiler._is_profiler_enabled)
 
 
 def may_evict() -> bool:
@@ -199,10 +191,8 @@ def shortest_kernel(device: str, launches: int = 50) -> float:
         core.start()
         for _ in range(launches):
             _core.neg(x)
-        core.stop()
-    except BaseException:
+    finally:
         stop_core(core)
-        raise
     columns, _ = core.store.table(False, 0, {})
     if not len(columns["key"]):
         raise RuntimeError(f"none of {launches} calls on {device} were recorded")

@@ -49,11 +49,12 @@ class Rows:
             if taken + widths[place] > width and len(blocks[-1]) > 1:
                 blocks.append([0])
             blocks[-1].append(place)
-        texts = [aligned_lines([[row[i] for i in block] for row in self.rows], self._align(block)) for block in blocks]
+        sides = self.align.ljust(len(widths), self.align[-1])
+        texts = [
+            aligned_lines([[row[i] for i in block] for row in self.rows], "".join(sides[i] for i in block))
+            for block in blocks
+        ]
         return [line.rstrip() for text in texts for line in text]
-
-    def _align(self, block: Sequence[int]) -> str:
-        return "".join(self.align[min(place, len(self.align) - 1)] for place in block)
 
 
 # Long texts; cut in the middle, without making different texts equal --------------------------------------------------

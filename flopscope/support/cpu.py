@@ -60,12 +60,8 @@ class CPU:
         """Its model, as the system reports it."""
         return str(self.facts["name"])
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this machine has this CPU, and as many threads."""
-        return self._is_like(CPU.here())
-
     def _is_like(self, other: CPU) -> bool:
+        """Return whether the other may be this CPU, with as many threads."""
         return all(other.facts.get(name, value) == value for name, value in self.facts.items())
 
     def __str__(self) -> str:
@@ -98,12 +94,13 @@ def why_cpu_unknown(cpu: CPU | None) -> str:
         return (
             'the trace does not name its CPU; --peaks measured (peaks="measured") rates it by the CPU of this machine'
         )
-    if cpu.is_here:
+    here = CPU.here()
+    if cpu._is_like(here):
         return (
             "they were never measured on this machine: run flopscope devices --measure once, which takes about 5 s, or "
             'pass peaks="measured"'
         )
     return (
-        f"the trace is of another CPU ({cpu}; here: {CPU.here()}) and carries no peaks; run flopscope devices "
+        f"the trace is of another CPU ({cpu}; here: {here}) and carries no peaks; run flopscope devices "
         "--measure there before it is recorded, or state them by --peaks memory=…,fp32=… in bytes/s and FLOP/s"
     )

@@ -127,9 +127,8 @@ class Device:
 
     def content(self) -> dict[str, Any]:
         """Return what the document is made of."""
-        peaks = {
-            name: one and asdict(one) for name, one in (("datasheet", self.datasheet), ("measured", self.measured))
-        }
+        known = {"datasheet": self.datasheet, "measured": self.measured}
+        peaks = {name: one and asdict(one) for name, one in known.items()}
         return {"id": str(self), "kind": self.kind, "name": self.name, "properties": dict(self.properties), **peaks}
 
     def __str__(self) -> str:
@@ -161,14 +160,14 @@ class Device:
             lines[1:] = ["  its peaks are unknown: run flopscope devices --measure"]
         measured = self.measured
         if measured:
-            lines.append(f"  {_last_measured(measured)}")
+            used = "" if measured.busy is None else f", {100 * measured.busy:.0f} % used by other processes"
+            lines.append(f"  last measured {str(measured.when)[:16].replace('T', ' ')} UTC{used}")
             lines += [f"  {probe}: {reason}" for probe, reason in measured.missing.items()]
         return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            "<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
-        )
+        rows = ["".join(f"<td>{markup(cell)}</td>" for cell in row) for row in self._columns()]
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
         source = f"<p>{markup(self.datasheet.source)}</p>" if self.datasheet else ""
         return f"<table><caption>{markup(f'{self}: {self.name}')}</caption>{body}</table>{source}"
 
@@ -341,10 +340,3 @@ def _text(number: str, value: float) -> str:
     if number in _LABELS:
         return whole_text(value, "ns")
     return si_text(value, "OP/s" if number.startswith("int") else "FLOP/s", prefixes="TG")
-
-
-def _last_measured(peaks: Peaks) -> str:
-    parts = [f"last measured {str(peaks.when)[:16].replace('T', ' ')} UTC"]
-    if peaks.busy is not None:
-        parts.append(f"{100 * peaks.busy:.0f} % used by other processes")
-    return ", ".join(parts)

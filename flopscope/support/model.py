@@ -34,16 +34,14 @@ def models_of(names: Mapping[int, str], properties: object, ran: Iterable[int]) 
     """
     entries = properties if isinstance(properties, list) else []
     by_id = {entry["id"]: entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), int)}
-    models = {device: _model(name, by_id.get(device, {})) for device, name in names.items()}
+    models = {}
+    for device, name in names.items():
+        sm_count, memory_bytes = (by_id.get(device, {}).get(key) for key in ("numSms", "totalGlobalMem"))
+        models[device] = Model(name, _count(sm_count, 1 << 16), _count(memory_bytes, 1 << 53))
     first = next(iter(models.values()), None)
     if first is None or any((model.name, model.sm_count) != (first.name, first.sm_count) for model in models.values()):
         return models
     return models | dict.fromkeys(set(ran) - models.keys(), first)
-
-
-def _model(name: str, properties: Mapping[str, Any]) -> Model:
-    sm_count, memory_bytes = (properties.get(key) for key in ("numSms", "totalGlobalMem"))
-    return Model(name, _count(sm_count, 1 << 16), _count(memory_bytes, 1 << 53))
 
 
 def _count(value: object, limit: int) -> int:

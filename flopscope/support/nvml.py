@@ -12,16 +12,10 @@ from typing import Any
 FRESH_SECONDS = 0.001  # NVML does not update its values more often
 
 
-def initialized() -> Any:
-    """Return the module pynvml, ready for use. Raise ImportError, or NVMLError, which is a class of that module."""
+def find_gpu(uuid: str) -> tuple[Any, Any]:
+    """Return the module pynvml and its handle of a GPU. Raise ImportError, or NVMLError, a class of that module."""
     nvml: Any = importlib.import_module("pynvml")
     nvml.nvmlInit()
-    return nvml
-
-
-def find_gpu(uuid: str) -> tuple[Any, Any]:
-    """Return the module pynvml and its handle of a GPU. Raise ImportError or NVMLError."""
-    nvml = initialized()
     return nvml, nvml.nvmlDeviceGetHandleByUUID(uuid)
 
 

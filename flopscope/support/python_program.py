@@ -84,7 +84,12 @@ class PythonProgram:
         _set_first_path(os.path.dirname(os.path.realpath(self.target)))
         path = os.path.join(os.getcwd(), self.target)  # not normalised, as Python's own
         _fill(names, SourceFileLoader("__main__", path), path)
-        exec(_code_of(path), names)
+        with io.open_code(path) as file:
+            code: CodeType | None = pkgutil.read_code(file)
+        if code is None:
+            with io.open_code(path) as file:
+                code = compile(file.read(), path, "exec", dont_inherit=True)
+        exec(code, names)
 
     def _run_code(self, names: dict[str, Any]) -> None:
         _set_first_path("")
@@ -118,15 +123,6 @@ def _show_in_tracebacks(code: CodeType, text: str) -> None:
     key = code if hasattr(linecache, "_interactive_cache") else code.co_filename
     with suppress(AttributeError, TypeError):
         linecache._register_code(key, text, code.co_filename)  # type: ignore[attr-defined]
-
-
-def _code_of(path: str) -> CodeType:
-    with io.open_code(path) as file:
-        code: CodeType | None = pkgutil.read_code(file)
-    if code is None:
-        with io.open_code(path) as file:
-            code = compile(file.read(), path, "exec", dont_inherit=True)
-    return code
 
 
 def _set_first_path(folder: str, *, always: bool = False) -> None:
@@ -170,9 +166,7 @@ def exit_status(problem: BaseException | None) -> Any:
     """Return the argument of sys.exit() for a program that ended with an exception, and print what Python prints."""
     if problem is None:
         return 0
-    if isinstance(problem, SystemExit):
-        return _status_of_exit(problem)
-    return show_exception(problem)
+    return _status_of_exit(problem) if isinstance(problem, SystemExit) else show_exception(problem)
 
 
 def _status_of_exit(problem: SystemExit) -> int:

@@ -21,23 +21,20 @@ _CONTROLS = re.compile(
 _SHORT = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = 16
 _SHORT.maxstring = _SHORT.maxother = 80
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")  # first characters of a cell that spreadsheets evaluate
 
 
 def printable(text: str) -> str:
     """Return the text with control and invisible characters escaped as in Python: ESC as ``\\x1b``, a line feed as
     ``\\n``. Other text is returned unchanged."""
-    return text if text.isascii() and text.isprintable() else _CONTROLS.sub(_escape, text)
+    return text if text.isascii() and text.isprintable() else _CONTROLS.sub(lambda one: ascii(one[0])[1:-1], text)
 
 
 def shorten(text: str, longest: int) -> str:
     """Return printable text of at most ``longest`` characters."""
     shown = printable(text[: longest + 1])
     return shown if len(shown) <= longest and len(text) <= longest else f"{shown[: longest - 3]}..."
-
-
-def _escape(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def shown(value: object) -> str:
@@ -82,8 +79,4 @@ def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[I
 def _cell(value: Any) -> Any:
     if isinstance(value, list):
         return json.dumps(value)
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _is_number(value) else value
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII) is not None
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value) else value

@@ -15,7 +15,6 @@ folders are read, and no code is run.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``mcp`` to its parser."""
     parser.description = DESCRIPTION
     text = "folder whose traces may be read (default: the current folder)"
     parser.add_argument("folders", nargs="*", metavar="FOLDER", help=text)
@@ -35,7 +34,6 @@ def _mcp(options: argparse.Namespace) -> None:
 
 
 def add_skill(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``skill`` to its parser."""
     parser.description = (
         "Print the folder of the skill that teaches agents when to use which command. Copy it, or link to it, where "
         "your agent looks for skills."

@@ -137,7 +137,8 @@ class Folders:
                 size = self._size(path) if path.endswith(ends) else None
                 if size is not None:
                     count += 1
-                    found += [(self._short(path), size)] if count <= LISTED else []
+                    short = os.path.relpath(path, self._folder_of(path))
+                    found += [(short, size)] if count <= LISTED else []
         return found, count
 
     def _size(self, path: str) -> int | None:
@@ -147,10 +148,6 @@ class Folders:
         except OSError:  # it was removed meanwhile, or is a link to nothing
             return None
         return status.st_size if stat.S_ISREG(status.st_mode) and self.holds(os.path.realpath(path)) else None
-
-    def _short(self, real: str) -> str:
-        """Return a path relative to the first folder that holds it."""
-        return os.path.relpath(real, self._folder_of(real))
 
     def _folder_of(self, real: str) -> str:
         return next(folder for folder in self._real if os.path.commonpath([folder, real]) == folder)

@@ -16,7 +16,6 @@ from flopscope.cli.server.folders import Folders
 from flopscope.cli.server.traces import FILE
 from flopscope.read.trace import Trace
 from flopscope.results import records
-from flopscope.results.events import Event
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.records import TABLE, row_records
 from flopscope.results.table import EventTable
@@ -103,10 +102,6 @@ def _shapes_text(shapes: Sequence[Any]) -> str:
     return " ".join("x".join(map(str, shape)) for shape in shapes if shape) if shapes else ""
 
 
-def _calls(one: Mapping[str, Any]) -> str:
-    return f"{plural(one['count'], 'call')}, {short_time_text(one['time'])}"
-
-
 # Explain --------------------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +138,9 @@ def _row(trace: Trace, path: str, wanted: str) -> Answer:
     advice = [one for one in trace.advice() if any(entry["row"] == record["id"] for entry in one.evidence)]
     kernels = _longest(table[place].kernels)
     around = [] if op is None else [{"kind": kind, "name": name} for kind, name in analysis.enclosing(op.event)]
-    found = {"row": record, "op": None if op is None else _op_facts(analysis, op), "around": around[:ENCLOSING]}
+    per, of_op = "step" if analysis.has_steps else "profile", ("part", "time", "ideal", "calls", "event")
+    facts = None if op is None else {"per": per, **{name: getattr(op, name) for name in of_op}}
+    found = {"row": record, "op": facts, "around": around[:ENCLOSING]}
     found |= {"kernels": kernels, "advice": [one._asdict() for one in advice]}
     lines = [f"Of {len(named)} rows of this name, the longest; rows lists the others."] if len(named) > 1 else []
     lines += _row_lines(table, place, analysis, op)
@@ -158,11 +155,6 @@ def _longest(kernels: Iterable[tuple[str, int, float]]) -> list[dict[str, Any]]:
     """Return a record of each kernel, the longest time first."""
     ordered = sorted(kernels, key=lambda one: -one[2])
     return [{"name": name, "count": count, "time": time} for name, count, time in ordered]
-
-
-def _op_facts(analysis: Analysis, op: Op) -> dict[str, Any]:
-    per = "step" if analysis.has_steps else "profile"
-    return {"per": per, **{name: getattr(op, name) for name in ("part", "time", "ideal", "calls", "event")}}
 
 
 def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None) -> list[str]:
@@ -189,7 +181,10 @@ def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None)
 
 
 def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = [f"  {_name(one['name'])}: {_calls(one)}" for one in kernels[:TOP]]
+    lines = [
+        f"  {_name(one['name'])}: {plural(one['count'], 'call')}, {short_time_text(one['time'])}"
+        for one in kernels[:TOP]
+    ]
     more = [f"  and {len(kernels) - TOP} more"] if len(kernels) > TOP else []
     return ["It launched:", *lines, *more] if lines else []
 
@@ -215,8 +210,10 @@ def _event(trace: Trace, path: str, number: int) -> Answer:
     kernels = _longest((name, *total) for name, total in sums.items())
     launcher = event.launcher
     launched_by = None if launcher is None else {"id": launcher.id, "name": launcher.name}
-    found = {"event": _event_facts(event), "around": around, "kernels": kernels, "launcher": launched_by}
     start, end = event.time_range
+    facts = {name: getattr(event, name) for name in ("id", "name", "kind", "device_type", "thread")}
+    facts |= {"start": start, "duration": end - start, "device": event.device_index, "moved": event.nbytes}
+    found = {"event": facts, "around": around, "kernels": kernels, "launcher": launched_by}
     where = f"{event.device_type}:{event.device_index}, stream" if event.device_type != "cpu" else "CPU, thread"
     lasts = "had not ended" if math.isnan(end) else f"takes {short_time_text(end - start)}"
     lines = [
@@ -227,10 +224,3 @@ def _event(trace: Trace, path: str, number: int) -> Answer:
     lines += [f"Event {launcher.id}, {printable(launcher.name)}, launched it."] if launcher is not None else []
     document = EXPLAINED.of({**NOTHING, "file": path, **found})
     return Answer("\n".join([*lines, *_kernel_lines(kernels)]), document)
-
-
-def _event_facts(event: Event) -> dict[str, Any]:
-    start, end = event.time_range
-    known = {"id": event.id, "start": start, "duration": end - start, "device": event.device_index}
-    own = {name: getattr(event, name) for name in ("name", "kind", "device_type", "thread")}
-    return {**known, **own, "moved": event.nbytes}

@@ -245,7 +245,8 @@ class Check:
         for name, limit in wanted.items():
             check = partial(limits.check_quantity, name=name, comparison=comparison, limit=limit)
             self._settle(self._until_clear(check))
-            if comparison == "at least" and limits.is_of_cache(self.measurement, name):
+            of_memory = name in ("pct_roofline", "pct_peak_bandwidth")
+            if comparison == "at least" and of_memory and self.measurement.bound == "cache":
                 warnings.warn(_OF_CACHE.format(what=self.name, name=name, limit=limit), stacklevel=3)
         return self
 
@@ -327,12 +328,9 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
 
 def _params_of(item: pytest.Item) -> dict[str, Any]:
     """Return the parameters of a test as JSON can hold them: of others than numbers and texts the name or the type."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    return {name: value if isinstance(value, PLAIN) else _name_of(value) for name, value in params.items()}
-
-
-def _name_of(value: Any) -> str:
-    return str(getattr(value, "__name__", type(value).__name__))
+    params = getattr(getattr(item, "callspec", None), "params", {}).items()
+    names = {name: str(getattr(value, "__name__", type(value).__name__)) for name, value in params}
+    return {name: value if isinstance(value, PLAIN) else names[name] for name, value in params}
 
 
 # Device activity ------------------------------------------------------------------------------------------------------

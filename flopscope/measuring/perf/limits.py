@@ -128,11 +128,6 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     )
 
 
-def is_of_cache(measurement: Any, name: str) -> bool:
-    """Return whether the quantity is a share of the memory bandwidth that only a cache can reach."""
-    return name in ("pct_roofline", "pct_peak_bandwidth") and measurement.bound == "cache"
-
-
 def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
     """Return the confidence interval of the median in the quantity's unit; NaN for a single sample."""
     low, high = measurement.ci

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections import ChainMap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,4 @@ def skip_unless_here(device: Any) -> None:
 
 
 def _merged(item: pytest.Item) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for mark in item.iter_markers("perf"):
-        merged = {**mark.kwargs, **merged}
-    return merged
+    return dict(ChainMap(*(dict(mark.kwargs) for mark in item.iter_markers("perf"))))
