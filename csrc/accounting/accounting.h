@@ -63,7 +63,8 @@ extern const fs_part_row fs_parts[FS_PART_COUNT];
     X(COMPILE, compile, compilation, "the program is compiled",                                                     \
       "the same, while torch.compile or XLA compiled, or torch.compile recorded a graph")                           \
     X(RECORDING, recording, recording, "the profiler works", "the same, while the profiler itself worked")          \
-    X(EDGES, edges, edges, "before or after all work", "around the work of a profile without steps")                \
+    X(EDGES, edges, edges, "before or after all work",                                                              \
+      "around the work of a profile without steps, or behind work that began before the recording")                 \
     X(LOADING, loading, other, "code is loaded", "the same as host, while the code of kernels was loaded")          \
     X(FIRST_LAUNCH, first_launch, other, "a kernel's first launch blocks",                                          \
       "the call itself lasted much longer than launches do, and it was the first of this kernel")                   \

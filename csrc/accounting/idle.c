@@ -6,6 +6,8 @@
  *              dry                              returned + arrival */
 #include "accounting/idle.h"
 
+#include <string.h>
+
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
@@ -20,6 +22,9 @@ enum { LONGEST_AFTER_WAIT_NS = 500000 };
  * are attributed to it. */
 enum { LATE_AFTER_WAIT = 8 };
 
+/* A stream that waits for recorded work begins within this time after it. */
+enum { LONGEST_SIGNAL_NS = 100000 };
+
 /* One idle time of a device. The causes from `dry` to `until` are, in this order, those of the host until `returned`,
  * then `afterwards`. A device that never worked before is dry at INT64_MIN. */
 typedef struct {
@@ -29,7 +34,7 @@ typedef struct {
     const fs_table_work *next;  /* NULL: none */
     uint32_t wait;            /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
     fs_idle_cause blocking;   /* why: BLOCKED, FIRST_LAUNCH */
-    fs_idle_cause afterwards; /* OTHER, STREAM_WAIT */
+    fs_idle_cause afterwards; /* OTHER, STREAM_WAIT, EDGES */
     bool edge;                /* before the first work or after the last one of a profile without steps */
     bool late;                /* `returned` is after `dry` */
 } idle_time;
@@ -240,6 +245,26 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, idle_launch laun
     if (whole->wait == FS_NONE && op != FS_NONE && (idle->host->marks[op] & FS_MARK_AROUND_WAIT) != 0) whole->wait = op;
 }
 
+/* Whether what held up a work that was launched in time was not recorded: it is the first one of its stream, no other
+ * device has work, and no wait of the host has shown that what was launched before the recording had ended. */
+static bool began_before_recording(const fs_idle *idle, const idle_time *whole, uint32_t next)
+{
+    const fs_intervals *waits = &idle->host->waits, *works = idle->works;
+    uint32_t lane = FS_EVENT_AT(idle->store, whole->next->event, lane);
+    if (fs_sub_saturated(whole->until, whole->returned) <= LONGEST_SIGNAL_NS) return false;
+    if (find_launch(idle, next).returned == FS_MISSING) return false;
+    if (lane == FS_NONE || works->count != idle->table->work_count) return false;
+    for (uint32_t i = next; i-- > 0;) /* the one before it is seldom far */
+        if (FS_EVENT_AT(idle->store, idle->table->works[works->items[i].tag].event, lane) == lane) return false;
+    for (uint32_t i = 0; i < waits->count && waits->items[i].begin < whole->until; i++)
+        if (waits->items[i].end <= whole->until) return false;
+    for (uint32_t name = 0; name < fs_store_name_count(idle->store); name++) { /* streams that wait for the host */
+        const char *text = fs_store_name_text(idle->store, name);
+        if (strstr(text, "LaunchHostFunc") != NULL || strstr(text, "StreamWaitValue") != NULL) return false;
+    }
+    return true;
+}
+
 /* Idle times --------------------------------------------------------------------------------------------------------
  */
 
@@ -292,7 +317,10 @@ static void judge(adding *to, uint32_t i, idle_time *whole)
     if (to->next < idle->works->count) whole->next = &idle->table->works[idle->works->items[to->next].tag];
     if (idle->device < 0) return;
     whole->wait = wait_at(to, dry);
-    if (whole->next != NULL) judge_launch(idle, whole, find_launch(idle, to->next));
+    if (whole->next != NULL) {
+        judge_launch(idle, whole, find_launch(idle, to->next));
+        if (began_before_recording(idle, whole, to->next)) whole->afterwards = FS_IDLE_EDGES;
+    }
     remember_wait(to, whole);
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, claim_all, evidence, finding_about
+from flopscope.answers.findings import Finding, claim_all, evidence, finding_about, is_trained
+from flopscope.answers.host_events import calls_named
 from flopscope.answers.sentences import collectives
 from flopscope.answers.sentences.collectives import SMALL_MESSAGE
 from flopscope.support.statistics import median
@@ -90,6 +92,30 @@ def _waited(call: Call, least: float) -> float:
 def _is_transfer(call: Call, least: float) -> bool:
     """Return whether the least time of a collective is one that its bytes may need, and not itself a wait."""
     return least < SLOWEST_SMALL if call.size < SMALL_MESSAGE else call.size / least > SLOWEST_LINK
+
+
+WRAPPED = "DistributedDataParallel.forward"
+BEGINS = re.compile(
+    r"^(?:c10d::|nccl:|gloo:)_?broadcast|^aten::(?:conv\w*|linear|addmm|mm|bmm|matmul|einsum|embedding|\w*_norm)$"
+)
+"""What a forward pass begins with: a broadcast, or what its module computes."""
+
+
+def buffers(analysis: Analysis) -> Iterator[str]:
+    """Yield a note on DistributedDataParallel, in a training of which several forward passes began with a broadcast."""
+    if WRAPPED not in analysis.names or not is_trained(analysis):
+        return
+    passes, begun = calls_named(analysis, WRAPPED.__eq__), calls_named(analysis, BEGINS.search)
+    starts, count = begun["start"].tolist(), 0
+    for start, duration in zip(passes["start"].tolist(), passes["duration"].tolist(), strict=True):
+        first = bisect.bisect_left(starts, start)
+        inside = first < len(starts) and starts[first] < start + duration
+        count += inside and "broadcast" in analysis.names[begun["name"][first]]
+    if count > 1:
+        yield (
+            f"DistributedDataParallel broadcasts buffers before {count} of {len(passes['start'])} forward passes: "
+            "broadcast_buffers=False leaves that out where ranks need not agree on them, as on running statistics."
+        )
 
 
 def straggler(analysis: Analysis) -> Iterator[Finding]:

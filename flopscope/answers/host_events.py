@@ -55,7 +55,7 @@ def _flags(analysis: Analysis, wanted: Callable[[str], object]) -> bytes:
     return bytes(map(bool, map(wanted, analysis.names)))
 
 
-def _calls(analysis: Analysis, wanted: Callable[[str], object]) -> dict[str, Ints]:
+def calls_named(analysis: Analysis, wanted: Callable[[str], object]) -> dict[str, Ints]:
     """Return the host's events of these names, in order of start: csrc/accounting/late.h."""
     return analysis.core.named_calls(_flags(analysis, wanted))
 
@@ -69,7 +69,7 @@ def _steps_of(analysis: Analysis, calls: dict[str, Ints]) -> Ints:
 
 def calls_of(analysis: Analysis, names: Collection[str]) -> tuple[Ints, Ints]:
     """Return for each call on the host of these names, in order, the index of its step, -1 if none, and its ns."""
-    calls = _calls(analysis, names.__contains__)
+    calls = calls_named(analysis, names.__contains__)
     return _steps_of(analysis, calls), calls["duration"]
 
 
@@ -86,7 +86,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
     A call that may wait did so if work ended while it lasted.
     """
     calls = analysis.core.named_calls(_flags(analysis, WAITING.search), "waiting")
-    timing = _calls(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
+    timing = calls_named(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
     tuning = {_ops_around(analysis, event)[:1] for event in timing} - {()}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     chosen = np.flatnonzero(_steps_of(analysis, calls) >= analysis.apart)
@@ -104,6 +104,15 @@ def _ops_around(analysis: Analysis, event: int) -> tuple[str, ...]:
     return tuple(name for kind, name in analysis.enclosing(event)[1:] if kind == "op")
 
 
+def outermost(analysis: Analysis, wanted: Callable[[str], object]) -> list[tuple[int, str]]:
+    """Return (event, name) of the host's events of these names within no other such, by thread and start."""
+    columns, texts, *_ = analysis.events
+    named = np.array([*map(bool, map(wanted, texts)), False])[columns["name"]] & (columns["on_device"] == 0)
+    events = np.flatnonzero(named & ~np.append(named, False)[columns["parent"]])
+    events = events[np.lexsort((columns["start"][events], columns["resource"][events]))]
+    return [(event, texts[name]) for event, name in zip(events.tolist(), columns["name"][events].tolist(), strict=True)]
+
+
 def own_streams(analysis: Analysis, name: str) -> bool:
     """Return whether most copies of a name ran on streams on which nothing computes."""
     columns, texts, kinds, _ = analysis.events
@@ -115,7 +124,7 @@ def own_streams(analysis: Analysis, name: str) -> bool:
 
 def calls_in_work(analysis: Analysis, names: Collection[str], parts: int) -> list[int]:
     """Return the number of calls of these names in each of equal parts of the time from the first to the last work."""
-    begins = _calls(analysis, names.__contains__)["start"]
+    begins = calls_named(analysis, names.__contains__)["start"]
     columns, _, _, missing = analysis.events
     work = (columns["on_device"] == 1) & (columns["start"] != missing) & (columns["duration"] != missing)
     if not len(begins) or not work.any():

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import attention, most_elements
@@ -22,14 +23,16 @@ from flopscope.answers.findings import (
     is_convolution,
     is_trained,
     names_at,
+    ran_as,
     reorders_of,
     tensors,
     where,
 )
+from flopscope.answers.host_events import outermost
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.sentences import memory
-from flopscope.answers.sentences.words import Said, listed
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.answers.sentences.words import Said, form, listed
+from flopscope.support.units import percent_text, plural, short_time_text
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
@@ -287,6 +290,39 @@ def separate(analysis: Analysis) -> Iterator[str]:
             f"{percent_text(100 * time / whole)} of the device's time is in {listed(list(times))} that follow one "
             f"another as kernels of their own ({short_time_text(time)} {analysis.per}): each reads and writes whole "
             "tensors, and torch.compile fuses them."
+        )
+
+
+CONVOLVES = re.compile(r"^aten::conv(?:olution|\dd)$")
+INFERS = re.compile(r"bn_fw_inf|NormFwdInfer|transform_input|batch_norm_elementwise", re.IGNORECASE)
+LEARNS = re.compile(r"statistics|welford|bn_fw_tr|NormFwdTrain", re.IGNORECASE)
+
+
+def foldable(analysis: Analysis) -> Iterator[str]:
+    """Yield a note on batch normalisation directly after a convolution, in a recording without a backward pass.
+
+    Premises: the order of ops on a thread; running statistics, by the argument or else the names of kernels; as many
+    channels, if recorded. There may be no gain: eager PyTorch adds the bias in a kernel of its own.
+    """
+    norms = [op for op in analysis.ops if UNFUSED[NORM].search(op.key)]
+    if not norms or is_trained(analysis) or any("backward" in key.lower() for key in analysis.columns["key"]):
+        return
+    inferred = all(ran_as(op, INFERS) and not ran_as(op, LEARNS) for op in norms)
+    ops = outermost(analysis, re.compile("^aten::").search)
+    pairs, found = [pair for pair in pairwise(ops) if UNFUSED[NORM].search(pair[1][1])], 0
+    for (before, name), (event, _) in pairs:
+        source, given = (analysis.core.arguments(one) or [] for one in (before, event))
+        known = len(source) > 1 and len(given) > 5
+        if not CONVOLVES.search(name) or (known and (source[1][1] or ())[:1] != (given[0][1] or ())[1:2]):
+            continue
+        trains = given[5][3] if known else ""
+        found += trains == "False" if trains else inferred
+    share = sum(op.time for op in norms) / sum(op.time for op in analysis.ops)
+    if share * found > NOTED * len(pairs):
+        yield (
+            f"{found} of {plural(len(pairs), NORM)} ({percent_text(100 * share)} of the time of ops) "
+            f"{form(found, 'uses', 'use')} running statistics directly after a convolution, into which "
+            "torch.nn.utils.fusion.fuse_conv_bn_eval folds them where nothing else reads its result."
         )
 
 

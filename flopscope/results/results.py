@@ -254,7 +254,7 @@ class Results(Summaries):
         host: idle, until the next launch had returned and arrived; sync: of this, shortly after the host had waited for
             the device; data: while it waited for a DataLoader; compilation: while the program was compiled, with all
             work that was launched meanwhile; recording: while the profiler itself worked.
-        edges: before the first work and after the last one, of a profile without steps.
+        edges: around all work of a profile without steps, and behind work that began before the recording.
         other: idle for another reason.
 
         ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.

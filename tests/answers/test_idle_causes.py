@@ -33,12 +33,14 @@ class Host:
     def work(self, name: str, begin: int, end: int, *, kind: str = "kernel", **more: Any) -> None:
         self.add(kind, name, begin, end, **{"device": 0, **more})
 
-    def launch(self, launched: int, returned: int, begin: int, end: int, owner: str = "", kernel: str = "k") -> None:
+    def launch(
+        self, launched: int, returned: int, begin: int, end: int, owner: str = "", kernel: str = "k", **more: Any
+    ) -> None:
         """Launch a kernel, in an op around the call if that has a name."""
         self.correlation += 1
         op = self.op(owner, launched - 10, returned + 10) if owner else None
         self.call("cudaLaunchKernel", launched, returned, op, correlation=self.correlation)
-        self.work(kernel, begin, end, correlation=self.correlation, launcher=op)
+        self.work(kernel, begin, end, correlation=self.correlation, launcher=op, **more)
 
     def account(self) -> Any:
         return self.core.accounting(True, 0, {})[1]["accounting"]
@@ -122,6 +124,21 @@ def test_a_first_launch_and_a_call_that_blocked_and_a_stream_that_waited() -> No
     idle = host.idle()
     assert idle["blocked"] == 5 * MS and "other" not in idle
     assert idle["stream_wait"] == 7 * MS - (5 * MS + 5100) + MS - 400
+
+
+@pytest.mark.parametrize("changed", ["", "had waited", "ran before", "short", "another device", "cudaLaunchHostFunc"])
+def test_a_stream_may_be_at_work_on_what_was_not_recorded(changed: str) -> None:
+    host, begin = Host(10 * MS), 50_000 if changed == "short" else 5 * MS
+    host.launch(50, 100, 100, 2000)
+    host.call("cudaStreamSynchronize", 300, 400 if changed == "had waited" else 7 * MS)
+    host.launch(300, 400, 400, 500, stream=8 if changed == "ran before" else 7)
+    host.call(changed or "cudaEventRecord", 500, 510)
+    host.call("cudaStreamWaitEvent", 550, 600)
+    host.launch(600, 1000, begin, 6 * MS, stream=8)
+    host.work("k", 7 * MS, 8 * MS, device=int(changed == "another device"))
+    idle, cause = host.idle(), "stream_wait" if changed else "edges"
+    assert idle[cause] == begin - 2000 and {"edges", "stream_wait"} & {*idle} == {cause}
+    assert changed == "another device" or sum(idle.values()) == 9 * MS - (1900 + 6 * MS - begin)
 
 
 def test_waits_are_cut_at_the_steps_of_the_host() -> None:

@@ -158,6 +158,48 @@ def test_what_follows_a_normalisation_in_a_kernel_of_its_own_is_noted(ops: tuple
     assert [note[:6] for note in notes if "as kernels of their own" in note] == [share] * (share is not None)
 
 
+@pytest.mark.parametrize(
+    ("order", "more", "said"),
+    [
+        ("conv2d batch_norm", {}, True),  # by the kernel
+        ("conv2d batch_norm", {"kernel": "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>"}, False),
+        ("conv2d batch_norm", {"trains": "True"}, False),
+        ("conv2d batch_norm", {"trains": "False", "kernel": "unknown"}, True),
+        ("conv2d batch_norm", {"channels": 32}, False),  # of another tensor
+        ("conv2d batch_norm", {"trains": "False", "on": ("cpu_op",)}, True),
+        ("conv2d batch_norm", {"on": ("cpu_op",)}, False),  # a CPU's kernels have no names
+        ("conv2d add batch_norm", {}, False),
+        ("conv2d batch_norm native_batch_norm_backward", {}, False),
+    ],
+)
+def test_a_normalisation_is_folded_where_nothing_is_trained(order: str, more: dict[str, Any], said: bool) -> None:
+    given = {
+        "kernel": more.get("kernel", "cudnn::bn_fw_inf_1C11_kernel_NCHW<float>"),
+        "dtype": [FLOAT] * 5 + ["Scalar"],
+    }
+    norm = [[8, more.get("channels", 64), 56, 56], [64], [64], [64], [64], []]
+    shapes = {"conv2d": [[8, 3, 56, 56], [64, 3, 3, 3]], "batch_norm": norm}
+    values = {"batch_norm": {**given, "values": [""] * 5 + [more.get("trains", "")]}}
+    ops = ((f"aten::{name}", 100, shapes.get(name, []), values.get(name, {})) for name in order.split())
+    program = in_a_row(*ops)
+    program.events = [event for event in program.events if event["cat"] in more.get("on", event["cat"])]
+    notes = [note for note in program.load().advice().notes if "fuse_conv_bn_eval" in note]
+    assert ["2 of 2 batch normalisations (" in note for note in notes] == [True] * said
+
+
+@pytest.mark.parametrize("changed", ["", "the module's own", "inference", "other ranges"])
+def test_buffers_are_broadcast_before_what_a_module_computes_in_training(changed: str) -> None:
+    ops = ["c10d::broadcast_", "aten::linear", "autograd::engine: Backward"]
+    if changed == "the module's own":
+        ops[:2] = ops[1::-1]
+    program = in_a_row(*((name, 100, []) for name in ops[: 2 if changed == "inference" else 3]))
+    for step in [event for event in program.events if event["name"].startswith("ProfilerStep")]:
+        name = "forward" if changed == "other ranges" else "DistributedDataParallel.forward"
+        program.add("user_annotation", name, step["ts"] + 0.5, step["dur"] - 1)
+    notes = [note for note in program.load().advice().notes if "broadcast_buffers=False" in note]
+    assert ["before 2 of 2 forward passes" in note for note in notes] == [True] * (not changed)
+
+
 # tf32, low_precision --------------------------------------------------------------------------------------------------
 
 PLACES = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False"]

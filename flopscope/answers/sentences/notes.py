@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.analysis import Analysis
+from flopscope.answers.collective_rules import buffers
 from flopscope.answers.counter_rules import cached
 from flopscope.answers.findings import COMPILED, OF_CPP
 from flopscope.answers.launch_rules import pauses
-from flopscope.answers.memory_rules import separate
+from flopscope.answers.memory_rules import foldable, separate
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
 from flopscope.answers.sentences.words import first_of
 from flopscope.results.categories import OF_TRITON
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
 
 def notes_of(analysis: Analysis) -> list[str]:
     """Return all notes."""
-    notes: list[str] = []
-    if analysis.has_steps:
-        notes += step_notes([step.name or "" for step in analysis.steps], [step.time for step in analysis.steps])
-    return [*notes, *cached(analysis), *pauses(analysis), *separate(analysis), *missing(analysis)]
+    steps = analysis.steps if analysis.has_steps else []
+    notes = step_notes([step.name or "" for step in steps], [step.time for step in steps]) if steps else ()
+    rules = (cached, pauses, separate, foldable, buffers, missing)
+    return [*notes, *(note for rule in rules for note in rule(analysis))]
 
 
 def step_notes(names: Sequence[str], times: Sequence[float]) -> Iterator[str]:
