@@ -23,7 +23,7 @@ from harness import HERE, ROOT, arguments, write_json
 # Independent of the device.
 HOST_PROGRAMS = (
     *("store_append", "nvtx_calls", "import_time", "stack_sampling", "load_trace", "nsys", "xplane", "answers"),
-    "report",
+    *("growth", "report"),
 )
 DEVICE_PROGRAMS = (
     *("grouping", "call_overhead", "recording", "run_overhead", "kernels", "matmul", "torch_profile", "measure"),

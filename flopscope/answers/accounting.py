@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope.answers.counted import Hfu
-    from flopscope.answers.pieces import Op
 
 
 def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, list[Any]]:
@@ -216,15 +216,16 @@ class Most(NamedTuple):
 
 def most_time(analysis: Analysis) -> list[Most]:
     """Return the MOST ops with the most time, longest first; those of several shapes are one."""
-    every: dict[str, list[Op]] = {}
+    sums: dict[str, list[float]] = {}
     for op in analysis.ops:
-        every.setdefault(op.key, []).append(op)
-    found = []
-    for key, ops in every.items():
-        time, known = sum(op.time for op in ops), sum(op.time for op in ops if op.ideal > 0)
-        ideal = sum(op.ideal for op in ops) if known > ALMOST_ALL * time else math.nan
-        found.append(Most(key, sum(op.calls or op.count for op in ops), time, ideal))
-    return sorted(found, key=lambda one: -one.time)[:MOST]
+        of_key = sums.setdefault(op.key, [0.0] * 4)
+        for place, value in enumerate((op.time, op.calls or op.count, op.ideal, op.time if op.ideal > 0 else 0.0)):
+            of_key[place] += value
+    longest = heapq.nlargest(MOST, sums.items(), key=lambda item: item[1][0])
+    return [
+        Most(key, calls, time, ideal if known > ALMOST_ALL * time else math.nan)
+        for key, (time, calls, ideal, known) in longest
+    ]
 
 
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:
