@@ -99,10 +99,8 @@ static int64_t instruction_of(const frame_head *frame)
 /* Whether a frame is one between C and Python code, which has no code. */
 static bool is_of_c(const frame_head *frame)
 {
-#if PY_VERSION_HEX >= 0x030e0000
-    return frame->owner == FRAME_OWNED_BY_INTERPRETER;
-#elif PY_VERSION_HEX >= 0x030c0000
-    return frame->owner == FRAME_OWNED_BY_CSTACK;
+#if PY_VERSION_HEX >= 0x030b0000
+    return frame->owner > FRAME_OWNED_BY_FRAME_OBJECT;
 #else
     return frame == NULL;
 #endif
