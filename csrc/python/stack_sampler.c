@@ -2,7 +2,7 @@
  * not know reads their stacks (python/stack_reader.h): it never has the GIL and asks nothing of the program, so an
  * instant is a sample wherever the program is, in an operator or between two. A sample stands for the time since the
  * one before. A thread that used no CPU time since then is where it was. The interval grows so that sampling takes at
- * most a 64th of the time, and doubles whenever the number of runs doubles beyond MANY_RUNS. */
+ * most a hundredth of the time, and doubles whenever the number of runs doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
 #include <errno.h>
@@ -104,7 +104,7 @@ static bool name_of(named_places *places, fs_stacks *stacks, const fs_code_place
 
 enum {
     USUAL_INTERVAL = 1000000, /* ns */
-    COST_FACTOR = 64,         /* the interval is at least so many times the time that a sample takes */
+    COST_FACTOR = 100,        /* the interval is at least so many times the time that a sample takes */
     MANY_RUNS = 1 << 20,
     FIRST_THREADS = 16,
     MOST_THREADS = 4096,
