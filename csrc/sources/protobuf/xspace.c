@@ -253,7 +253,8 @@ static bool is_device(fs_text name, int64_t *device, int64_t *core)
     fs_text rest = {name.bytes + at, name.size - at};
     if (digits == 0 || !fs_text_begins(rest, sparse)) return digits > 0 && rest.size == 0;
     take_number(rest.bytes + sizeof sparse - 1, rest.bytes + rest.size, core);
-    return ++*core > 0 && *core <= MOST_PLANES;
+    ++*core;
+    return *core > 0 && *core <= MOST_PLANES;
 }
 
 static fs_xplane_role role_of(fs_text name, int64_t *device, int64_t *core)
