@@ -115,8 +115,7 @@ LEAST = 0.0005
 """Share of the total time below which a part is left out, as it would show as 0.0%."""
 MOSTLY = 0.9
 """Counted share of the work from which on the share is not mentioned."""
-MOST = 5
-"""Ops that a summary names as those with the most time."""
+MOST = 5  # ops that a summary names as those with the most time
 ALMOST_ALL = 0.99
 """Share of an op's time of which the work is known, above which its ideal time is."""
 

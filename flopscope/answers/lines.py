@@ -233,8 +233,7 @@ def waiting_lines(found: Lines, total: float, steps: int, on_device: bool) -> li
     return [f"{what}, by line: {time}, sampled", _rows(places, 1 / max(steps, 1)), ""]
 
 
-TOTAL = "with calls"
-"""The time of a line with what it called in the program; its own is beside it."""
+TOTAL = "with calls"  # the time of a line with what it called in the program; its own is beside it
 
 
 def _rows(places: Sequence[Place], scale: float, total: str = "") -> Rows:

@@ -56,11 +56,17 @@ class profile(profiler.profile, Results):
     the results belong to the parent.
     """
 
+    _hints: Hints | None = None
+
     @property
-    def hints(self) -> Hints:  # type: ignore[override]
+    def hints(self) -> Hints:
         """What to record so that more is known."""
         empty = "torch" in sys.modules and not len(self)
-        return HINTS._replace(said=(TORCH_ON_CPU,)) if empty else HINTS
+        return self._hints or (HINTS._replace(said=(TORCH_ON_CPU,)) if empty else HINTS)
+
+    @hints.setter
+    def hints(self, hints: Hints) -> None:
+        self._hints = hints
 
     def __repr__(self) -> str:
         return f"<flopscope.profile: {self._state}, {len(self)} events>"

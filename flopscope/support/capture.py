@@ -191,8 +191,10 @@ def shortest_kernel(device: str, launches: int = 50) -> float:
         core.start()
         for _ in range(launches):
             _core.neg(x)
-    finally:
-        stop_core(core)
+        core.stop()
+    except BaseException:
+        stop_core(core)  # an interrupt may have come before, or in the call above
+        raise
     columns, _ = core.store.table(False, 0, {})
     if not len(columns["key"]):
         raise RuntimeError(f"none of {launches} calls on {device} were recorded")

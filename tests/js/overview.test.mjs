@@ -24,10 +24,10 @@ test("limits are lower ones where a part of the work is unknown, and missing whe
     const bounds = { ideal: "at least ", mfu: "at least ", mbu: null };
     const tile = (place) => time({ whole, bounds, of: "" }, 3, place).value;
     const { SPACE, MISSING } = flopscope.format;
-    assert.deepEqual([1, 2, 3].map(tile), [`≥ 10${SPACE}ms`, `≥ ${flopscope.format.percent(8)}`, MISSING]);
+    assert.deepEqual([1, 2, 3].map(tile), [`≥ 10.0${SPACE}ms`, `≥ ${flopscope.format.percent(8)}`, MISSING]);
     bounds.ideal = bounds.mfu = null;
     assert.deepEqual([1, 2, 3].map(tile), [MISSING, MISSING, MISSING]);
-    assert.equal(time({ whole, bounds: { ideal: "", mfu: "", mbu: null }, of: "" }, 3, 1).value, `10${SPACE}ms`);
+    assert.equal(time({ whole, bounds: { ideal: "", mfu: "", mbu: null }, of: "" }, 3, 1).value, `10.0${SPACE}ms`);
 });
 
 test("the tile of the time says which steps it is of", () => {
