@@ -305,11 +305,12 @@ def foldable(analysis: Analysis) -> Iterator[str]:
     channels, if recorded. There may be no gain: eager PyTorch adds the bias in a kernel of its own.
     """
     norms = [op for op in analysis.ops if UNFUSED[NORM].search(op.key)]
-    if not norms or is_trained(analysis) or any("backward" in key.lower() for key in analysis.columns["key"]):
+    time, whole = (sum(op.time for op in ops) for ops in (norms, analysis.ops))
+    if not time or is_trained(analysis) or any("backward" in key.lower() for key in analysis.columns["key"]):
         return
     inferred = all(ran_as(op, INFERS) and not ran_as(op, LEARNS) for op in norms)
-    ops = outermost(analysis, re.compile("^aten::").search)
-    pairs, found = [pair for pair in pairwise(ops) if UNFUSED[NORM].search(pair[1][1])], 0
+    ops, names = outermost(analysis, re.compile("^aten::").search), set(filter(UNFUSED[NORM].search, analysis.names))
+    pairs, found = [pair for pair in pairwise(ops) if pair[1][1] in names], 0
     for (before, name), (event, _) in pairs:
         source, given = (analysis.core.arguments(one) or [] for one in (before, event))
         known = len(source) > 1 and len(given) > 5
@@ -317,7 +318,7 @@ def foldable(analysis: Analysis) -> Iterator[str]:
             continue
         trains = given[5][3] if known else ""
         found += trains == "False" if trains else inferred
-    share = sum(op.time for op in norms) / sum(op.time for op in analysis.ops)
+    share = time / whole
     if share * found > NOTED * len(pairs):
         yield (
             f"{found} of {plural(len(pairs), NORM)} ({percent_text(100 * share)} of the time of ops) "
