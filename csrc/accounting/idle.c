@@ -247,13 +247,12 @@ static void judge_launch(const fs_idle *idle, idle_time *whole, idle_launch laun
 
 /* Whether what held up a work that was launched in time was not recorded: it is the first one of its stream, no other
  * device has work, and no wait of the host has shown that what was launched before the recording had ended. */
-static bool began_before_recording(const fs_idle *idle, const idle_time *whole, uint32_t next)
+static bool began_before_recording(const fs_idle *idle, const idle_time *whole, idle_launch launch, uint32_t next)
 {
     const fs_intervals *waits = &idle->host->waits, *works = idle->works;
     uint32_t lane = FS_EVENT_AT(idle->store, whole->next->event, lane);
     if (fs_sub_saturated(whole->until, whole->returned) <= LONGEST_SIGNAL_NS) return false;
-    if (find_launch(idle, next).returned == FS_MISSING) return false;
-    if (lane == FS_NONE || works->count != idle->table->work_count) return false;
+    if (launch.returned == FS_MISSING || lane == FS_NONE || works->count != idle->table->work_count) return false;
     for (uint32_t i = next; i-- > 0;) /* the one before it is seldom far */
         if (FS_EVENT_AT(idle->store, idle->table->works[works->items[i].tag].event, lane) == lane) return false;
     for (uint32_t i = 0; i < waits->count && waits->items[i].begin < whole->until; i++)
@@ -318,8 +317,9 @@ static void judge(adding *to, uint32_t i, idle_time *whole)
     if (idle->device < 0) return;
     whole->wait = wait_at(to, dry);
     if (whole->next != NULL) {
-        judge_launch(idle, whole, find_launch(idle, to->next));
-        if (began_before_recording(idle, whole, to->next)) whole->afterwards = FS_IDLE_EDGES;
+        idle_launch launch = find_launch(idle, to->next);
+        judge_launch(idle, whole, launch);
+        if (began_before_recording(idle, whole, launch, to->next)) whole->afterwards = FS_IDLE_EDGES;
     }
     remember_wait(to, whole);
 }

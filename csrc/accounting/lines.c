@@ -20,18 +20,24 @@ typedef struct {
     uint32_t group, line, inside;
 } line_key;
 
+/* What a group did in one stack. */
+typedef struct {
+    uint32_t group, stack;
+    int64_t time, cpu; /* ns */
+    uint32_t row;      /* of the innermost line of the program */
+} stack_sum;
+
 typedef struct {
     fs_lines *lines;
     const fs_stacks *stacks;
     fs_intern keys; /* line_key; ids as in lines */
     uint32_t capacity;
-    fs_intern alike;    /* group and stack of runs */
-    fs_stack_run *sums; /* of the runs of a group in a stack: time (end), CPU time; ids as in alike */
-    uint32_t *own;      /* by id in alike: the row of the innermost line of the program */
-    uint32_t sum_capacity;
-    uint32_t *met;      /* by name: the last stack, by its id in alike + 1, that has it */
+    fs_intern alike; /* group and stack of runs; ids as in sums */
+    stack_sum *sums;
+    uint32_t sum_count, sum_capacity;
+    uint32_t *met;      /* by name: 1 + the last of the sums whose stack has it */
     fs_stack_run *runs; /* by process, thread and begin */
-    uint32_t *alike_of; /* by run */
+    uint32_t *sum_of;   /* by run */
     int64_t process;    /* whose child processes the others are */
 } builder;
 
@@ -72,23 +78,22 @@ static fs_status find_line(builder *to, const line_key *key, uint32_t *id, fs_er
 }
 
 /* Add the times of a stack to its lines of the program. */
-static fs_status add_stack(builder *to, fs_line_group group, uint32_t id, fs_error *err)
+static fs_status add_stack(builder *to, uint32_t id, fs_error *err)
 {
-    const fs_stack_run *sum = &to->sums[id];
+    stack_sum *sum = &to->sums[id];
     uint32_t line = fs_stacks_line(to->stacks, sum->stack), row;
-    line_key key = {group, fs_stacks_get(to->stacks, line).name, inside_of(to->stacks, line, sum->stack)};
-    FS_TRY(find_line(to, &key, &to->own[id], err));
-    fs_line *own = &to->lines->lines[to->own[id]];
-    own->own += sum->end;
-    own->own_cpu += sum->cpu;
+    line_key key = {sum->group, fs_stacks_get(to->stacks, line).name, inside_of(to->stacks, line, sum->stack)};
+    FS_TRY(find_line(to, &key, &sum->row, err));
+    to->lines->lines[sum->row].own += sum->time;
+    to->lines->lines[sum->row].own_cpu += sum->cpu;
     for (uint32_t at = line; at != FS_NONE;) {
         const fs_stack frame = fs_stacks_get(to->stacks, at);
         at = frame.parent;
         if ((!frame.program && key.line != frame.name) || to->met[frame.name] == id + 1) continue;
         to->met[frame.name] = id + 1;
-        if (frame.name != key.line) key = (line_key){group, frame.name, key.line};
+        if (frame.name != key.line) key = (line_key){sum->group, frame.name, key.line};
         FS_TRY(find_line(to, &key, &row, err));
-        to->lines->lines[row].time += sum->end;
+        to->lines->lines[row].time += sum->time;
         to->lines->lines[row].cpu += sum->cpu;
     }
     return FS_OK;
@@ -110,18 +115,15 @@ static fs_status add_runs(builder *to, fs_error *err)
     for (uint32_t i = 0; i < to->stacks->count; i++) {
         const fs_stack_run *run = &to->runs[i];
         const uint32_t key[2] = {group_of(to, run), run->stack};
-        uint32_t count = to->alike.count;
-        FS_TRY(fs_intern_bytes(&to->alike, key, sizeof key, &to->alike_of[i], err));
-        if (to->alike_of[i] == count)
-            FS_TRY(FS_LIST_ADD(&to->sums, &count, &to->sum_capacity, 64, err, (fs_stack_run){.stack = run->stack}));
-        fs_stack_run *sum = &to->sums[to->alike_of[i]];
-        sum->end += run->end - run->begin;
+        FS_TRY(FS_LIST_ROOM(&to->sums, to->sum_count, &to->sum_capacity, 64, err));
+        FS_TRY(fs_intern_bytes(&to->alike, key, sizeof key, &to->sum_of[i], err));
+        stack_sum *sum = &to->sums[to->sum_of[i]];
+        if (to->sum_of[i] == to->sum_count) to->sums[to->sum_count++] = (stack_sum){.group = key[0], .stack = key[1]};
+        sum->time += run->end - run->begin;
         sum->cpu += run->cpu == FS_MISSING ? 0 : run->cpu;
         add_to_group(&to->lines->groups[key[0]], run, i > 0 ? run - 1 : NULL);
     }
-    FS_TRY(FS_NEW(&to->own, to->alike.count, err));
-    for (uint32_t i = 0; i < to->alike.count; i++)
-        FS_TRY(add_stack(to, *(const uint32_t *)fs_intern_get(&to->alike, i).bytes, i, err));
+    for (uint32_t i = 0; i < to->sum_count; i++) FS_TRY(add_stack(to, i, err));
     return FS_OK;
 }
 
@@ -164,7 +166,7 @@ static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *spa
         if (run->process != to->process || run->thread != thread || run->begin >= span->end) return;
         int64_t begin = run->begin > span->begin ? run->begin : span->begin;
         int64_t end = run->end < span->end ? run->end : span->end;
-        if (end > begin) to->lines->lines[to->own[to->alike_of[i]]].idle[span->cause] += end - begin;
+        if (end > begin) to->lines->lines[to->sums[to->sum_of[i]].row].idle[span->cause] += end - begin;
     }
 }
 
@@ -190,7 +192,7 @@ static fs_status build(builder *to, const fs_store *store, const fs_accounting *
 {
     uint32_t count = to->stacks->count;
     FS_TRY(FS_NEW(&to->runs, count, err));
-    FS_TRY(FS_NEW(&to->alike_of, count, err));
+    FS_TRY(FS_NEW(&to->sum_of, count, err));
     FS_TRY(FS_NEW_ZEROED(&to->met, to->stacks->names.count, err));
     memcpy(to->runs, to->stacks->runs, count * sizeof *to->runs);
     FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, err));
@@ -210,10 +212,9 @@ fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accoun
     fs_intern_clear(&to.keys);
     fs_intern_clear(&to.alike);
     fs_free(to.sums);
-    fs_free(to.own);
     fs_free(to.met);
     fs_free(to.runs);
-    fs_free(to.alike_of);
+    fs_free(to.sum_of);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* StackSampler: where the Python threads of this process are, every one to two milliseconds. A thread that Python does
+/* StackSampler: where the Python threads of this process are, every one to ten milliseconds. A thread that Python does
  * not know reads their stacks (python/stack_reader.h): it never has the GIL and asks nothing of the program, so an
  * instant is a sample wherever the program is, in an operator or between two. A sample stands for the time since the
  * one before. A thread that used no CPU time since then is where it was. The interval grows so that sampling takes at
@@ -149,6 +149,7 @@ typedef struct {
 
 /* The one that samples. Changed with the GIL. */
 static sampler_object *running;
+static fs_python_thread latest[MOST_THREADS]; /* of its last sample */
 
 static bool is_running(const sampler_object *self)
 {
@@ -317,11 +318,10 @@ static void write_log(sampler_object *self)
 /* Take a sample of all threads for the time up to now. */
 static void take_sample(sampler_object *self)
 {
-    static fs_python_thread threads[MOST_THREADS];
     int64_t now = fs_clock_now();
-    uint32_t count = fs_read_threads(threads, MOST_THREADS);
+    uint32_t count = fs_read_threads(latest, MOST_THREADS);
     for (uint32_t i = 0; i < count; i++)
-        if (threads[i].number != 0) sample_thread(self, &threads[i], now);
+        if (latest[i].number != 0) sample_thread(self, &latest[i], now);
     self->last = now;
     self->samples++;
     if (self->file >= 0 && now - self->logged >= LOG_INTERVAL) write_log(self);
@@ -417,14 +417,13 @@ static int start_thread(sampler_object *self)
 static PyObject *sampler_start(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     sampler_object *self = (sampler_object *)object;
-    static fs_python_thread threads[MOST_THREADS];
     if (is_running(running)) return PyErr_Format(PyExc_RuntimeError, "stacks are sampled already");
     const char *missing = fs_stack_reader_missing();
     if (missing != NULL) return PyErr_Format(PyExc_NotImplementedError, "stacks cannot be sampled: %s", missing);
     self->last = self->logged = fs_clock_now();
     if (self->begin == 0) self->begin = self->last;
-    uint32_t count = fs_read_threads(threads, MOST_THREADS);
-    for (uint32_t i = 0; i < count; i++) see_at_start(self, &threads[i]);
+    uint32_t count = fs_read_threads(latest, MOST_THREADS);
+    for (uint32_t i = 0; i < count; i++) see_at_start(self, &latest[i]);
     self->process = getpid();
     self->generation = fs_fork_generation();
     self->ending = false;

@@ -204,8 +204,8 @@ static fs_status add_events(collecting *all, fs_error *err)
     return FS_OK;
 }
 
-/* Steps are those of the launch: which step a kernel runs in differs between ranks, what a program calls does not. */
-/* Marks of one name are numbered, as some programs call each of their steps "train": without its number, the call of
+/* Steps are those of the launch: which step a kernel runs in differs between ranks, what a program calls does not.
+ * Marks of one name are numbered, as some programs call each of their steps "train": without its number, the call of
  * one such step would be that of any other. Marks are few, so a table by name costs nothing beside the events. */
 static fs_status find_steps(collecting *all, fs_error *err)
 {

@@ -116,8 +116,6 @@ LEAST = 0.0005
 MOSTLY = 0.9
 """Counted share of the work from which on the share is not mentioned."""
 MOST = 5  # ops that a summary names as those with the most time
-ALMOST_ALL = 0.99
-"""Share of an op's time of which the work is known, above which its ideal time is."""
 
 
 class Known(NamedTuple):
@@ -144,7 +142,7 @@ class Known(NamedTuple):
 ALL_KNOWN = Known(1.0, 1.0, 1.0)
 
 
-def known_work(analysis: Analysis) -> Known:
+def known_shares(analysis: Analysis) -> Known:
     """Return how much of the work of the steps that are alike is known: what computes, each instant once."""
     chosen = (analysis.cells["step"] >= analysis.apart) & (analysis.cells["class"] == 0)
     cells = {name: np.asarray(values)[chosen] for name, values in analysis.cells.items()}
@@ -177,7 +175,7 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     devices = len(analysis.devices)
     summed = f", summed over {devices} devices" if devices > 1 else ""
     head = f"{short_time_text(total)}{a_step}{means}{summed}"
-    said = known_work(analysis).bounds(whole)
+    said = analysis.once(known_shares).bounds(whole)
     least = said.pop("ideal")
     shares = [f"{name.upper()} {at}{percent_text(whole[name])} of the peak {SHARES[name]}"
               for name, at in said.items() if at is not None and least is not None]  # fmt: skip
@@ -222,7 +220,7 @@ def most_time(analysis: Analysis) -> list[Most]:
             of_key[place] += value
     longest = heapq.nlargest(MOST, sums.items(), key=lambda item: item[1][0])
     return [
-        Most(key, calls, time, ideal if known > ALMOST_ALL * time else math.nan)
+        Most(key, calls, time, ideal if known > KNOWN * time else math.nan)
         for key, (time, calls, ideal, known) in longest
     ]
 
@@ -230,7 +228,7 @@ def most_time(analysis: Analysis) -> list[Most]:
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:
     """Yield for each part that is not empty a bar and what it is. whole: as for accounting_head()."""
     largest, steps = max(whole[part] for part in PARTS), max(len(analysis.alike), 1) if analysis.has_steps else 1
-    partly = known_work(analysis).limit < KNOWN
+    partly = analysis.once(known_shares).limit < KNOWN
     for part, row in parts_of(analysis.on_device).items():
         if whole[part] <= (0 if part == "ideal" else LEAST * whole["total"]):
             continue

@@ -48,7 +48,7 @@ _PROPERTIES = {
 
 _ACCELERATORS = {"AMD": "hip", "/device:TPU": "tpu"}
 """By the vendor of a device, or by the start of the name of its plane."""
-_OF_JAX = re.compile(rb"jit_|PjitFunction|jax")
+_OF_JAX = (b"jit_", b"PjitFunction", b"jax")
 """Names of modules, calls and files of JAX."""
 
 
@@ -78,7 +78,7 @@ def read_xplane(
         "versions": {key: value for key, value in stats.get("/host:metadata", {}).items() if key.endswith("_version")},
         "tables": {plane["name"]: sum(line[3] for line in plane["lines"]) for plane in planes},
         "modules": list(protos),
-        "jax": _OF_JAX.search(content) is not None,
+        "jax": any(name in content for name in _OF_JAX),
     }
     told = {_ACCELERATORS.get(text, "") for plane in planes for text in _kind(plane)}
     report, metadata = finished("xplane", reader, store, facts, devices, [], start, accelerator=max(told, default=""))

@@ -36,7 +36,7 @@ class profile(profiler.profile, Results):
     counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
         with windows of 2.5 µs and pauses in between. 100: all of a profile of any length.
 
-    sample_stacks: True also samples where the Python threads are, every one to two milliseconds, at less than 2 % of
+    sample_stacks: True also samples where the Python threads are, every one to ten milliseconds, at less than 2 % of
         the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.
 
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are

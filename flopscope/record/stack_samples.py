@@ -1,4 +1,4 @@
-"""Samples of Python stacks: where the threads of a program were, every one to two milliseconds.
+"""Samples of Python stacks: where the threads of a program were, every one to ten milliseconds.
 
 The C core samples (csrc/python/stack_sampler.c) and sums up (csrc/accounting/lines.h).
 """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
-from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_columns, known_work
+from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_columns, known_shares
 from flopscope.answers.analysis import analysis_of
 from flopscope.results.results import program_of
 from flopscope.show.looks import BOUNDS, bound_label
@@ -300,7 +300,7 @@ def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
         ax,
         program=program_of(results),
         peaks=" and ".join(sorted({str(one["source"]) for one in known})),
-        work=known_work(analysis),
+        work=analysis.once(known_shares),
     )
 
 

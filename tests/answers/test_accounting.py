@@ -9,7 +9,7 @@ from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
 from helpers.parts import parts_of, rows_of, whole
 
 import flopscope as fs
-from flopscope.answers.accounting import known_work
+from flopscope.answers.accounting import known_shares
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.support.units import percent_text
 
@@ -186,7 +186,7 @@ def test_a_limit_is_a_lower_one_where_work_is_unknown_whatever_the_idle_time(
     loaded = program.load()
     (row,) = rows_of(loaded)
     text, analysis = " ".join(str(loaded.summary()).split()), analysis_of(loaded, "test")
-    known = known_work(analysis)
+    known = known_shares(analysis)
     assert known.limit == pytest.approx(1000 / (1000 + unknown), rel=1e-4) == known.flops == known.bytes
     ideal, mfu, _ = known.bounds({**row, "total": float(row["total"])}).values()
     assert ideal == said and mfu == said

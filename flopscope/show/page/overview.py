@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.accounting import KNOWN, cause_text, known_work
+from flopscope.answers.accounting import KNOWN, cause_text, known_shares
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
@@ -49,7 +49,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "coverage": known_work(source.analysis)._asdict(),
+        "coverage": source.analysis.once(known_shares)._asdict(),
         "hfu": source.counted.hfu(source.accounting).percent,
         "missing": list(missing(source)),
         "notes": [*map(sentence, notes(source))],
@@ -74,7 +74,7 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "whole": whole,
         "parts": parts,
         "per": per,
-        "bounds": known_work(source.analysis).bounds(whole),
+        "bounds": source.analysis.once(known_shares).bounds(whole),
         **source.mean_text,
         "devices": len(source.analysis.devices),
     }
@@ -213,7 +213,7 @@ def lead_of(source: Profile) -> str:
             sentences.append(
                 f"The largest loss, {time} ({percent_text(100 * whole[lost] / whole['total'])}), is {what}."
             )
-    known = known_work(analysis)
+    known = analysis.once(known_shares)
     if known.bounds(whole)["ideal"] is not None:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
         what = "the same work" if known.limit >= KNOWN else "the modelled work"
