@@ -68,7 +68,7 @@ def test_a_gpu_program_without_gpu_activity_has_no_rates(case: str) -> None:
     rates = ("tflops_per_s", "gbytes_per_s", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
     assert all(math.isnan(getattr(row, name)) for name in (*rates, "roofline_time", "headroom"))
     assert row.bound == "unknown" and table.device_unseen
-    assert "no activity of that GPU" in table.table() and "no activity of that GPU" in table._repr_html_()
+    assert "no activity of it" in table.table() and "no activity of it" in table._repr_html_()
     assert "no activity" not in table.table(roofline=False)
 
 
