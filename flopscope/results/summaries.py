@@ -19,21 +19,6 @@ Columns = Mapping[str, Sequence[Any]]
 GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle")
 
 
-def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
-    """Return the frame that Summaries.gpu_summary() describes."""
-    return _frame(of_gpus(core.gpu_summary(step)))
-
-
-def step_breakdown(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.step_breakdown() describes."""
-    return _frame(microseconds(core.step_breakdown()))
-
-
-def launch_summary(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.launch_summary() describes."""
-    return _frame(core.launch_summary())
-
-
 def _frame(columns: Columns) -> pandas.DataFrame:
     frame: pandas.DataFrame = _pandas().DataFrame({name: list(values) for name, values in columns.items()})
     return frame
@@ -45,42 +30,6 @@ def of_gpus(columns: Columns) -> Columns:
 
 def microseconds(columns: Columns) -> dict[str, list[Any]]:
     return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
-
-
-def collectives(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.collectives() describes."""
-    columns, begin = core.collectives()
-    if begin == UNKNOWN_TIME and columns["start"]:
-        begin = EventList(core)._begin
-    starts = [(start - begin) / 1000 for start in columns["start"]]
-    return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence", "step_occurrence")
-
-
-def stream_summary(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.stream_summary() describes."""
-    frame = _whole_numbers(_frame(core.stream_summary()), "stream")
-    return frame.astype({"kernels": int, "copies": int})
-
-
-def _whole_numbers(frame: pandas.DataFrame, *names: str) -> pandas.DataFrame:
-    """Return the frame with the named columns as nullable integers."""
-    return frame.astype(dict.fromkeys(names, "Int64"))
-
-
-def counter_timeline(core: Store) -> pandas.DataFrame:
-    """Return the frame that Summaries.counter_timeline() describes."""
-    library = _pandas()
-    begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
-    place = ["device", "start", "duration"]
-    frame: pandas.DataFrame = library.DataFrame({"device": [], "start": [], "duration": []}).astype({"device": "int64"})
-    for device in sorted({track[0] for track in core.samples()}):
-        merged: Any = None
-        for _, name, _, _, start, end, value in (track for track in core.samples() if track[0] == device):
-            columns = {"device": device, "start": (start - begin) / 1e3, "duration": (end - start) / 1e3, name: value}
-            one = library.DataFrame(columns)
-            merged = one if merged is None else merged.merge(one, on=place, how="outer")
-        frame = merged if not len(frame) else library.concat([frame, merged], ignore_index=True)
-    return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")
 
 
 def _pandas() -> Any:
@@ -132,7 +81,7 @@ class Summaries:
 
         Raises ValueError for an unknown step.
         """
-        return gpu_summary(self._recorded("GPU summary"), step)
+        return _frame(of_gpus(self._recorded("GPU summary").gpu_summary(step)))
 
     def step_breakdown(self) -> pandas.DataFrame:
         """Return the time breakdown of each step in µs: a row per step, or one row with step None without steps.
@@ -145,7 +94,7 @@ class Summaries:
 
         The columns are step, these parts, and total. There are no rows if nothing was recorded.
         """
-        return step_breakdown(self._recorded("step breakdown"))
+        return _frame(microseconds(self._recorded("step breakdown").step_breakdown()))
 
     def launch_summary(self) -> pandas.DataFrame:
         """Return the launch statistics of each device that was used, one row each; times in µs, unknown values NaN.
@@ -163,7 +112,7 @@ class Summaries:
             ended before the call returned, so the device waited for the host.
         idle_lost: time in which the device was idle until work that was launched late had arrived.
         """
-        return launch_summary(self._recorded("launch summary"))
+        return _frame(self._recorded("launch summary").launch_summary())
 
     def collectives(self) -> pandas.DataFrame:
         """Return a row for each communication kernel (NCCL, RCCL, …), in order of start; times in µs.
@@ -192,7 +141,13 @@ class Summaries:
         step, step_occurrence: the step in which it was launched, and the number of earlier steps of that name; missing
             outside of steps.
         """
-        return collectives(self._recorded("collectives"))
+        core = self._recorded("collectives")
+        columns, begin = core.collectives()
+        if begin == UNKNOWN_TIME and columns["start"]:
+            begin = EventList(core)._begin
+        starts = [(start - begin) / 1000 for start in columns["start"]]
+        whole = ("group_size", "stream", "sequence", "step_occurrence")
+        return _frame({**columns, "start": starts}).astype(dict.fromkeys(whole, "Int64"))
 
     def stream_summary(self) -> pandas.DataFrame:
         """Return the busy, overlapped and communication times of each stream in µs, with shares in percent.
@@ -206,7 +161,8 @@ class Summaries:
         communication: time in which a communication kernel ran.
         exposed_communication, exposed_pct: the part of communication in which no other kernel ran on the device.
         """
-        return stream_summary(self._recorded("stream summary"))
+        frame = _frame(self._recorded("stream summary").stream_summary())
+        return frame.astype({"stream": "Int64", "kernels": int, "copies": int})
 
     def counter_timeline(self) -> pandas.DataFrame:
         """Return the samples of hardware counters: one row for each sample of a device, in order of time.
@@ -216,4 +172,15 @@ class Summaries:
         "tensor_active"). Counters read from a trace keep its names and units. Values that a sample lacks are NaN. There
         are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
-        return counter_timeline(self._recorded("counters"))
+        core, library = self._recorded("counters"), _pandas()
+        begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
+        place = ["device", "start", "duration"]
+        frame: pandas.DataFrame = library.DataFrame({name: [] for name in place}).astype({"device": "int64"})
+        for device in sorted({track[0] for track in core.samples()}):
+            merged: Any = None
+            for _, name, _, _, start, end, value in (track for track in core.samples() if track[0] == device):
+                times = {"start": (start - begin) / 1e3, "duration": (end - start) / 1e3}
+                one = library.DataFrame({"device": device, **times, name: value})
+                merged = one if merged is None else merged.merge(one, on=place, how="outer")
+            frame = merged if not len(frame) else library.concat([frame, merged], ignore_index=True)
+        return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from flopscope import _core, stragglers
-from flopscope.results import summaries
 from flopscope.results.results import Results
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
@@ -48,7 +47,7 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
         _core._append(core, "step", "train", start, 4_000)
         op = _core._append(core, "op", "all_gather", start + 1_000, 1_000, correlation=start)
     nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000}, launcher=op - 2)
-    frame = summaries.collectives(core)
+    frame = result(core).collectives()
     assert frame.to_dict("records") == [
         {
             "collective": "allgather",
@@ -79,7 +78,7 @@ def test_unrecorded_values_are_missing() -> None:
     _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
     nccl(core, 17_000, 3_000, arguments(dtype="a new one", group_size=0))
-    frame = summaries.collectives(core)
+    frame = result(core).collectives()
     assert list(frame["collective"]) == ["allreduce"] * 2
     assert list(frame["start"]) == [2.0, 12.0]  # since the first event, because no window is set
     assert list(frame["group_size"].isna()) == list(frame["sequence"].isna()) == [True, True]
@@ -93,14 +92,14 @@ def test_a_bandwidth_that_no_link_has_is_unknown() -> None:
     core = _core.Store()
     for start, duration in ((0, 200), (1_000, 210)):  # 20.97 and 19.97 TB/s
         nccl(core, start, duration, arguments())
-    rates = summaries.collectives(core)["bus_gbytes_per_s"]
+    rates = result(core).collectives()["bus_gbytes_per_s"]
     assert list(rates.isna()) == [True, False] and rates[1] == pytest.approx(4 * (1 << 20) / 210)
 
 
 def test_long_texts_are_cut() -> None:
     core = _core.Store()
     nccl(core, 0, 10, arguments(**dict.fromkeys(("name", "dtype", "group", "ranks"), "x" * 2000)))
-    (row,) = summaries.collectives(core).to_dict("records")
+    (row,) = result(core).collectives().to_dict("records")
     assert [len(row[name]) for name in ("name", "dtype", "group", "ranks")] == [63, 31, 127, 511]
 
 
@@ -129,7 +128,7 @@ def test_kinds_follow_from_names(name: str, kind: str) -> None:
     for recorded, kernel in ((name, "my_kernel"), ("coalesced", name)):
         with_arguments = {**launch, "collective": arguments(name=recorded)}
         _core._append(core, "kernel", kernel, 0, 10, device=0, stream=len(kernel), launch=with_arguments)
-    frame = summaries.collectives(core)
+    frame = result(core).collectives()
     assert list(frame["collective"]) == [kind] * 2 and list(frame["exposed"]) == [0.01] * 2
 
 
@@ -145,7 +144,7 @@ def test_bus_factors_are_those_of_nccl_tests(name: str, ranks: int, factor: floa
     core = _core.Store()
     launch = {"grid": (1, 1, 1), "block": (1, 1, 1), "collective": arguments(name=name, group_size=ranks)}
     _core._append(core, "kernel", "my_kernel", 0, 1_000, device=0, launch=launch)
-    (row,) = summaries.collectives(core).to_dict("records")
+    (row,) = result(core).collectives().to_dict("records")
     assert row["bus_gbytes_per_s"] / row["algorithm_gbytes_per_s"] == pytest.approx(factor, nan_ok=True)
 
 
@@ -172,12 +171,12 @@ def test_numbers_match_a_timeline(seed: int) -> None:
             _core._append(core, event, kind, begin, length, device=0, stream=stream)
             computes[here] |= kind == "gemm"
 
-    frame = summaries.collectives(core).sort_values(["start", "duration"], kind="stable")
+    frame = result(core).collectives().sort_values(["start", "duration"], kind="stable")
     exposed = [np.sum(~computes[here]) / 1000 for here in sorted(calls, key=lambda here: (here.start, here.stop))]
     np.testing.assert_allclose(frame["exposed"], exposed)
 
     at_once = sum(line.astype(int) for line in busy.values())
-    rows = summaries.stream_summary(core).set_index("stream")
+    rows = result(core).stream_summary().set_index("stream")
     assert list(rows.index[:-1]) == list(streams) and math.isnan(rows.index.astype(float)[-1])
     for row, (working, communicating) in zip(
         rows.to_dict("records"),
@@ -194,10 +193,10 @@ def test_numbers_match_a_timeline(seed: int) -> None:
 
 def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     core = _core.Store()
-    assert len(summaries.collectives(core)) == len(summaries.stream_summary(core)) == 0
+    assert len(result(core).collectives()) == len(result(core).stream_summary()) == 0
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
-    assert len(summaries.collectives(core)) == 0
-    assert summaries.stream_summary(core)["exposed_pct"].isna().all()
+    assert len(result(core).collectives()) == 0
+    assert result(core).stream_summary()["exposed_pct"].isna().all()
     assert "Communication" not in str(Summary(summarize.details(core), {}))
 
 

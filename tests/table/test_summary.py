@@ -18,7 +18,7 @@ from helpers.hand_traces import call, event, load, op
 import flopscope as fs
 from flopscope import _core
 from flopscope.cli.program import main
-from flopscope.results import summaries
+from flopscope.results.results import Results
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
 from flopscope.support.columns import Rows
@@ -44,6 +44,12 @@ def launch(blocks: int, threads: int = 256) -> dict[str, Any]:
 
 def kernel(core: _core.Store, name: str, start: int, duration: int, blocks: int, **more: Any) -> None:
     _core._append(core, "kernel", name, start, duration, launch=launch(blocks), **{"device": 0, **more})
+
+
+def recorded(core: _core.Store) -> Results:
+    results = Results()
+    results._core = core
+    return results
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -92,7 +98,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     running["other"][:] = True
 
     first = np.array([running[part] for part in PARTS]).argmax(axis=0)
-    frame = summaries.step_breakdown(core)
+    frame = recorded(core).step_breakdown()
     assert list(frame.columns) == ["step", *PARTS, "total"]
     assert list(frame["step"]) == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
     for i, row in enumerate(frame.to_dict("records")):
@@ -100,7 +106,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         assert [row[part] for part in PARTS] == [np.sum(moments == p) / 1000 for p in range(len(PARTS))]
         assert row["total"] == len(moments) / 1000
 
-    gpu = summaries.gpu_summary(core)
+    gpu = recorded(core).gpu_summary()
     shares = ["gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle"]
     assert list(gpu.columns) == ["device", *shares]
     expected = (
@@ -111,7 +117,7 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         100 * (1 - work[inside].mean()),
     )
     np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
-    one = summaries.gpu_summary(core, "ProfilerStep#1")
+    one = recorded(core).gpu_summary("ProfilerStep#1")
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
 
 
@@ -133,7 +139,7 @@ def test_launches_of_several_streams_and_graphs() -> None:
         _core._append(core, "kernel", "k", begin, end - begin, correlation=number, device=0, stream=stream)
     for device in (0, 1):
         _core._append(core, "memcpy", "copy", 250, 10, device=device, correlation=5 if device == 0 else None)
-    row, other = summaries.launch_summary(core).to_dict("records")
+    row, other = recorded(core).launch_summary().to_dict("records")
     assert (row["device"], row["kernels"], row["launches"]) == (0, 7, 5)
     delays = ("delay_min", "delay_median", "delay_p95", "delay_max", "call_time_median")
     # Delays 30, 90, 40, 80, 20 ns; calls of 10, 10, 30, 70, 6 ns.
@@ -157,7 +163,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
         for i, delay in enumerate(delays.tolist()):
             _core._append(core, "runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
             kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
-        (row,) = summaries.launch_summary(core).to_dict("records")
+        (row,) = recorded(core).launch_summary().to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
         texts[skew] = " ".join(details(core).split())
@@ -169,16 +175,15 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
 
 def test_profiles_of_nothing_and_without_steps_or_devices() -> None:
     core = _core.Store()
-    assert [
-        len(make(core)) for make in (summaries.gpu_summary, summaries.step_breakdown, summaries.launch_summary)
-    ] == [0] * 3
+    nothing = recorded(core)
+    assert len(nothing.gpu_summary()) == len(nothing.step_breakdown()) == len(nothing.launch_summary()) == 0
     assert details(core) == "Nothing was recorded.\n"
     _core._append(core, "op", "flopscope::add", 1_000, 500)
     _core._set_window(core, 0, 2_000)
-    frame = summaries.step_breakdown(core)
+    frame = recorded(core).step_breakdown()
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
-    assert len(summaries.gpu_summary(core)) == 0 and not details(core).strip()  # the accounting says it all
+    assert len(recorded(core).gpu_summary()) == 0 and not details(core).strip()  # the accounting says it all
 
 
 def test_what_the_host_called_is_named_where_nothing_did_work() -> None:
@@ -207,7 +212,7 @@ def test_missing_facts_are_not_zero() -> None:
     kernel(core, "k", 0, 50, 2, device=2)
     _core._append(core, "kernel", "k", 60, 10, device=2)  # with an unknown launch
     _core._append(core, "interval", "op", 0, 20, device=3, timing="event")  # between CUDA events: an op's kernels
-    found = summaries.gpu_summary(core)
+    found = recorded(core).gpu_summary()
     assert found["gpu_utilization"].to_list() == [50, 0, 60, 20] and found["idle"].to_list() == [50, 50, 40, 80]
     assert found["sm_efficiency"].isna().all() and found["achieved_occupancy"].isna().all()
     assert found["tensor_core_time"].isna().to_list() == [False, True, False, True]
@@ -218,12 +223,12 @@ def test_missing_facts_are_not_zero() -> None:
 def test_an_unknown_step_is_an_error() -> None:
     core = _core.Store()
     with pytest.raises(ValueError, match='"x": the profile has no steps'):
-        summaries.gpu_summary(core, "x")
+        recorded(core).gpu_summary("x")
     for i in range(3):
         _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
     message = '"ProfilerStep#7": the profile has 3 steps, from "ProfilerStep#0" to "ProfilerStep#2"'
     with pytest.raises(ValueError, match=message):
-        summaries.gpu_summary(core, "ProfilerStep#7")
+        recorded(core).gpu_summary("ProfilerStep#7")
 
 
 def details(core: _core.Store) -> str:
@@ -255,7 +260,7 @@ def test_text_fits_a_terminal(steps: int) -> None:
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100 and len(lines) < 40
     assert text.endswith("\n") and not text.endswith("\n\n")
-    shown = [line.split()[4] for line in lines if line.startswith("  a step w… number ")]
+    shown = [line.split()[3] for line in lines if line.startswith("  a step wi…number ")]
     assert shown == [str(i) for i in range(steps if steps < 8 else 6)]
     assert any(line.split() == ["…", str(steps - 6), "more"] for line in lines) == (steps >= 8)
     share = next(line for line in lines if line.strip().startswith("share")).split()
