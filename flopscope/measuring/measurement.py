@@ -12,8 +12,7 @@ from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import Document, Field, by_name, columns, record
-from flopscope.support.files import finite
+from flopscope.support.documents import Document, Field, by_name, columns, plain, record
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
@@ -204,7 +203,7 @@ class Measurement(Distribution):
 
     def record(self) -> dict[str, Any]:
         """Return the same fields by their own names, with the samples: None where unknown. Runs of tests store it."""
-        return finite(self._content(True))  # type: ignore[no-any-return]
+        return plain(self._content(True))  # type: ignore[no-any-return]
 
     def _content(self, samples: bool) -> dict[str, Any]:
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.results.records import DEVICE
 from flopscope.support import upward
-from flopscope.support.documents import Document, Field, columns, record, rows
+from flopscope.support.documents import Document, Field, columns, plain, record, rows
 from flopscope.support.safe import printable, write_csv
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ COMPARISON = Document(
         *columns("verdict@", verdict="sentences"),
         rows("changes", CHANGE, "by name, the largest difference first"),
         rows(
-            "rows",
-            COMPARISON_ROWS,
-            "a row for each name and shape, times and work of the whole run; the longest first",
+            "rows", COMPARISON_ROWS, "a row for each name and shape, times and work of the whole run; the longest first"
         ),
     ),
 )
@@ -264,8 +262,8 @@ class Comparison:
         for row in self.rows:
             record: dict[str, Any] = {"name": row.name, "input_shapes": row.input_shapes}
             for column in ("key", "count", "time", "flops", "bytes", "pct_roofline"):
-                record |= {f"{column}_{which}": _known(getattr(getattr(row, which), column, None)) for which in "ab"}
-            records.append({**record, "ratio": _known(row.ratio), "ratio_per_call": _known(row.ratio_per_call)})
+                record |= {f"{column}_{which}": plain(getattr(getattr(row, which), column, None)) for which in "ab"}
+            records.append({**record, "ratio": plain(row.ratio), "ratio_per_call": plain(row.ratio_per_call)})
         return records
 
     def to_dict(self, **more: Any) -> dict[str, Any]:
@@ -328,8 +326,3 @@ class Comparison:
 
 
 _NUMBERS = ("count", "time", "flops", "bytes", "pct", "ratio")
-
-
-def _known(value: Any) -> Any:
-    """Return a value as JSON can hold it: None for NaN."""
-    return None if isinstance(value, float) and math.isnan(value) else value

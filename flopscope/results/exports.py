@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flopscope import _core
 from flopscope.results.head import OWN_MEMBERS
-from flopscope.support.files import COMPRESSION, finite, replacing
+from flopscope.support.documents import plain
+from flopscope.support.files import COMPRESSION, refuse_constant, replacing
 from flopscope.support.package import VERSION, warn_user
 from flopscope.support.process import rank_in, start_thread
 from flopscope.support.progress import progress_bar
@@ -83,7 +84,7 @@ def _json(members: Mapping[str, Any]) -> str:
     try:
         return json.dumps(members, allow_nan=False)
     except ValueError:
-        return json.dumps(finite(members), allow_nan=False)
+        return json.dumps(plain(members), allow_nan=False)
 
 
 def member(key: str) -> str:
@@ -102,12 +103,8 @@ def json_value(key: str, text: str) -> Any:
     """Return the value of a JSON text. Raise TypeError if it is not text, ValueError if it is not JSON."""
     if not isinstance(text, str):
         raise TypeError(f"the value of {key!r} must be JSON text, not {text!r}: pass it through json.dumps()")
-
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not allowed")
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refuse_constant)
     except ValueError as problem:
         raise ValueError(f"the value of {key!r} is not JSON ({problem}): {text!r}") from None
 

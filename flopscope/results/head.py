@@ -11,6 +11,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.support.cpu import CPU_MEMBER
+from flopscope.support.safe import shorten
 
 PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
@@ -110,6 +111,4 @@ def _integer_of(source: str, member: str, value: object, valid: range, expected:
 
 
 def _wrong(source: str, member: str, value: object, expected: str) -> str:
-    text = repr(value)
-    shown = text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
-    return f'{source}: "{member}" is {shown}; it must be {expected}'
+    return f'{source}: "{member}" is {shorten(repr(value), SHOWN)}; it must be {expected}'

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.support.core_facts import Numbers
-from flopscope.support.documents import Document, Field, by_name, columns, record, rows
-from flopscope.support.files import finite, replacing
+from flopscope.support.documents import Document, Field, by_name, columns, plain, record, rows
+from flopscope.support.files import replacing
 from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
 
 def to_dicts(table: EventTable) -> list[dict[str, Any]]:
     """Return one dict per row, ready for JSON: unknown numbers are None."""
-    columns = {name: finite(values) for name, values in _columns(table).items()}
+    columns = {name: plain(values) for name, values in _columns(table).items()}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

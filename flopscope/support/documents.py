@@ -176,25 +176,25 @@ def _value(value: Any, path: str, field: Field, why: dict[str, str]) -> Any:
         return {str(name): _value(one, path, field.fields[0], why) for name, one in value.items()}
     if field.type == "record" and value is not None:
         return next(_records(field.fields, (value,), f"{path}.", why))
-    found = _plain(value)
+    found = plain(value)
     if found is None or (found.__class__ in (dict, list) and _has_unknown(found)):
         why.setdefault(path, field.why)
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value with None for what is unknown, lists for tuples, and Python's own numbers and texts."""
     if _is_plain(value) or value is None:
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, str):
         return str.__str__(value)
-    return _plain(value.item()) if hasattr(value, "item") else value  # a number of NumPy
+    return plain(value.item()) if hasattr(value, "item") else value  # a number of NumPy
 
 
 def _has_unknown(value: Any) -> bool:

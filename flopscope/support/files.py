@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from os import PathLike
@@ -82,15 +81,6 @@ def write_json(path: Name, content: Any, *, follow: bool = True) -> None:
         stream.write(f"{text}\n")
 
 
-def finite(value: Any) -> Any:
-    """Return a value for JSON: NaN and infinities become None, mappings dicts, and tuples lists."""
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def close_names(name: str) -> list[str]:
     """Return up to three paths beside ``name`` whose names are similar to its own, the closest first."""
     folder, base = os.path.split(name)
@@ -117,14 +107,15 @@ def read_json(path: Path) -> Any:
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} is not valid JSON: it is longer than {MAX_BYTES >> 20} MB")
     try:
-        return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(content.decode("utf-8"), parse_constant=refuse_constant)
     except RecursionError:
         raise ValueError(f"{path} is not valid JSON: it is nested too deeply") from None
     except ValueError as problem:
         raise ValueError(f"{path} is not valid JSON: {problem}") from None
 
 
-def _refuse_constant(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
+    """Raise ValueError for NaN and Infinity, which json.loads() takes."""
     raise ValueError(f"{constant} is not JSON")
 
 

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from flopscope.measuring.distribution import median_interval
 from flopscope.measuring.perf.report import verdict_of
 from flopscope.support.device import devices, find_device
-from flopscope.support.files import finite, read_json, replacing
+from flopscope.support.documents import plain
+from flopscope.support.files import read_json, replacing
 from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
@@ -80,7 +81,7 @@ def content_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "datetime": datetime.now(timezone.utc).isoformat(),
         "version": metadata.version("pytest-benchmark"),
     }
-    return finite(content)  # type: ignore[no-any-return]
+    return plain(content)  # type: ignore[no-any-return]
 
 
 def _machine() -> dict[str, Any]:

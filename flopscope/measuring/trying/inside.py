@@ -15,7 +15,8 @@ from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.switches import SWITCHES, Reach
 from flopscope.record.steps import StepCounter
 from flopscope.support import own_path
-from flopscope.support.files import finite, write_json
+from flopscope.support.documents import plain
+from flopscope.support.files import write_json
 from flopscope.support.imports import after_import
 from flopscope.support.process import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
@@ -193,7 +194,7 @@ class Inside:
             seen.cpus = len(os.sched_getaffinity(0))
             record.seen = asdict(seen)
         if (rank_in(os.environ) or {}).get("rank", 0) == 0:
-            write_json(self._job.record, finite(asdict(record)))
+            write_json(self._job.record, plain(asdict(record)))
 
 
 def wait_for_devices() -> None:
