@@ -144,11 +144,7 @@ def batch_size(wanted: int, done: int, elapsed: float, max_time: float) -> int:
 
 
 def collect(
-    clock: Clock,
-    rule: Rule,
-    per_call: float,
-    throttled_below: float = math.nan,
-    watch: Watch = bool,
+    clock: Clock, rule: Rule, per_call: float, throttled_below: float = math.nan, watch: Watch = bool
 ) -> Series:
     """Sample function 0 until the rule is met.
 

@@ -30,10 +30,7 @@ Size = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Stated = float | Callable[[Any, str], float] | None
 
 # Ops on rows or matrices, for which the size n means n x n. For all other ops it means n elements.
-ON_MATRICES = {
-    *("matmul", "addmm", "transpose_copy"),
-    *("softmax", "log_softmax", "layer_norm", "rms_norm"),
-}
+ON_MATRICES = {*("matmul", "addmm", "transpose_copy"), *("softmax", "log_softmax", "layer_norm", "rms_norm")}
 PRODUCTS = ("matmul", "addmm")  # their time grows faster than their memory
 LARGEST_PRODUCT = {"cpu": 2048, "cuda": 8192}
 MIN_ELEMENTS, GROWTH = 256, 4

@@ -134,11 +134,7 @@ FORMATS = (
     Format(
         "zstandard",
         ((0xFF, b"\x28\xb5\x2f\xfd"), (0xF0, b"\x50\x2a\x4d\x18")),  # a frame; a frame to skip, which tools add
-        (
-            ("compression.zstd", _buffered_library),
-            ("zstandard", _sliced_library),
-            ("pyzstd", _buffered_library),
-        ),
+        (("compression.zstd", _buffered_library), ("zstandard", _sliced_library), ("pyzstd", _buffered_library)),
         "reading a file compressed by zstandard needs Python 3.14 or a package: pip install zstandard",
     ),
 )

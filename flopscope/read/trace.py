@@ -217,9 +217,7 @@ def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
 
 
 def load_traces(
-    *sources: str | os.PathLike[str],
-    max_bytes: int | None = None,
-    captures: Source | Iterable[Source] | None = None,
+    *sources: str | os.PathLike[str], max_bytes: int | None = None, captures: Source | Iterable[Source] | None = None
 ) -> list[Trace]:
     """Read the traces of files, of folders and of patterns such as ``"runs/*/rank*.json.gz"``; ``**`` matches folders.
 

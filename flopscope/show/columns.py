@@ -22,9 +22,7 @@ REPEATS = 3  # equal shapes in a row that are written once
 
 
 def shapes_text(
-    shapes: Sequence[Any],
-    repeated: str = "{count} × {text}",
-    nested: Callable[[Sequence[Any]], str] | None = None,
+    shapes: Sequence[Any], repeated: str = "{count} × {text}", nested: Callable[[Sequence[Any]], str] | None = None
 ) -> str:
     """Return the shapes of tensors as ``64x32 32x16``, equal ones as ``4 × 64x32``, and a list of them in brackets.
 

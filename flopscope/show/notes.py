@@ -27,10 +27,7 @@ DEVICE_UNSEEN = (
 
 
 def footnotes(
-    rows: Iterable[EventRow],
-    table: EventTable,
-    name: Callable[[str], str],
-    time: Callable[[float], str],
+    rows: Iterable[EventRow], table: EventTable, name: Callable[[str], str], time: Callable[[float], str]
 ) -> Iterable[str]:
     """Yield notes that explain the numbers of these rows; torch's layout keeps their line breaks.
 

@@ -79,10 +79,7 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 
 
 def _known_peaks(
-    device: str,
-    model: str,
-    peaks: tuple[tuple[str, ...], dict[str, Peaks]],
-    rated: Mapping[str, Peaks] | None = None,
+    device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]], rated: Mapping[str, Peaks] | None = None
 ) -> dict[str, Peaks]:
     """Return the peaks from the caller, or those known for this device, which may be one of another machine."""
     sources, passed = peaks

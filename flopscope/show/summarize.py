@@ -29,7 +29,7 @@ from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
 from flopscope.show.html import render
 from flopscope.show.summary import Bars, Summary
-from flopscope.support.columns import Rows, cut_apart
+from flopscope.support.columns import Rows, cut_apart, cut_middle
 from flopscope.support.device import STORED
 from flopscope.support.safe import markup, printable, shorten
 from flopscope.support.units import bytes_text, count_text, number_text, percent_text, short_time_text, tenths_text
@@ -217,7 +217,7 @@ def _step_section(steps: Columns, on_device: bool) -> dict[str, Section]:
 
 
 def _step_rows(steps: Columns, on_device: bool) -> Rows:
-    names = [_short("all" if name is None else name) for name in steps["step"]]
+    names = [cut_middle(printable("all" if name is None else name), NAME_WIDTH) for name in steps["step"]]
     shown = STEPS_SHOWN if len(names) > STEPS_SHOWN + 1 else len(names)
     always = {"other", "kernel"} if on_device else set()
     columns = ("total", *(part for part in STEP_PARTS if part in always or any(steps.get(part, ()))))
@@ -239,7 +239,7 @@ def _step_rows(steps: Columns, on_device: bool) -> Rows:
 def _launch_section(core: Store, launches: Columns) -> Section:
     delays = ("delay median", "p95", "max")
     rows: list[tuple[str, ...]] = [
-        ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost"),
+        ("device", "launches", "kernels", *delays, "call", "queue", "max", "late", "idle lost")
     ]
     for i, device in enumerate(launches["device"]):
         if launches["launches"][i]:
@@ -258,7 +258,7 @@ def _communication_section(core: Store) -> Section:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
     calls, _ = core.collectives()
     rows: list[tuple[str, ...]] = [
-        ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
+        ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max")
     ]
     for kind in kinds_of(calls):
         times = map(short_time_text, (kind.time, kind.exposed))
@@ -270,9 +270,3 @@ def _communication_section(core: Store) -> Section:
         "  message, bus GB/s: medians; the bandwidth is over the time with the wait",
     ]
     return [Rows(rows), *notes] if len(rows) > 1 else []
-
-
-def _short(name: str) -> str:
-    """Shorten a name in the middle, since the names of steps differ at their ends."""
-    end, name = NAME_WIDTH // 2, printable(name)
-    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"

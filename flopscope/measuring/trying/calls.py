@@ -17,11 +17,7 @@ from flopscope.support.lock import alone
 
 
 def try_changes(
-    fn: Callable[[], Any],
-    *,
-    changes: str | Sequence[str] | None = None,
-    max_time: float = 10.0,
-    margin: float = MARGIN,
+    fn: Callable[[], Any], *, changes: str | Sequence[str] | None = None, max_time: float = 10.0, margin: float = MARGIN
 ) -> Tried:
     """Time a callable with and without changes that need no edit of it, in turns, and return what each gains.
 

@@ -26,10 +26,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "Streams": _streams(source),
         "CUDA graphs": _graphs(source),
     }
-    return {
-        "notes": [],
-        "tables": [text_table(title, parts) for title, parts in sections.items() if parts],
-    }
+    return {"notes": [], "tables": [text_table(title, parts) for title, parts in sections.items() if parts]}
 
 
 def _streams(source: Profile) -> Section:

@@ -42,10 +42,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "facts": list(facts(source)),
         "steps": source.steps,
         "accounting": _accounting(source, columns),
-        "recording": {
-            "is_delayed": source.analysis.is_delayed,
-            "unobserved": source.analysis.unobserved or None,
-        },
+        "recording": {"is_delayed": source.analysis.is_delayed, "unobserved": source.analysis.unobserved or None},
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
@@ -275,11 +272,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
             yield label, str(value)
 
 
-_PROFILERS = {
-    "nsys": "Nsight Systems",
-    "xplane": "XLA's profiler",
-    "rocpd": "rocprofv3 (rocpd)",
-}
+_PROFILERS = {"nsys": "Nsight Systems", "xplane": "XLA's profiler", "rocpd": "rocprofv3 (rocpd)"}
 _MOST_TEXT = 300  # characters of a fact from a file
 
 

@@ -17,57 +17,18 @@ from flopscope.show.page.rows import REASONS
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
 
-SECTIONS = (
-    "ranks",
-    "overview",
-    "ops",
-    "lines",
-    "roofline",
-    "timeline",
-    "memory",
-    "devices",
-    "compare",
-)
+SECTIONS = ("ranks", "overview", "ops", "lines", "roofline", "timeline", "memory", "devices", "compare")
 """The order of the sections in a page."""
 
 SCRIPTS = (
-    "shell.js",
-    "format.js",
-    "draw.js",
-    "print.js",
-    "overview.js",
-    "grid.js",
-    "list.js",
-    "details.js",
-    "ops.js",
-    "ops_columns.js",
-    "controls.js",
-    "tables.js",
-    "ranks.js",
-    "compare.js",
-    "colors.js",
-    "roofline.js",
-    "timeline_model.js",
-    "timeline_paint.js",
-    "timeline_counters.js",
-    "timeline_axis.js",
-    "timeline_rows.js",
-    "timeline.js",
-    "timeline_draw.js",
-    "timeline_events.js",
-    "timeline_details.js",
-    "memory.js",
+    *("shell.js", "format.js", "draw.js", "print.js", "overview.js", "grid.js", "list.js", "details.js"),
+    *("ops.js", "ops_columns.js", "controls.js", "tables.js", "ranks.js", "compare.js", "colors.js", "roofline.js"),
+    *("timeline_model.js", "timeline_paint.js", "timeline_counters.js", "timeline_axis.js", "timeline_rows.js"),
+    *("timeline.js", "timeline_draw.js", "timeline_events.js", "timeline_details.js", "memory.js"),
 )
 """The scripts of the page, in the order in which they run; theme.js comes before them, start.js follows."""
 
-STYLES = (
-    "style.css",
-    "parts.css",
-    "overview.css",
-    "ops.css",
-    "sections.css",
-    "canvas.css",
-)
+STYLES = ("style.css", "parts.css", "overview.css", "ops.css", "sections.css", "canvas.css")
 """The style sheets of the page, in their order, after that of the core's colours; print.css follows."""
 
 
