@@ -193,9 +193,8 @@ class Ranks:
         An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ImportError if
         Jinja2 is not installed.
         """
-        from flopscope.ranks.page import facts_of_ranks
+        from flopscope.ranks.page import facts_of_ranks, ranks_page
         from flopscope.show.page.page import write
-        from flopscope.show.page.ranks import ranks_page
 
         write(path, ranks_page(facts_of_ranks(self), title))
 

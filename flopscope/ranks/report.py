@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flopscope.ranks.page import facts_of_ranks
+from flopscope.ranks.page import RankFacts, add_ranks, facts_of_ranks, opened
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import digests_of
 from flopscope.results.process import base_time_of
 from flopscope.results.results import store_of
 from flopscope.show.page.profile import Profile, profile_page
-from flopscope.show.page.ranks import RankFacts, add_ranks, opened
 from flopscope.show.page.timeline import Part, rows_of, timeline_of
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,9 @@ from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
+from flopscope.ranks.page import RankFacts, ranks_page
 from flopscope.ranks.report import report_of_ranks
 from flopscope.show.page.page import write
-from flopscope.show.page.ranks import RankFacts, RankFinding, ranks_page
 from flopscope.support.columns import Rows
 
 __all__ = [
@@ -214,7 +215,7 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         parts=parts,
         rank_rows=frame,
         verdict=f"Rank {slow} is slow.",
-        findings=[RankFinding(f"Rank {slow} is slow.", "Look at it.", (slow,))],
+        findings=[SimpleNamespace(what=f"Rank {slow} is slow.", action="Look at it.", ranks=(slow,))],
         others={
             part: np.full(count, np.nanmedian(times) if not unknown else math.nan) for part, times in parts.items()
         },
