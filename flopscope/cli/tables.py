@@ -37,8 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     text = f"one or several, separated by commas, of {', '.join(GROUPINGS)}"
     parser.add_argument("--group-by", metavar="WORDS", default="name", help=text)
-    parser.add_argument("--all-columns", action="store_true", help="print torch's layout with all of its columns")
-    parser.add_argument("--steps", action="store_true", help="also print utilization, step times and launches")
     add_files(parser, csv="all rows", json="the device and all rows", parquet="all rows; needs pyarrow")
     parser.set_defaults(run=_table)
 
@@ -58,7 +56,7 @@ def _table(options: argparse.Namespace) -> None:
     if several:  # the rows of several traces are always those of one rank
         words = [word for word in words if word != "rank"] or ["name"]
     grouped = [trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels) for trace in traces]
-    if isinstance(grouped[0], ModuleTable) and not several and not options.all_columns:
+    if isinstance(grouped[0], ModuleTable) and not several:
         return _print_modules(grouped[0], traces[0], options)
     if options.kind is None and "stream" in options.group_by:  # ops have none
         options.kind = "kernel"
@@ -80,17 +78,10 @@ def _table(options: argparse.Namespace) -> None:
         print("".join(f"rank {rank}: {printable(trace.source)}\n" for rank, trace in zip(ranks, traces, strict=True)))
     if not len(every):
         print(_nothing(options, traces), end="")
-    elif options.all_columns:
-        sort_by = None if every.is_sorted else _longest([every])
-        print(every.table(sort_by, options.limit) + _omitted(every, options.limit), end="")
     else:
         chosen: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": rows, "total": total}
         chosen |= {"kind": None if several else options.kind, "width": 0 if options.wide else options.width}
         fitted.print_coloured(fitted.render(shown, **chosen, more="--limit -1"))
-    if options.steps:
-        for trace in traces:
-            print(f"\n{printable(trace.source)}" if several else "")
-            print(trace.summary())
     _write(every if every.is_sorted else every.sorted(_longest(tables)), traces, options)
 
 
@@ -108,7 +99,8 @@ def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace
     assert isinstance(every, ModuleTable)
     width = 0 if options.wide else options.width or terminal_width()
     text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, [trace])
-    print(text + _omitted(every, options.limit), end="")
+    limit, count = options.limit, len(every)
+    print(text + (f"{limit} of {count} rows; --limit -1 prints all.\n" if 0 <= limit < count else ""), end="")
     _write(every, [trace], options)
 
 
@@ -129,10 +121,6 @@ def _selected(table: EventTable, matches: Callable[[str], object], kind: str | N
     if matches is bool:
         return chosen
     return chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
-
-
-def _omitted(table: EventTable, limit: int) -> str:
-    return f"{limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= limit < len(table) else ""
 
 
 def _nothing(options: argparse.Namespace, traces: Sequence[Trace]) -> str:

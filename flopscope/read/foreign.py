@@ -81,11 +81,6 @@ FOREIGN = (
     ),
     Foreign(_holds(_SQLITE, b"rocpd_"), "a database of rocprofv3 (rocpd)", _SAVE),
     Foreign(
-        _holds(_SQLITE, b"view_op_nodes", b"view_iteration", b"view_domain_model"),
-        "a database of DLProf",
-        "the nsys_profile.sqlite beside it is an export of Nsight Systems: read that",
-    ),
-    Foreign(
         lambda start: start.startswith((_SQLITE, b'{ "traceEvents":[{}')) and b'"BeginNs"' in start,
         "a recording of rocprof, the predecessor of rocprofv3",
         "record with rocprofv3 --runtime-trace --output-format rocpd",

@@ -82,7 +82,6 @@ KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
         "a profile for speedscope",
         "speedscope.app shows it",
     ),
-    "dlprof": (database("view_op_nodes", "view_system_config"), "a database of DLProf", "nsys_profile.sqlite"),
     "rocprof": (holding(ROCPROF), "a recording of rocprof", "record with rocprofv3"),
     "hlo.pb": (holding(hlo("protobuf/conv.hlo.pb")), "HLO of a module of XLA", "hlo="),
     "hlo": (holding(b"HloModule jit_f, is_scheduled=true\n"), "HLO of a module of XLA", "hlo="),
