@@ -20,7 +20,6 @@ STACK_ENTRIES = 5  # innermost Python calls, for "stack"
 class Grouping(NamedTuple):
     """A way to group rows."""
 
-    doc: str
     core: bool = False
     """Whether the core separates rows by it: FS_GROUPING_LIST in csrc/table/table.h."""
     sums: bool = False
@@ -30,29 +29,22 @@ class Grouping(NamedTuple):
 
 
 GROUPINGS: dict[str, Grouping] = {
-    "name": Grouping("name of the event"),
-    "shape": Grouping("shapes of the inputs"),
-    "dtype": Grouping("dtypes of the inputs", core=True),
-    "stack": Grouping(f"{STACK_ENTRIES} innermost Python calls around the event"),
+    **dict.fromkeys(("name", "shape"), Grouping()),
+    "dtype": Grouping(core=True),
+    "stack": Grouping(),
     "module": Grouping(
-        "module (torch.nn.Module) around the event, its launch, or the op of the forward pass",
         core=True,
         sums=True,
         missing="no modules are recorded; torch.profiler records them with with_stack=True, and ranges count that are "
         'named as modules: record_function("nn.Module: Block_0")',
     ),
-    "category": Grouping("kind of op: matrix product, attention, …", sums=True),
-    "step": Grouping(
-        "step around the event or its launch", core=True, missing="no steps are recorded; prof.step() ends each step"
-    ),
-    "stream": Grouping(
-        "device and stream of device work",
-        core=True,
-        missing="no device work is recorded without ProfilerActivity.CUDA in activities",
-    ),
-    "rank": Grouping("rank of the process"),
-    "line": Grouping("innermost Python function of the program around the event or its launch", core=True),
+    "category": Grouping(sums=True),
+    "step": Grouping(core=True, missing="no steps are recorded; prof.step() ends each step"),
+    "stream": Grouping(core=True, missing="no device work is recorded without ProfilerActivity.CUDA in activities"),
+    "rank": Grouping(),
+    "line": Grouping(core=True),
 }
+"""By word; key_averages() says what each is."""
 
 
 def words_of(group_by: str | Iterable[str]) -> tuple[str, ...]:

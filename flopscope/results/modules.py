@@ -88,13 +88,6 @@ class ModuleTable(EventTable):
         order = sorted(range(len(self)), key=lambda i: (-self.columns[time][i], i))
         return self.select(sorted(order[:count]))
 
-    def tree(self, row_limit: int = -1, time_unit: str | None = None) -> str:
-        """Return the tree as indented text: calls, self and total time, FLOPs and share of the roofline.
-
-        row_limit: number of modules to print, those with the largest total times; -1 for all. time_unit: as in table().
-        """
-        return upward.rooms.tree_text(self.largest(row_limit), time_unit)
-
     def select(self, indices: Iterable[int]) -> ModuleTable:
         """Return a table of the rows with these indices; see EventTable.select."""
         chosen = super().select(indices)
@@ -102,7 +95,7 @@ class ModuleTable(EventTable):
         return chosen
 
     def __str__(self) -> str:
-        return self.tree()
+        return upward.rooms.tree_text(self)
 
 
 def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> ModuleTable:

@@ -15,8 +15,7 @@ from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_co
 from flopscope.answers.analysis import analysis_of
 from flopscope.results.results import program_of
 from flopscope.show.looks import BOUNDS, bound_label
-from flopscope.show.roofs import Point, level_label, levels_of, memory_of, roofs_of, slopes_of
-from flopscope.show.scene import Scene, peaks_wanted, scene_of
+from flopscope.show.roofs import Point, Scene, level_label, levels_of, memory_of, roofs_of, scene_of, slopes_of
 from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import printable, shorten
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
@@ -113,7 +112,7 @@ def roofline(
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"top must be an integer of at least 0, not {top!r}")
-    scene = scene_of(table, device, peaks_wanted(peaks))
+    scene = scene_of(table, device, peaks)
     ax = matplotlib_axes(ax, figsize=(9, 6.2))
     scale, unit = scene.scale
     ax.set_xscale("log")

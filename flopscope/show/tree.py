@@ -18,8 +18,8 @@ NAME, LEAST_NAME = 50, 24  # characters
 GIVE_WAY = ("FLOPs", "Self", "Calls", "total %")  # parts of the headers that a narrow tree leaves out, in this order
 
 
-def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> str:
-    """Return the text of ModuleTable.tree, which documents the arguments.
+def render(table: ModuleTable, width: int = 0) -> str:
+    """Return the tree as indented text: calls, self and total time, FLOPs and share of the roofline.
 
     width: of the lines, at least 40; 0 for names of up to 50 characters beside all columns.
     """
@@ -35,7 +35,7 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
     columns = (table.groups[name] for name in ("module_calls", "pct_roofline_total"))
     for row, full, calls, share in zip(table, named, *columns, strict=True):
         own, total = (getattr(row, f"{of}{place}_time_total") for of in ("self_", ""))
-        times = *(units.time_text(time, time_unit) for time in (own, total)), units.share_text(total, whole)
+        times = *(units.time_text(time) for time in (own, total)), units.share_text(total, whole)
         work = units.count_text(row.flops_total), units.roofline_text(share)
         lines.append([names[full], str(calls) if calls else "", *times, *work])
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -50,9 +50,9 @@ def render(table: ModuleTable, time_unit: str | None = None, width: int = 0) -> 
         lines = [[names[full], *line[1:]] for full, line in zip(["Module", *named], lines, strict=True)]
     rule = dashes(widths)
     printed = [rule, aligned_line(lines[0], widths), rule, *(aligned_line(line, widths) for line in lines[1:]), rule]
-    printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total, time_unit)}")
+    printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total)}")
     if table.has_device:
-        printed.append(f"Self {kind} time total: {units.time_text(table.self_device_time_total, time_unit)}")
-    notes = footnotes(table, table, lambda name: cut_middle(name, NAME), lambda t: units.time_text(t, time_unit))
+        printed.append(f"Self {kind} time total: {units.time_text(table.self_device_time_total)}")
+    notes = footnotes(table, table, lambda name: cut_middle(name, NAME), units.time_text)
     shown = wrapped((" ".join(note.split()) for note in notes), width) if width else notes
     return "\n".join(line.rstrip() for line in [*printed, *shown]) + "\n"
