@@ -5,8 +5,7 @@ Ranks ask for it, so it stands apart from what makes ranks of profiles."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,144 +22,95 @@ from flopscope.support.units import plural, short_time_text
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.ranks.comparison import Finding
     from flopscope.ranks.ranks import Ranks
-    from flopscope.show.summarize import Section
+    from flopscope.ranks.work import Work
 
 MOST_FINDINGS = 50
 
 
-@dataclass(frozen=True)
-class RankFacts:
-    """What a page shows of many ranks. Times are in µs; NaN is unknown."""
-
-    ranks: Sequence[int]
-    labels: Sequence[str]
-    """The source of each rank: its file."""
-    devices: Sequence[str]
-    """The model of each rank's device; "" if unknown."""
-    steps: Sequence[str]
-    """Names of the steps; empty if the program marked none, and then the parts have one column: the whole profile."""
-    parts: Mapping[str, Floats]
-    """By part of the accounting: times by rank and step, means over the devices of a rank; NaN for a missing step."""
-    rank_rows: pandas.DataFrame
-    """As Ranks.ranks."""
-    verdict: str
-    """The first finding, or why there is none."""
-    others: Mapping[str, Floats]
-    """By part: the median over the other ranks of the same program of their mean over the steps, by rank."""
-    has_waits: bool = True
-    """Whether a collective is matched across ranks."""
-    tables: Mapping[str, Section] = field(default_factory=dict)
-    """Tables of texts by their titles: hosts, groups, collectives."""
-    why: str = ""
-    """Why nothing is known of who waits for whom."""
-    findings: Sequence[Finding] = ()
-    """What is slow across the ranks, the largest cost first."""
-    notes: Sequence[str] = ()
-    """What is missing from the ranks, such as files that could not be read."""
-
-    @property
-    def totals(self) -> Floats:
-        """The times of the steps, by rank and step."""
-        return np.asarray(sum(self.parts[name] for name in PARTS), dtype=np.float64)
-
-
-def facts_of_ranks(ranks: Ranks) -> RankFacts:
-    """Return what the page shows of many ranks: the findings, the accounting of each, and who waits for whom."""
-    digests, work, calls = ranks.comparison.digests, ranks.comparison.work, ranks.stragglers().collectives
-    parts = {part: work.part(part) for part in PARTS}
-    return RankFacts(
-        ranks=[digest.rank for digest in digests],
-        labels=[digest.identity.source for digest in digests],
-        devices=[digest.identity.device or "" for digest in digests],
-        steps=[str(name) for name in work.steps] if work.has_steps else [],
-        parts=parts,
-        rank_rows=ranks.ranks,
-        verdict=ranks.verdict,
-        others={part: median_of_others(means(time)[:, None], work.role)[:, 0] for part, time in parts.items()},
-        has_waits=bool(len(calls)),
-        tables=page_tables(ranks),
-        why="" if len(calls) or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for"),
-        notes=ranks.notes,
-        findings=ranks.findings,
-    )
-
-
-def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
+def ranks_page(ranks: Ranks, title: str | None = None) -> Page:
     """Return the page of many ranks."""
     page = Page("")
     try:
-        add_ranks(page, facts, title)
+        add_ranks(page, ranks, title)
     except BaseException:
         page.columns.close()
         raise
     return page
 
 
-def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
+def add_ranks(page: Page, ranks: Ranks, title: str | None = None) -> None:
     """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
-    models = dict.fromkeys(model for model in facts.devices if model)
-    count = plural(len(facts.ranks), "rank")
+    models = dict.fromkeys(digest.identity.device for digest in ranks.comparison.digests if digest.identity.device)
+    count = plural(len(ranks), "rank")
     page.title = title or count
     page.subtitle = " · ".join([*([count] if title else []), *models])
-    page.headline, page.lead = facts.verdict, _time_sentence(facts)
-    page.sections["ranks"] = section(facts, page.columns)
+    page.headline, page.lead = ranks.verdict, _time_sentence(ranks.comparison.work)
+    page.sections["ranks"] = section(ranks, page.columns)
 
 
-def opened(facts: RankFacts) -> tuple[int, str]:
-    """Return the rank that the page opens on and why: that of the first finding, or else the one that the others waited
-    for longest, or else the first."""
-    for rank in facts.findings[0].ranks if facts.findings else ():
-        if rank in facts.ranks:
-            return rank, "that of the first finding"
-    awaited = facts.rank_rows["awaited"].to_numpy(dtype=np.float64)
-    if not facts.has_waits or not np.nansum(awaited) > 0:
-        return facts.ranks[0], "the first one"
-    longest = int(np.nanargmax(awaited))
-    return facts.ranks[longest], "the one that others waited for longest"
+def opened(ranks: Ranks) -> tuple[int, str]:
+    """Return the place of the rank that the page opens on and why: that of the first finding, or else the one that the
+    others waited for longest, or else the first."""
+    places = {digest.rank: place for place, digest in enumerate(ranks.comparison.digests)}
+    for rank in ranks.findings[0].ranks if ranks.findings else ():
+        if rank in places:
+            return places[rank], "that of the first finding"
+    awaited = ranks.ranks["awaited"].to_numpy(dtype=np.float64)
+    if not _has_waits(ranks) or not np.nansum(awaited) > 0:
+        return 0, "the first one"
+    return int(np.nanargmax(awaited)), "the one that others waited for longest"
 
 
-def section(facts: RankFacts, columns: Columns) -> dict[str, Any]:
-    """Return the data of the section."""
-    place = {rank: number for number, rank in enumerate(facts.ranks)}
-    known = [name for name in PARTS if np.nansum(facts.parts[name]) > 0]
-    rank, why = opened(facts)
-    waits = _numbers(facts.rank_rows, _WAITS, columns) if facts.has_waits else None
+def _has_waits(ranks: Ranks) -> bool:
+    """Return whether a collective is matched across ranks."""
+    return bool(len(ranks.stragglers().collectives))
+
+
+def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
+    """Return the data of the section. Times are in µs; NaN is unknown."""
+    digests, work, rows = ranks.comparison.digests, ranks.comparison.work, ranks.ranks
+    places = {digest.rank: place for place, digest in enumerate(digests)}
+    known = [part for part in PARTS if np.nansum(work.part(part)) > 0]
+    own = {part: means(work.part(part)) for part in known}
+    place, why = opened(ranks)
+    has_waits = _has_waits(ranks)
+    unmatched = "" if has_waits or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for")
     return {
-        "count": len(facts.ranks),
-        "rank": columns.add(np.asarray(facts.ranks, dtype=np.int64)),
-        "label": columns.texts(facts.labels),
-        "device": columns.texts(facts.devices),
-        "where": columns.texts(_places(facts)),
-        "opened": {"place": place[rank], "why": why},
-        "has_steps": bool(facts.steps),
-        "parts": {name: columns.add(means(facts.parts[name])) for name in known},
-        "others": {name: columns.add(facts.others[name]) for name in known},
-        "time": columns.add(means(facts.totals)),
+        "count": len(ranks),
+        "rank": columns.add([*places]),
+        "label": columns.texts(digest.identity.source for digest in digests),
+        "device": columns.texts(digest.identity.device or "" for digest in digests),
+        "where": columns.texts(_places(rows)),
+        "opened": {"place": place, "why": why},
+        "has_steps": work.has_steps,
+        "parts": {part: columns.add(times) for part, times in own.items()},
+        # The median over the other ranks of the same program.
+        "others": {part: columns.add(median_of_others(own[part][:, None], work.role)[:, 0]) for part in known},
+        "time": columns.add(means(work.total)),
         "part_labels": {name: row.label for name, row in _core.parts.items()},
-        "own": _numbers(facts.rank_rows, _OWN, columns),
-        "waits": waits,
-        "columns": _rank_columns(facts, known),
-        "sort": "excess" if facts.rank_rows["excess"].notna().any() else "awaited" if waits else "time",
-        "tables": [text_table(title, parts) for title, parts in facts.tables.items() if parts],
-        "why": sentence(facts.why),
+        "own": _numbers(rows, _OWN, columns),
+        "waits": _numbers(rows, _WAITS, columns) if has_waits else None,
+        "columns": _rank_columns(work.has_steps, known, has_waits, unmatched),
+        "sort": "excess" if rows["excess"].notna().any() else "awaited" if has_waits else "time",
+        "tables": [text_table(title, parts) for title, parts in page_tables(ranks).items() if parts],
+        "why": sentence(unmatched),
         "findings": [
             {
                 "what": sentence(one.what),
                 "action": sentence(one.action),
-                "place": place.get(next(iter(one.ranks), -1), -1),
+                "place": places.get(next(iter(one.ranks), -1), -1),
             }
-            for one in facts.findings[:MOST_FINDINGS]
+            for one in ranks.findings[:MOST_FINDINGS]
         ],
-        "findings_left_out": max(len(facts.findings) - MOST_FINDINGS, 0),
-        "notes": [*map(sentence, facts.notes)],
+        "findings_left_out": max(len(ranks.findings) - MOST_FINDINGS, 0),
+        "notes": [*map(sentence, ranks.notes)],
     }
 
 
-def _places(facts: RankFacts) -> list[str]:
+def _places(rows: pandas.DataFrame) -> list[str]:
     """Return the host and the GPU of each rank, as far as they are known."""
-    hosts, gpus = facts.rank_rows["host"], facts.rank_rows["gpu"]
+    hosts, gpus = rows["host"], rows["gpu"]
     known = zip(hosts.notna(), hosts, gpus.notna(), gpus, strict=True)
     return [", ".join([f"host {host}"] * has_host + [f"GPU {gpu}"] * has_gpu) for has_host, host, has_gpu, gpu in known]
 
@@ -220,14 +170,14 @@ _MISSING = {
 } | dict.fromkeys(("time", "own", *PARTS), _NO_STEP)
 
 
-def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]]:
+def _rank_columns(has_steps: bool, parts: Sequence[str], has_waits: bool, unmatched: str) -> list[dict[str, Any]]:
     """Return the columns of the list of ranks: those of waits only where they are known, and the parts that occur."""
-    left_out = {*PARTS} - {*parts} | (set() if facts.has_waits else {*_WAITS})
-    why = sentence(facts.why or "The rank's collectives match those of no other rank.")
+    left_out = {*PARTS} - {*parts} | (set() if has_waits else {*_WAITS})
+    why = sentence(unmatched or "The rank's collectives match those of no other rank.")
     return [
         {
             "name": name,
-            "title": "The recording" if name == "time" and not facts.steps else title,
+            "title": "The recording" if name == "time" and not has_steps else title,
             "unit": unit or None,
             "doc": sentence(doc),
             "bar": bar,
@@ -238,15 +188,15 @@ def _rank_columns(facts: RankFacts, parts: Sequence[str]) -> list[dict[str, Any]
     ]
 
 
-def _time_sentence(facts: RankFacts) -> str:
+def _time_sentence(work: Work) -> str:
     """Return how long a step takes, as a sentence; "" if that is unknown."""
-    time = means(facts.totals)
+    time = means(work.total)
     known = time[~np.isnan(time)]
     if not len(known):
         return ""
-    what = "A step takes" if facts.steps else "The recording takes"
+    what = "A step takes" if work.has_steps else "The recording takes"
     least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
-    how = ["mean of the steps"] if len(facts.steps) > 1 else []
+    how = ["mean of the steps"] if len(work.steps) > 1 else []
     how += ["median of the ranks"] if len(known) > 1 else []
     how += [f"{least} to {most}"] if least != most else []
     return f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")

@@ -193,10 +193,10 @@ class Ranks:
         An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ImportError if
         Jinja2 is not installed.
         """
-        from flopscope.ranks.page import facts_of_ranks, ranks_page
+        from flopscope.ranks.page import ranks_page
         from flopscope.show.page.page import write
 
-        write(path, ranks_page(facts_of_ranks(self), title))
+        write(path, ranks_page(self, title))
 
     @cached_property
     def last_calls(self) -> pandas.DataFrame:

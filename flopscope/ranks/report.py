@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from flopscope.ranks.page import RankFacts, add_ranks, facts_of_ranks, opened
+from flopscope.ranks.page import add_ranks, opened
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import digests_of
 from flopscope.results.process import base_time_of
@@ -24,13 +24,14 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
 
     profiles: by rank, at least one. peaks, title and errors as in Results.write_report().
     """
-    facts = facts_of_ranks(Ranks(digests_of(profiles, peaks or "datasheet")))
-    shown, why = opened(facts)
+    ranks = Ranks(digests_of(profiles, peaks or "datasheet"))
+    place, why = opened(ranks)
+    shown = ranks.comparison.digests[place].rank
     page = profile_page(profiles[shown], peaks=peaks)
     try:
-        page.sections["timeline"] = timeline_of(_parts(profiles, shown, facts), page.columns)
-        add_ranks(page, facts, title)
-        if len(facts.ranks) > 1:
+        page.sections["timeline"] = timeline_of(_parts(profiles, shown, ranks), page.columns)
+        add_ranks(page, ranks, title)
+        if len(ranks) > 1:
             page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
     except BaseException:
         page.columns.close()
@@ -38,12 +39,12 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
     return page
 
 
-def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> list[Part]:
+def _parts(profiles: Mapping[int, Results], shown: int, ranks: Ranks) -> list[Part]:
     """Return the timelines of the ranks, ``shown`` first, by the clock of the first one as far as their collectives
     tell it."""
-    clocks = zip(facts.ranks, facts.rank_rows["clock_offset"].tolist(), strict=True)
-    ahead = {rank: round(1000 * offset) for rank, offset in clocks if math.isfinite(offset)}
-    base = base_time_of(profiles[facts.ranks[0]])
+    clocks = dict(zip(ranks.ranks["rank"].tolist(), ranks.ranks["clock_offset"].tolist(), strict=True))
+    ahead = {rank: round(1000 * offset) for rank, offset in clocks.items() if math.isfinite(offset)}
+    base = base_time_of(profiles[min(clocks)])
     source = Profile(profiles[shown])
     return [
         Part(
@@ -53,5 +54,5 @@ def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts) -> lis
             rows_of(source.rows.columns),
             by_shape=source.has_shape_rows,
         )
-        for rank in sorted(facts.ranks, key=lambda rank: (rank != shown, rank))
+        for rank in sorted(clocks, key=lambda rank: (rank != shown, rank))
     ]

@@ -18,10 +18,9 @@ from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.page import RankFacts, ranks_page
+from flopscope.ranks.page import ranks_page
 from flopscope.ranks.report import report_of_ranks
 from flopscope.show.page.page import write
-from flopscope.support.columns import Rows
 
 __all__ = [
     *("NASTY", "PROFILES"),
@@ -179,6 +178,13 @@ def _compare(path: Path) -> None:
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
+class MadeRanks(SimpleNamespace):
+    """What a page asks of Ranks."""
+
+    def __len__(self) -> int:
+        return len(self.comparison.digests)
+
+
 def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
     """Write the page of so many ranks, of which one is slow in every step: rank 1234, or the tenth of less.
 
@@ -206,22 +212,22 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
         frame = frame.drop(columns="host").astype(float).assign(host=None)
         frame.loc[:, frame.columns != "rank"] = math.nan
         slow = 0
-    groups = [("group", "waited"), *((f"tp_{2 * number}", "2.05ms") for number in range(100))]
-    facts = RankFacts(
-        ranks=[*range(count)],
-        labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
-        devices=["NVIDIA H200"] * count,
-        steps=[f"ProfilerStep#{step}" for step in range(steps)],
-        parts=parts,
-        rank_rows=frame,
-        verdict=f"Rank {slow} is slow.",
-        findings=[SimpleNamespace(what=f"Rank {slow} is slow.", action="Look at it.", ranks=(slow,))],
-        others={
-            part: np.full(count, np.nanmedian(times) if not unknown else math.nan) for part, times in parts.items()
-        },
-        tables={"Process groups": [Rows(groups), f"100 of {count // 2:,}"]},
-    )
-    write(path, ranks_page(facts))
+    text = [f"tp_{2 * number}" for number in range(count // 2)]
+    groups = pandas.DataFrame({"group": text, "ranks": 2, "calls": 12, "waited": 2050.0, "waited_pct": 1.0})
+    groups = groups.assign(most_last=slow, times_last=12, awaited=2050.0)
+    steps_of = [f"ProfilerStep#{step}" for step in range(steps)]
+    work = SimpleNamespace(steps=steps_of, has_steps=True, part=parts.get, role=np.zeros(count, int))
+    work.total = np.asarray(sum(parts.values()))
+    files = (SimpleNamespace(source=f"runs/rank{rank}.json.gz", device="NVIDIA H200") for rank in range(count))
+    digests = [SimpleNamespace(rank=rank, identity=identity) for rank, identity in enumerate(files)]
+    call = {"collective": "allreduce", "group": "tp_0", "message_bytes": 8.0, "start": 0.0, "straggler": slow}
+    call |= dict.fromkeys(("skew", "skew_uncertainty", "transfer", "bus_gbytes_per_s"), 1.0)
+    waited = SimpleNamespace(collectives=pandas.DataFrame([call]))
+    found = [SimpleNamespace(what=f"Rank {slow} is slow.", action="Look at it.", ranks=(slow,))]
+    about = {"verdict": found[0].what, "findings": found, "notes": [], "groups": lambda: groups}
+    about |= dict.fromkeys(("hosts", "collectives"), lambda **_: groups[:0])
+    comparison = SimpleNamespace(digests=digests, work=work)
+    write(path, ranks_page(MadeRanks(comparison=comparison, ranks=frame, stragglers=lambda: waited, **about)))
 
 
 PROFILES: dict[str, Callable[[Path], Any]] = {

@@ -1,6 +1,5 @@
 """The data of the pages of comparisons and ranks, read from the HTML."""
 
-import dataclasses
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ from helpers.report_pages import PageRead, handlers
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
-from flopscope.ranks.page import facts_of_ranks, opened
+from flopscope.ranks.page import opened
 from flopscope.ranks.report import report_of_ranks
 from flopscope.ranks.source import digests_of
 from flopscope.show.page import compare
@@ -172,22 +171,21 @@ def three() -> dict[int, fs.Trace]:
     return {2: rank(2), 0: rank(0, steps=2), 1: rank(1, late=250.0)}
 
 
-def test_facts_are_those_of_each_rank(three: dict[int, fs.Trace]) -> None:
-    facts = facts_of_ranks(fs.Ranks(digests_of(three)))
-    assert facts.ranks == [0, 1, 2] and facts.devices == [H200["name"]] * 3
-    assert facts.steps == [f"ProfilerStep#{i}" for i in range(3)]
-    for place, number in enumerate(facts.ranks):
-        frame = three[number].accounting()
-        frame = frame[frame["step"].notna()].set_index("step").reindex(facts.steps)
-        for part in PARTS:
-            assert same(facts.parts[part][place], frame[part])
-            others = [three[other].accounting() for other in three if other != number]
-            means = [frame.loc[frame["step"].notna(), part].mean() for frame in others]
-            assert facts.others[part][place] == pytest.approx(np.median(means))
-        assert same(facts.totals[place], frame["total"])
-    expected = fs.stragglers(three)
-    assert facts.rank_rows[list(expected.ranks)].equals(expected.ranks)
-    assert facts.has_waits
+def test_parts_of_ranks_are_those_of_each_beside_those_of_the_others(
+    three: dict[int, fs.Trace], tmp_path: Path
+) -> None:
+    write(tmp_path / "page.html", report_of_ranks(three))
+    page = PageRead(tmp_path / "page.html")
+    data = page.data["sections"]["ranks"]
+    assert [page.strings[one] for one in page.column(data["device"]).astype(int)] == [H200["name"]] * 3
+    frames = {number: trace.accounting().dropna(subset="step") for number, trace in three.items()}
+    assert {*data["parts"]} == {*data["others"]} == {part for part in PARTS if frames[1][part].sum() > 0}
+    for number, frame in frames.items():
+        for part, times in data["parts"].items():
+            assert page.column(times)[number] == pytest.approx(frame[part].mean())
+            means = [frames[other][part].mean() for other in three if other != number]
+            assert page.column(data["others"][part])[number] == pytest.approx(np.median(means))
+        assert page.column(data["time"])[number] == pytest.approx(frame["total"].mean())
 
 
 def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
@@ -203,8 +201,6 @@ def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], 
     expected = fs.stragglers(three).ranks
     for name, reference in data["waits"].items():
         assert same(page.column(reference), expected[name])
-    accounting = three[0].accounting()
-    assert page.column(data["time"])[0] == pytest.approx(accounting.loc[accounting["step"].notna(), "total"].mean())
     tables = {table["title"]: table["rows"] for table in data["tables"]}
     assert list(tables) == ["Process groups", "Collectives by size", "Largest waits in single collectives"]
     assert [row[5] for row in tables["Process groups"]] == ["most often last", "rank 1"]
@@ -235,12 +231,13 @@ def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tm
 def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first(
     three: dict[int, fs.Trace],
 ) -> None:
-    facts = facts_of_ranks(fs.Ranks(digests_of(three)))
-    found = [SimpleNamespace(ranks=ranks) for ranks in ((9, 2), (0,), ())]
+    ranks = fs.Ranks(digests_of(three))
+    found = [SimpleNamespace(ranks=one) for one in ((9, 2), (0,), ())]
     for findings, place in ((found, 2), (found[2:], 1), ([], 1)):
-        assert opened(dataclasses.replace(facts, findings=findings))[0] == place
-    facts.rank_rows["awaited"] = 0.0
-    assert opened(dataclasses.replace(facts, findings=[]))[0] == 0
+        ranks.findings = findings
+        assert opened(ranks)[0] == place
+    ranks.ranks["awaited"] = 0.0
+    assert opened(ranks)[0] == 0
 
 
 def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:
