@@ -64,7 +64,7 @@ def keep(name: str, notebook: nbformat.NotebookNode) -> None:
                 data.pop("text/plain", None)
             if "image/png" in data:
                 data["image/png"] = _few_colours(data["image/png"])
-    nbformat.write(notebook, HERE / f"{name}.ipynb")
+    nbformat.write(notebook, HERE / f"{name}.ipynb", indent=0)
 
 
 def _few_colours(png: str) -> str:
