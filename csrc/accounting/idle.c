@@ -60,11 +60,6 @@ typedef struct {
     int64_t times[FS_IDLE_CAUSE_COUNT]; /* by cause; of others undefined */
 } part;
 
-static fs_status list_span(fs_idle_spans *spans, fs_idle_span span, fs_error *err)
-{
-    return FS_LIST_ADD(&spans->items, &spans->count, &spans->capacity, 64, err, span);
-}
-
 static int64_t clipped(int64_t time, int64_t end)
 {
     return time < end ? time : end;
@@ -83,7 +78,8 @@ static fs_status attribute(part *of, fs_idle_cause cause, int64_t end, fs_error 
         fs_idle_span span = {.begin = of->at, .end = end, .cause = (uint8_t)cause, .wait = whole->wait};
         span.device = (int8_t)of->to->idle->device;
         span.event = whole->next != NULL ? whole->next->event : FS_NONE;
-        FS_TRY(list_span(of->to->spans, span, err));
+        fs_idle_spans *spans = of->to->spans;
+        FS_TRY(FS_LIST_ADD(&spans->items, &spans->count, &spans->capacity, 64, err, span));
     }
     of->at = end;
     return FS_OK;

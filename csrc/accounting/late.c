@@ -31,11 +31,6 @@ static bool is_flagged(const uint8_t *flags, uint32_t name)
     return name != FS_NONE && flags[name];
 }
 
-static bool are_marked(const fs_steps *steps)
-{
-    return steps->marked;
-}
-
 /* Disjoint ascending times, and how much lies before each: an overlap costs a search, however many times lie in it. */
 typedef struct {
     fs_intervals list;
@@ -154,7 +149,7 @@ fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const
     FS_TRY(fs_steps_find(&steps, store, err));
     fs_status status = find_works(store, on_device, works, err);
     for (int device = 0; status == FS_OK && device < DEVICES; device++)
-        status = add_idle(calls, &works[device], are_marked(&steps), err);
+        status = add_idle(calls, &works[device], steps.marked, err);
     clear_works(works);
     fs_steps_clear(&steps);
     return status;
@@ -165,8 +160,8 @@ fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const
 static fs_status add_late(fs_intervals *late, const fs_store *store, const fs_steps *steps, uint32_t first_step,
                           const fs_api_calls *calls, const fs_intervals *works, fs_error *err)
 {
-    int64_t free = works->count > 0 && !are_marked(steps) ? works->items[0].begin : INT64_MIN;
-    if (are_marked(steps)) free = steps->steps[0].begin; /* before it are the edges */
+    int64_t free = works->count > 0 && !steps->marked ? works->items[0].begin : INT64_MIN;
+    if (steps->marked) free = steps->steps[0].begin; /* before it are the edges */
     for (uint32_t i = 0; i < works->count; i++) {
         const fs_interval *work = &works->items[i];
         uint32_t call = fs_api_calls_find(calls, FS_EVENT_AT(store, work->tag, correlation));

@@ -418,18 +418,13 @@ static int compare_groups(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static bool is_known(const fs_row *row)
-{
-    return !isnan(row->flops) && !isnan(row->bytes_total_moved);
-}
-
 static fs_roof whole_of(const fs_build *build)
 {
     fs_roof_sum sums[2] = {0}; /* of ops; of annotations */
     bool found[2] = {false, false};
     for (uint32_t i = 0; i < build->group_count; i++) {
         const fs_row *row = &build->groups[i].row;
-        if (!is_known(row) || build->groups[i].repeated > 0) continue;
+        if (isnan(row->flops) || isnan(row->bytes_total_moved) || build->groups[i].repeated > 0) continue;
         found[row->is_user_annotation] = true;
         fs_roof_sum_add(&sums[row->is_user_annotation], &row->roof);
         fs_roof_sum_launch(&sums[row->is_user_annotation], &row->roof, 1);

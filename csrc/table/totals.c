@@ -225,11 +225,6 @@ static void add_sample(fs_build *build, fs_group *group, int64_t sample)
     if (build->samples != NULL) build->samples[group->samples_begin + group->sample_count++] = sample;
 }
 
-static bool has_work(fs_event_kind kind)
-{
-    return kind == FS_EVENT_OP || fs_event_is_annotation((uint8_t)kind);
-}
-
 /* Add a host event to its row and its totals to its parent (NULL: none). */
 static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t start, int64_t duration)
 {
@@ -251,7 +246,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     double flops = node->flops;
     bool flops_known = (node->flags & FS_NODE_FLOPS) != 0;
     bool counts = false;
-    if (has_work(call->kind)) {
+    if (call->kind == FS_EVENT_OP || fs_event_is_annotation((uint8_t)call->kind)) {
         add_own_work(build, node, call, duration, &flops);
         bool own = call->known && (node->flags & FS_NODE_YIELDS) == 0;
         counts = own && node->device < 0 && !is_inside(node, &call->work) && !is_captured(node);

@@ -120,11 +120,6 @@ static uint32_t track_of_span(const fs_lanes *lanes, const fs_idle_span *span)
     return first_idle_track(lanes) + device * FS_IDLE_CAUSE_COUNT + span->cause;
 }
 
-static bool is_drawn(const fs_chunk *chunk, uint32_t at)
-{
-    return chunk->kind[at] != FS_EVENT_MEMORY && chunk->start[at] != FS_MISSING;
-}
-
 /* Note an event's times, or why it is not drawn. */
 static void note(piece *in, const fs_chunk *chunk, uint32_t at)
 {
@@ -149,7 +144,7 @@ static void go_through(laying *all, uint32_t number, bool lists)
     for (; source < last && source < lanes->event_count; source++) {
         const fs_chunk *chunk = fs_event_chunk(lanes->store, source, &at);
         if (!lists) note(&all->pieces[number], chunk, at);
-        if (!is_drawn(chunk, at)) continue;
+        if (chunk->kind[at] == FS_EVENT_MEMORY || chunk->start[at] == FS_MISSING) continue;
         uint32_t *place = &places[track_of(lanes, chunk, at)];
         if (lists) all->order[*place] = source;
         ++*place;

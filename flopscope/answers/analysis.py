@@ -74,12 +74,7 @@ def _sums(
 class Analysis:
     """The time of a profile, by op and by cause of idleness."""
 
-    def __init__(
-        self,
-        core: Store,
-        grouped: Grouped,
-        graphs: Mapping[str, int],
-    ) -> None:
+    def __init__(self, core: Store, grouped: Grouped, graphs: Mapping[str, int]) -> None:
         """grouped: by shape, with the accounting. graphs: as Trace.graphs."""
         self.core, self.columns, self.facts, self.graphs = core, grouped.columns, grouped.facts, graphs
         content = grouped.accounting

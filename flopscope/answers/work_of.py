@@ -53,12 +53,7 @@ class Work:
         return self.flops / self.bytes if self.bytes > 0 else math.nan
 
 
-def work(
-    name: str,
-    shapes: Sequence[Any],
-    dtypes: Any = "float32",
-    values: Sequence[Any] = (),
-) -> Work:
+def work(name: str, shapes: Sequence[Any], dtypes: Any = "float32", values: Sequence[Any] = ()) -> Work:
     """Return the FLOPs and bytes of one call of an op, by the rules that tables use, without running it.
 
     name: the op's name with its namespace, as in tables: "aten::mm", "_C::silu_and_mul", or one with a registered rule.

@@ -22,10 +22,7 @@ from flopscope.ranks.page import ranks_page
 from flopscope.ranks.report import report_of_ranks
 from flopscope.show.page.page import write
 
-__all__ = [
-    *("NASTY", "PROFILES"),
-    *("hostile", "huge", "many_ranks", "ranks_of"),
-]
+__all__ = [*("NASTY", "PROFILES"), *("hostile", "huge", "many_ranks", "ranks_of")]
 
 
 EVENTS = 200_000

@@ -261,11 +261,7 @@ def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
     ("present", "world", "notes"),
     [
         ((0, 1, 3, 4, 6, 7), 8, ["2 of 8 ranks have no trace: 2, 5"]),
-        (
-            (0, 3),
-            2,
-            ["1 of 2 ranks have no trace: 1", "the traces name a world size of 2, but are of rank 3 too"],
-        ),
+        ((0, 3), 2, ["1 of 2 ranks have no trace: 1", "the traces name a world size of 2, but are of rank 3 too"]),
         ((7,), None, []),
     ],
 )

@@ -258,11 +258,6 @@ fs_status fs_rows_join_nccl(const fs_rows *rows, fs_store *store, fs_rows_report
 /* Types of ranges; those of NVTXT were imported from a file. */
 enum { NVTX_PUSHED = 59, NVTX_STARTED = 60, NVTXT_PUSHED = 70, NVTXT_STARTED = 71 };
 
-static bool is_pushed(int64_t type)
-{
-    return type == NVTX_PUSHED || type == NVTXT_PUSHED;
-}
-
 static bool is_started(int64_t type)
 {
     return type == NVTX_STARTED || type == NVTXT_STARTED;
@@ -370,7 +365,7 @@ fs_status fs_part_keep_range(const fs_rows *rows, fs_part *part, const fs_cell *
     uint32_t string;
     char *message = NULL;
     int64_t type = fs_cell_number(cells, FS_CELL_TYPE, NVTX_PUSHED);
-    if (!is_pushed(type) && !is_started(type)) {
+    if (type != NVTX_PUSHED && type != NVTXT_PUSHED && !is_started(type)) {
         part->report.marks++;
         return FS_OK;
     }

@@ -46,11 +46,6 @@ fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_unit_of_plain(a->dtype));
 }
 
-static bool is_complex(unsigned dtype)
-{
-    return fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX;
-}
-
 /* The algorithms iterate until convergence, so the FLOPs are unknown. The values and, if requested, the vectors are
  * written; both are complex for general matrices. */
 fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -59,7 +54,8 @@ fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *a;
     double rows, columns, batch, vectors;
     if (!matrices_at(call, 0, &a, &rows, &columns, &batch)) return fs_work_unknown;
-    double n = fmin(rows, columns), item = fs_sizes_item(a->dtype), real = is_complex(a->dtype) ? item / 2 : item;
+    bool is_complex = fs_torch_dtypes[a->dtype].kind == FS_TORCH_COMPLEX;
+    double n = fmin(rows, columns), item = fs_sizes_item(a->dtype), real = is_complex ? item / 2 : item;
     double full = fs_products_flag(call, FULL);
     bool is_given = rule->option != FS_SPECTRUM_GENERAL && call->count > VECTORS;
     double wanted = is_given ? fs_products_flag(call, VECTORS) : 1;

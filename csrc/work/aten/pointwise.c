@@ -34,11 +34,6 @@ static unsigned kind_of(unsigned dtype)
     return fs_torch_dtypes[dtype].kind;
 }
 
-static unsigned complex_of(unsigned dtype)
-{
-    return dtype == FS_TORCH_FLOAT64 ? FS_TORCH_COMPLEX128 : FS_TORCH_COMPLEX64;
-}
-
 unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype)
 {
     if (fs_has(rule, FS_GIVES_BOOLS)) return FS_TORCH_BOOL;
@@ -46,7 +41,7 @@ unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype)
     if (dtype == FS_TORCH_DTYPE_NONE) return dtype;
     if (fs_has(rule, FS_GIVES_SUMS) && kind_of(dtype) == FS_TORCH_INTEGER) return FS_TORCH_INT64;
     if (fs_has(rule, FS_GIVES_FLOATS) && kind_of(dtype) == FS_TORCH_INTEGER) return FS_TORCH_FLOAT32;
-    if (fs_has(rule, FS_GIVES_COMPLEX)) return complex_of(dtype);
+    if (fs_has(rule, FS_GIVES_COMPLEX)) return dtype == FS_TORCH_FLOAT64 ? FS_TORCH_COMPLEX128 : FS_TORCH_COMPLEX64;
     if (fs_has(rule, FS_GIVES_REAL) && dtype == FS_TORCH_COMPLEX128) return FS_TORCH_FLOAT64;
     return fs_has(rule, FS_GIVES_REAL) && kind_of(dtype) == FS_TORCH_COMPLEX ? (unsigned)FS_TORCH_FLOAT32 : dtype;
 }
