@@ -37,7 +37,7 @@ fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, cons
             continue;
         FS_TRY(FS_LIST_ROOM(&calls->items, calls->count, &calls->capacity, 64, err));
         int64_t start = chunk->start[at], duration = fs_sub_saturated(fs_event_later_end(chunk, at), start);
-        calls->items[calls->count++] = (fs_named_call){i, chunk->name[at], start, duration, 0, 0};
+        calls->items[calls->count++] = (fs_named_call){i, chunk->name[at], start, duration, .run = -1};
     }
     if (calls->count > 1) qsort(calls->items, calls->count, sizeof *calls->items, compare_starts);
     return FS_OK;

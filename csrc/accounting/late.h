@@ -6,13 +6,16 @@
 #include "store/store.h"
 
 /* The columns of each result. X(type, name, description); times in ns. */
-#define FS_NAMED_CALL_LIST(X)                                    \
-    X(int64_t, event, "")                                        \
-    X(int64_t, name, "id")                                       \
-    X(int64_t, start, "")                                        \
-    X(int64_t, duration, "0: unknown")                           \
-    X(int64_t, idle, "what the devices idled within it, summed") \
-    X(int64_t, unused, "1 if on some device no work began after it did")
+#define FS_NAMED_CALL_LIST(X)                                             \
+    X(int64_t, event, "")                                                 \
+    X(int64_t, name, "id")                                                \
+    X(int64_t, start, "")                                                 \
+    X(int64_t, duration, "0: unknown")                                    \
+    X(int64_t, idle, "what the devices idled within it, summed")          \
+    X(int64_t, unused, "1 if on some device no work began after it did")  \
+    X(int64_t, copied, "elements of the tensor that it extends; 0: none") \
+    X(int64_t, made, "elements of its result; 0: unknown")                \
+    X(int64_t, run, "of calls that make a tensor longer and longer; -1: none")
 
 #define FS_LATE_SUM_LIST(X)                                           \
     X(int64_t, name, "id; -1: none")                                  \
@@ -51,6 +54,10 @@ fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, cons
  * that of ops on a CPU. FS_OUT_OF_MEMORY. */
 fs_status fs_idle_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, bool on_device,
                              fs_error *err);
+
+/* The calls of these names, ops that join the tensors of a list, with what they make longer and longer: growth.c. If
+ * there is such a run and a device, durations are those of the work there. FS_OUT_OF_MEMORY. */
+fs_status fs_growing_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err);
 
 /* The API calls of these names of which the duration is known, while which work of a device ended: in them, or at most
  * 10 µs after them, by which the clocks of host and device may disagree. FS_OUT_OF_MEMORY. */

@@ -126,11 +126,13 @@ static PyObject *sums_of(fs_status status, fs_late_sums *sums, const fs_error *e
     return result;
 }
 
-/* What is asked of calls by name besides their times: "waiting": which of them waited; "device", "cpu": what idled. */
+/* What is asked of calls by name besides their times: "waiting": which of them waited; "growing": which make a tensor
+ * longer and longer; "device", "cpu": what idled. */
 static fs_status find_calls(fs_named_calls *calls, const fs_store *store, const uint8_t *names, const char *asked,
                             fs_error *err)
 {
     if (*asked == 0) return fs_named_calls_find(calls, store, names, err);
+    if (strcmp(asked, "growing") == 0) return fs_growing_calls_find(calls, store, names, err);
     if (strcmp(asked, "waiting") == 0) return fs_waiting_calls_find(calls, store, names, err);
     return fs_idle_calls_find(calls, store, names, strcmp(asked, "device") == 0, err);
 }
@@ -261,8 +263,27 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
     return list;
 }
 
+static PyObject *next_shape(const int64_t **at)
+{
+    fs_torch_tensor tensor;
+    fs_torch_next_tensor(at, &tensor);
+    return fs_integers_object(tensor.shape, tensor.ndim, 1);
+}
+
+/* The shapes of the tensors of a list: "[(2, 3), (2, 1)]". */
+static PyObject *shapes_text(const fs_torch_argument *argument)
+{
+    const int64_t *at = argument->list;
+    PyObject *shapes = FS_LIST(i, argument->count, next_shape(&at));
+    PyObject *text = shapes != NULL ? PyObject_Repr(shapes) : NULL;
+    Py_XDECREF(shapes);
+    return text;
+}
+
 static PyObject *argument_tuple(const fs_torch_argument *argument)
 {
+    if (argument->type == FS_TORCH_TENSOR_LIST)
+        return Py_BuildValue("(OOON)", Py_None, Py_None, Py_None, shapes_text(argument));
     if (argument->type != FS_TORCH_TENSOR)
         return Py_BuildValue("(OOON)", Py_None, Py_None, Py_None, fs_text_object(argument->text));
     const fs_torch_tensor *tensor = &argument->tensor;

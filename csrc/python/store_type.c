@@ -283,7 +283,8 @@ static PyMethodDef methods[] = {
     {"named_calls", reading_named_calls, METH_VARARGS,
      "named_calls($self, names, asked='', /)\n--\n\nReturn the host's events of some names, in order of start: "
      "csrc/accounting/late.h. names: a byte for each name, 0 to leave its events out. asked: \"device\", \"cpu\": with "
-     "what the devices, or the CPU, idled; \"waiting\": only the API calls within which work of a device ended."},
+     "what the devices, or the CPU, idled; \"waiting\": only the API calls within which work of a device ended; "
+     "\"growing\": with what they make longer and longer."},
     {"late_within", reading_late_within, METH_VARARGS,
      "late_within($self, first_step, names, /)\n--\n\nReturn the idle time before late launches in which calls of "
      "some names ran, by the name of the op that launched."},

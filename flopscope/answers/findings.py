@@ -161,7 +161,7 @@ class Argument(NamedTuple):
     strides: Sequence[int] | None
     """In elements; None: not recorded."""
     text: str
-    """Text of a number, a bool or a list of them; "" if it was not recorded."""
+    """Text of a number, a bool, a list of them, or a list of the shapes of tensors; "" if it was not recorded."""
 
 
 def arguments(analysis: Analysis, op: Op, name: str | None = None) -> list[Argument]:

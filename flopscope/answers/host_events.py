@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,9 +55,11 @@ def _flags(analysis: Analysis, wanted: Callable[[str], object]) -> bytes:
     return bytes(map(bool, map(wanted, analysis.names)))
 
 
-def calls_named(analysis: Analysis, wanted: Callable[[str], object]) -> dict[str, Ints]:
+def calls_named(
+    analysis: Analysis, wanted: Callable[[str], object], asked: Literal["", "waiting", "growing"] = ""
+) -> dict[str, Ints]:
     """Return the host's events of these names, in order of start: csrc/accounting/late.h."""
-    return analysis.core.named_calls(_flags(analysis, wanted))
+    return analysis.core.named_calls(_flags(analysis, wanted), asked)
 
 
 def _steps_of(analysis: Analysis, calls: dict[str, Ints]) -> Ints:
@@ -85,7 +87,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
 
     A call that may wait did so if work ended while it lasted.
     """
-    calls = analysis.core.named_calls(_flags(analysis, WAITING.search), "waiting")
+    calls = calls_named(analysis, WAITING.search, "waiting")
     timing = calls_named(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
     tuning = {_ops_around(analysis, event)[:1] for event in timing} - {()}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections import Counter
@@ -28,7 +29,7 @@ from flopscope.answers.findings import (
     tensors,
     where,
 )
-from flopscope.answers.host_events import outermost
+from flopscope.answers.host_events import calls_named, outermost
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.sentences import memory
 from flopscope.answers.sentences.words import Said, form, listed
@@ -107,6 +108,47 @@ def elements(analysis: Analysis) -> Iterator[Finding]:
         count, size, time = sum(taken.values()), max(taken)[0], sum(op.time for op in found)
         says = partial(memory.elements, calls=count, size=size, per=analysis.per, time=time, reads=reads)
         yield finding_about(analysis, says, claim_all(found, 1 - 1 / MANY), found, found)
+
+
+CAT = "aten::cat"
+PARTLY = re.compile(r"^(?!\w+::)|^aten::(?:cat|narrow|slice|select|as_strided|split\w*|chunk|unbind|atleast_\dd)$")
+"""What takes no tensor as a whole: no op, one that grows it, or a view of a part, as its gradient needs."""
+FEW = 1 << 14
+"""Elements that a call makes in no more time than the call itself takes."""
+
+
+def _made(analysis: Analysis, event: int) -> tuple[int, ...]:
+    """Return the shape of what a call makes that joins tensors."""
+    given, along = (one[3] for one in (analysis.core.arguments(event) or ())[:2])
+    parts, dim = ast.literal_eval(given), int(along)
+    shape = [*max(parts, key=math.prod)]
+    shape[dim] = sum(part[dim] for part in parts if len(part) == len(shape))
+    return tuple(shape)
+
+
+def growth(analysis: Analysis) -> Iterator[Finding]:
+    """Tensors that aten::cat makes longer call after call, each of which copies all that an earlier one made.
+
+    Premises: the shapes of 16 rounds of calls or more, which copy four times the elements that are new. These are still
+    to be copied: where other ops take the tensor, by calls that take as long as those on few elements, else by one. If
+    other ops take what has a gradient, it may be needed as it was, and nothing is said.
+    """
+    calls, ops = calls_named(analysis, CAT.__eq__, "growing"), [op for op in analysis.ops if op.key == CAT]
+    grown, made, times = calls["run"] >= 0, calls["made"], calls["duration"]
+    events, time, few = calls["event"][grown].tolist(), times[grown].sum(), times[(made > 0) & (made <= FEW)]
+    if not (ops and time):
+        return
+    rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
+    whole = {tuple(shape) for key, shapes in rows if not PARTLY.match(key) for shape in shapes}
+    some = [_made(analysis, event) in whole for event in events[:: 1 + len(events) // 64]]
+    taken, copied = 4 * sum(some) > len(some), float(calls["copied"][grown].sum() / made[grown].sum())
+    least = (few.mean() if len(few) else times[grown].min()) * len(events) / time if taken else 0.0
+    if not (taken and any("CatBackward" in name for name in analysis.names)):
+        share, count = float(time / times.sum()), sum(op.calls for op in ops) * len(events) / len(grown)
+        shape, spent = _made(analysis, events[int(made[grown].argmax())]), share * sum(op.time for op in ops)
+        says = partial(memory.growth, count, analysis.per, spent, taken, shape, copied / (1 - copied))
+        claims = claim_all(ops, share * min(copied, 1 - least))
+        yield Finding(says, claims, evidence(ops), where(analysis, events[0]))
 
 
 def float64(analysis: Analysis) -> Iterator[Finding]:

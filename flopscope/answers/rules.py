@@ -36,6 +36,7 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "low_precision": compute_rules.low_precision,
     "align": compute_rules.align,
     "elements": memory_rules.elements,
+    "growth": memory_rules.growth,
     "float64": memory_rules.float64,
     "cast": memory_rules.cast,
     "layout": memory_rules.layout,

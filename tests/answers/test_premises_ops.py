@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from helpers.advice_cases import inside, told
-from helpers.faulty_programs import SIZE, elementwise, product, promoted, transposed
+from helpers.faulty_programs import GROWING, SIZE, elementwise, joined, product, promoted, transposed
 from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
 
 # What was recorded of a call ------------------------------------------------------------------------------------------
@@ -21,6 +21,8 @@ def test_arguments_are_those_of_the_call_or_of_one_around_it() -> None:
     assert core.arguments(inner)[1][1:] == (None, None, "0.5")
     assert core.arguments(inner, "aten::outer") == [("bfloat16", (4, 2), (2, 1), "")]
     assert core.arguments(inner, "aten::other") is None
+    lists: Any = joined([(4, 7)], 0).load()._core
+    assert lists.arguments(1) == [(None, None, None, "[(8, 4, 512), (8, 3, 512)]"), (None, None, None, "-2")]
     with pytest.raises(IndexError, match="there is no event 99"):
         core.arguments(99)
 
@@ -64,6 +66,40 @@ def test_float64_enters_by_an_op_of_both_dtypes(dtypes: list[str], operand: list
     assert bool(rows) == said
     if said:
         assert rows[0].saving_us == pytest.approx(200) and "aten::add" in rows[0].what  # half of the mul of float64
+
+
+BACKWARD = {"around": "autograd::engine::evaluate_function: CatBackward0"}
+
+
+@pytest.mark.parametrize(
+    ("said", "lengths", "changed"),
+    [
+        ("Write into", GROWING, {}), ("Concatenate once", GROWING, {"taken": False}),
+        ("Concatenate once", GROWING, {"taken": False, **BACKWARD}), ("", GROWING, BACKWARD),  # as it was
+        ("Write into", [*GROWING, *GROWING[4:]], {}),  # twice
+        ("Write into", [one for one in GROWING for _ in range(6)], {}),  # by layers
+        ("Write into", [(i, i + 1) for i in range(1, 18)], {}),  # 16 rounds after the first
+        ("", [(i, i + 1) for i in range(1, 17)], {}), ("", [(8, 9), (9, 12)] * 20, {}),
+        ("", [(1 << i, 2 << i) for i in range(20)], {}),  # a tree of pairs, which copies each element as often
+        ("", [(i, 50) for i in range(8, 48)], {}),  # padded to one length
+        ("", [GROWING[7 * i % 40] for i in range(40)], {}),  # sequences that get one more element each
+        ("", GROWING, {"cost": 0}),  # the calls alone take the time, as they would with slices
+        *(("", GROWING, {"dim": dim}) for dim in ("", "1x", "-4")), ("", GROWING, {"name": "aten::stack"}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("devices", [0, 1])
+def test_a_tensor_grows_if_each_call_copies_what_one_before_made(
+    said: str, lengths: list[tuple[int, int]], changed: dict[str, Any], devices: int
+) -> None:
+    rows = told(joined(lengths, devices, **changed), "growth")
+    assert [said in row.action for row in rows] == [True] * bool(said)
+    if lengths == GROWING and said:
+        spent = sum(10 + 3 * after for _, after in GROWING[1:])
+        again = sum(before for before, _ in GROWING[1:]) / sum(after for _, after in GROWING[1:])
+        facts = {"calls": 39, "per": "in the profile", "time": spent, "taken": "Write" in said, "shape": [8, 48, 512]}
+        assert rows[0].facts == facts | {"again": pytest.approx(again / (1 - again))}
+        least = 39 * (10 + 3 * GROWING[1][1]) if "Write" in said else (1 - again) * spent  # the shortest calls, or one
+        assert rows[0].saving_us == pytest.approx(spent - least)
 
 
 # layout ---------------------------------------------------------------------------------------------------------------

@@ -171,6 +171,28 @@ def elementwise(
     return program
 
 
+GROWING = [(8 + i, 9 + i) for i in range(40)]
+
+
+def joined(
+    lengths: Sequence[tuple[int, int]] = GROWING, devices: int = 1, *, taken: bool = True, name: str = "aten::cat",
+    dim: str = "-2", cost: float = 3, around: str = "made::work",
+) -> Program:  # fmt: skip
+    """Return a program that joins tensors to these lengths, at a cost in µs for each; ahead of a device, if any."""
+    program, at = Program(devices), 10.0 * len(lengths)
+    for number, (before, after) in enumerate(lengths):
+        shapes: Any = ([[8, before, 512], [8, after - before, 512]], [])
+        given: Any = {"dtype": ["TensorList", "Scalar"], "values": ["", dim]}
+        time, begin = 10 + cost * after, 10 * number if devices else at
+        program.op(around, begin, 2)
+        call = (program.run, begin + 3, at, time) if devices else (program.op, begin + 3, time)
+        call[0](name, *call[1:], *shapes, **given)
+        end = begin + (6 if devices else time + 3)
+        program.op("aten::transpose" if taken else "aten::slice", end, 1, [8, after, 512], [], [])
+        at += time + (0 if devices else 6)
+    return program
+
+
 def promoted(dtypes: Sequence[str] = (FLOAT, "double"), operand: Sequence[int] = (8192,)) -> Program:
     """Return a program that adds tensors of these dtypes, and multiplies tensors of float64 and of float32."""
     program = Program()
@@ -207,6 +229,7 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
         lambda: product("aten::mm", "nvjet_tst", BF16, 2_200, 4096, 50304, 4096),
     ),
     "elements": (elementwise, lambda: elementwise(every=4)),
+    "growth": (joined, lambda: joined([(8, 9), (9, 8)] * 20)),
     "float64": (promoted, lambda: promoted(["double"] * 2)),
     "cast": (
         lambda: in_a_row(FILL, ("aten::copy_", 200.0, ([SIZE], [SIZE]), {"dtype": [BF16, FLOAT]})),

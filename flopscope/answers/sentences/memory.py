@@ -22,6 +22,21 @@ def elements(calls: float, size: int, per: str, time: float, reads: bool) -> Sai
     )
 
 
+def growth(calls: float, per: str, time: float, taken: bool, shape: Sequence[int], again: float) -> Said:
+    """A tensor that grows by aten::cat. taken: other ops take it meanwhile. shape: the largest. again: how often the
+    elements that are new are copied again."""
+    cost = (
+        f"{plural(calls, 'call')} of aten::cat {per} {form(calls, 'copies', 'copy')} a tensor of the shape that an "
+        f"earlier call made, up to {'x'.join(map(str, shape))}, to extend it: in {short_time_text(time)}, {again:,.0f} "
+        "elements for each new one, and more with each call."
+    )
+    if taken:
+        how = "Allocate it once, as large as it gets, and write what is new into a slice: for attention a static cache."
+        return Said("Write into slices instead of growing a tensor by torch.cat", f"{cost} {how}")
+    how = "No other recorded op takes it as a whole meanwhile: append the pieces to a list, and concatenate them once."
+    return Said("Concatenate once instead of growing a tensor by torch.cat", f"{cost} {how}")
+
+
 def float64(op: str, calls: float, per: str, time: float) -> Said:
     """Float64 that enters by an op. time: of memory-bound ops that take float64 alone."""
     return Said(
