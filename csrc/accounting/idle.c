@@ -30,6 +30,7 @@ enum { LONGEST_SIGNAL_NS = 100000 };
 typedef struct {
     int64_t dry, until;
     int64_t returned;           /* the launch of the next work had arrived, or another cause began */
+    fs_idle_cause meanwhile;    /* until then, where the host did nothing with a cause of its own: HOST, OTHER */
     int64_t blocked, unblocked; /* the call itself took unusually long; equal: it did not */
     const fs_table_work *next;  /* NULL: none */
     uint32_t wait;            /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
@@ -134,7 +135,7 @@ static fs_status add_part(adding *to, uint32_t step, const idle_time *whole, int
     if (whole->edge) FS_TRY(attribute_host(&of, FS_IDLE_EDGES, end, err));
     FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(whole->blocked, end), err));
     FS_TRY(attribute_host(&of, whole->blocking, clipped(whole->unblocked, end), err));
-    FS_TRY(attribute_host(&of, FS_IDLE_HOST, clipped(returned, end), err));
+    FS_TRY(attribute_host(&of, whole->meanwhile, clipped(returned, end), err));
     FS_TRY(attribute(&of, whole->afterwards, end, err));
     for (uint32_t left = of.causes; left != 0; left &= left - 1) {
         int cause = __builtin_ctz(left);
@@ -158,13 +159,15 @@ static uint32_t launch_of(const fs_idle *idle, uint32_t work)
 }
 
 /* Return until when the host had not launched: until the call returned; where no call was recorded, at least until its
- * op began. FS_MISSING: unknown. */
+ * op began. FS_MISSING: unknown, also of an op of no thread, which only says what the work is: an instruction of HLO.
+ */
 static int64_t launched_at(const fs_idle *idle, uint32_t launch)
 {
     uint32_t at;
     if (launch == FS_NONE) return FS_MISSING;
     const fs_chunk *chunk = fs_event_chunk(idle->store, launch, &at);
-    if (chunk->start[at] == FS_MISSING) return FS_MISSING;
+    bool nowhere = chunk->kind[at] == FS_EVENT_OP && chunk->lane[at] == FS_NONE;
+    if (nowhere || chunk->start[at] == FS_MISSING) return FS_MISSING;
     return chunk->kind[at] == FS_EVENT_RUNTIME ? fs_event_end(chunk, at) : chunk->start[at];
 }
 
@@ -178,6 +181,14 @@ static idle_launch find_launch(const fs_idle *idle, uint32_t next)
 {
     uint32_t event = launch_of(idle, idle->works->items[next].tag);
     return (idle_launch){launched_at(idle, event), event};
+}
+
+/* Whether the launch of any work is known; else the host may not be late for the device. */
+static bool has_launches(const fs_idle *idle)
+{
+    for (uint32_t work = 0; work < idle->works->count; work++)
+        if (find_launch(idle, work).returned != FS_MISSING) return true;
+    return false;
 }
 
 /* Return the first work that begins at a time or later. */
@@ -230,6 +241,10 @@ static void find_block(const fs_idle *idle, idle_time *whole, idle_launch launch
 static void judge_launch(const fs_idle *idle, idle_time *whole, idle_launch launch)
 {
     int64_t arrival = idle->arrival;
+    if (launch.returned == FS_MISSING && launch.event != FS_NONE) {
+        whole->meanwhile = FS_IDLE_OTHER;
+        whole->returned = whole->until;
+    }
     if (launch.returned == FS_MISSING) return;
     uint8_t marks = idle->host->marks[launch.event];
     whole->late = launch.returned > whole->dry;
@@ -305,6 +320,7 @@ static void judge(adding *to, uint32_t i, idle_time *whole)
     const fs_idle *idle = to->idle;
     int64_t dry = dry_at(idle, i), until = until_at(idle, i);
     *whole = (idle_time){.wait = FS_NONE, .afterwards = FS_IDLE_OTHER, .blocking = FS_IDLE_BLOCKED};
+    whole->meanwhile = FS_IDLE_HOST;
     whole->dry = whole->returned = whole->blocked = whole->unblocked = dry;
     whole->until = until;
     whole->edge = !idle->steps->marked && (i == 0 || i == idle->busy->count);
@@ -316,6 +332,8 @@ static void judge(adding *to, uint32_t i, idle_time *whole)
         idle_launch launch = find_launch(idle, to->next);
         judge_launch(idle, whole, launch);
         if (began_before_recording(idle, whole, launch, to->next)) whole->afterwards = FS_IDLE_EDGES;
+    } else if (!has_launches(idle)) {
+        whole->meanwhile = FS_IDLE_OTHER;
     }
     remember_wait(to, whole);
 }

@@ -165,7 +165,8 @@ def owners(
                     elif u >= (returned if following else host_end):
                         cause = "other"
                     else:
-                        cause = causes[0] if causes else "sync" if sync else "host"
+                        unknown = not any(work["launch"] for work in mine)  # whether the host held up the device
+                        cause = causes[0] if causes else "other" if unknown else "sync" if sync else "host"
                     parts[cause] += 1
     return results
 
