@@ -165,8 +165,8 @@ def owners(
                     elif u >= (returned if following else host_end):
                         cause = "other"
                     else:
-                        unknown = not any(work["launch"] for work in mine)  # whether the host held up the device
-                        cause = causes[0] if causes else "other" if unknown else "sync" if sync else "host"
+                        held_up = any(work["launch"] for work in mine)  # as far as is known
+                        cause = [*causes, "other" if not held_up else "sync" if sync else "host"][0]
                     parts[cause] += 1
     return results
 

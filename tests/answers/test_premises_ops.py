@@ -33,16 +33,14 @@ def test_arguments_are_those_of_the_call_or_of_one_around_it() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({}, "Replace a loop over elements"),
-        ({"name": "aten::item"}, "one tolist()"),
+        ({}, "Replace a loop over elements"), ({"name": "aten::item"}, "one tolist()"),
         ({"calls": 900, "vector": [900]}, ""),  # few
         ({"vector": [5000]}, ""),  # some of its elements, as the labels of a batch
         ({"vector": [1200, 64]}, ""),  # rows
         ({"shape": [64]}, ""),  # what is called has many elements
-        ({"every": 4}, ""),  # another loop
-        ({"select": "aten::narrow"}, ""),
+        ({"every": 4}, ""), ({"select": "aten::narrow"}, ""),  # another loop
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("devices", [0, 1])
 def test_a_loop_over_elements_takes_all_of_a_vector(changed: dict[str, Any], said: str, devices: int) -> None:
     rows = told(elementwise(devices, **changed), "elements")
@@ -110,18 +108,14 @@ ROWS, COLUMNS = transposed([8192, 8192])
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({}, True),
-        ({"strides": [ROWS, ROWS]}, False),  # as it was
-        ({"strides": None}, False),
+        ({}, True), ({"strides": None}, False), ({"strides": [ROWS, ROWS]}, False),  # as it was
         ({"strides": [ROWS, [0, 1]]}, False),  # a broadcast
         ({"strides": [ROWS, [8192, 2]]}, False),  # a slice, in the same order
-        ({"shapes": ([8192, 1], [8192, 1])}, False),
-        ({"shapes": ([], [])}, False),
+        ({"shapes": ([8192, 1], [8192, 1])}, False), ({"shapes": ([], [])}, False), ({"name": "aten::add"}, False),
         ({"dtype": [BF16, FLOAT]}, False),  # a cast
-        ({"name": "aten::add"}, False),
         ({"around": "aten::index_put"}, False),  # into a buffer of the program
     ],
-)
+)  # fmt: skip
 def test_layout_needs_another_order_of_elements(changed: dict[str, Any], said: bool) -> None:
     given = {"around": "aten::contiguous", "strides": [ROWS, COLUMNS]} | changed
     rows = told(inside(given.pop("around"), **given), "layout")
