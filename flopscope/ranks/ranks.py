@@ -17,11 +17,14 @@ from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
 from flopscope.support.files import replacing
+from flopscope.support.units import plural
 
 if TYPE_CHECKING:
     import pandas
 
     from flopscope.show.summary import Summary
+
+TICKS = 16  # labels of an axis that fit
 
 
 class Ranks:
@@ -183,9 +186,22 @@ class Ranks:
         ``ax``: matplotlib Axes to draw on; None: those of a new figure. Returns the Axes. Raises ImportError if
         matplotlib is not installed.
         """
-        from flopscope.ranks.plots import plot_steps
+        from flopscope.show.plots import PLAIN, matplotlib_axes
 
-        return plot_steps(self, ax)
+        ax = ax or matplotlib_axes(figsize=(8, 5))
+        work = self.comparison.work
+        excess = work.percent(work.excess)
+        most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
+        image = ax.imshow(excess, aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
+        steps = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
+        numbers = [str(digest.rank) for digest in self.comparison.digests]
+        for axis, what, names in ((ax.xaxis, "step", steps), (ax.yaxis, "rank", numbers)):
+            axis.set_label_text(what, **PLAIN)
+            places = range(0, len(names), max(1, -(-len(names) // TICKS)))
+            axis.set_ticks(list(places), [names[place] for place in places], fontsize=8)
+        ax.figure.colorbar(image, ax=ax).set_label("own work beyond the others' median (% of a step)", **PLAIN)
+        ax.set_title(f"{plural(len(self), 'rank')}: work that the others wait for", fontsize=11, **PLAIN)
+        return ax
 
     def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.

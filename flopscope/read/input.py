@@ -6,7 +6,7 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import IO, Any
 
@@ -15,7 +15,6 @@ from flopscope.read.compression import CHUNK, MAGIC, Format, decompressed, forma
 from flopscope.support.progress import progress_bar
 
 START = 64 << 10  # bytes by which a format is recognised
-PACKED = (16 << 10, CHUNK)  # bytes of a compressed file that hold as many of its text: nearly always, and at the most
 BATCH = (3 << 20, 1 << 19, 16 << 20)  # bytes read at once: at the least, for each thread, at the most
 SLOW = 1 << 27  # bytes of a compressed file, above which a progress bar is shown
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
@@ -60,16 +59,12 @@ def start_of(source: Any) -> bytes:
 def _unpacked(packed: bytes, form: Format) -> bytes:
     """Return the first bytes of a text from those of its file. Damage is found when the whole file is read."""
     text = b""
-    for size in PACKED:
-        text = b""
-        try:
-            for piece in decompressed(io.BytesIO(packed[:size]), form, lambda *_: None, lambda _: None):
-                text += piece
-                if len(text) >= START:
-                    return text[:START]
-        except (ValueError, OSError, ImportError, EOFError):
-            continue
-    return text
+    with suppress(ValueError, OSError, ImportError, EOFError):
+        for piece in decompressed(io.BytesIO(packed), form, lambda *_: None, lambda _: None):
+            text += piece
+            if len(text) >= START:
+                break
+    return text[:START]
 
 
 class Input:
