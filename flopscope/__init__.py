@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from flopscope.measuring.measuring import measure
     from flopscope.measuring.paired import TimesCompared, compare_times
     from flopscope.measuring.sweep import Sweep, sweep
-    from flopscope.measuring.trying.calls import try_changes
-    from flopscope.measuring.trying.result import Tried
     from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
@@ -82,7 +80,6 @@ __all__ = [
     "Sweep",
     "TimesCompared",
     "Trace",
-    "Tried",
     "Work",
     "WorkCall",
     "compare",
@@ -103,7 +100,6 @@ __all__ = [
     "stragglers",
     "sweep",
     "trace_handler",
-    "try_changes",
     "watch_graphs",
     "watch_nvtx",
     "what_if",
@@ -128,7 +124,6 @@ _LAZY = {
     "Sweep": "measuring.sweep",
     "TimesCompared": "measuring.paired",
     "Trace": "read.trace",
-    "Tried": "measuring.trying.result",
     "Work": "answers.work_of",
     "WorkCall": "record.work_rules",
     "compare": "answers.comparing",
@@ -149,7 +144,6 @@ _LAZY = {
     "stragglers": "ranks.load",
     "sweep": "measuring.sweep",
     "trace_handler": "results.exports",
-    "try_changes": "measuring.trying.calls",
     "watch_graphs": "record.watching",
     "watch_nvtx": "record.ranges",
     "what_if": "answers.what_if",

@@ -74,7 +74,7 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     gains = {one.name: one.ratio.gain for one in result.changes}
     assert gains["threads"] == pytest.approx(50, abs=2) and gains["compile"] == pytest.approx(-20, abs=3)
     assert simulated.started.count("fused_optimizer") == 1, "what changes results is not timed further"
-    text = str(result)
+    text = text_of(result, 100)
     assert "loader_workers is not supported" in text and "may change" in text
 
 
@@ -94,7 +94,7 @@ def test_what_finds_nothing_to_change_is_not_timed(monkeypatch: pytest.MonkeyPat
     simulated = Simulated({}, idle=["zero_grad"])
     result = tried(monkeypatch, simulated, "zero_grad")
     assert [one.verdict for one in result.changes] == ["not applied"]
-    assert simulated.started == ["zero_grad"] and "nothing to change" in str(result)
+    assert simulated.started == ["zero_grad"] and "nothing to change" in text_of(result, 100)
 
 
 def test_results_that_may_differ_by_random_numbers_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_results_that_may_differ_by_random_numbers_are_not_judged(monkeypatch: p
         simulated = Simulated({"compile": 0.5}, changes=["compile"], draws=draws)
         result = tried(monkeypatch, simulated, "compile")
         assert result.changes[0].verdict == verdict
-        assert ("as it draws other random numbers" in str(result).replace("\n  ", " ")) == draws
+        assert ("as it draws other random numbers" in text_of(result, 100).replace("\n  ", " ")) == draws
 
 
 def test_of_a_group_only_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_of_a_group_only_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_all_that_are_faster_are_kept_the_best_first(monkeypatch: pytest.MonkeyPatch) -> None:
     result = tried(monkeypatch, Simulated({"threads": 0.5, "autocast": 0.8}), "autocast", "zero_grad", "threads")
-    assert result.kept == ["threads", "autocast"] and "Each was measured alone." in str(result)
+    assert result.kept == ["threads", "autocast"] and "Each was measured alone." in text_of(result, 100)
     assert "torch.set_num_threads" in result.lines[0] and "bfloat16" in result.lines[1]
 
 
@@ -129,7 +129,7 @@ def test_the_first_change_has_its_pairs_before_the_time_is_over(monkeypatch: pyt
     simulated = Slow({"threads": 0.9, "zero_grad": 0.9}, noise=0.1)
     result = tried(monkeypatch, simulated, "threads", "zero_grad", "compile", max_time=100.0)
     assert [one.ratio.pairs for one in result.changes] == [trial.FEWEST, 1, 0] and now[0] <= 100
-    assert "compile: the time was over before it was measured" in str(result)
+    assert "compile: the time was over before it was measured" in text_of(result, 100)
 
 
 def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_runs_end_with_a_program_of_fewer_steps(monkeypatch: pytest.MonkeyPatch,
 
     result = tried(monkeypatch, Short({"threads": 0.5}), "threads")
     assert result.changes[0].verdict == verdict
-    assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in str(result)
+    assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in text_of(result, 100)
 
 
 def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The command flopscope try, and fs.try_changes(), on real programs."""
+"""The command flopscope try on real programs."""
 
 import json
 import subprocess
@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.run_programs import done, script, start
 
-import flopscope as fs
-from flopscope.measuring.trying import calls
 from flopscope.measuring.trying.switches import SWITCHES
-from flopscope.support.lock import alone
 
 # Filling the gradient again and again costs more than the rest of this program.
 FILLING = """
@@ -113,70 +110,3 @@ def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
         process.communicate(timeout=60)
         assert process.returncode == 143
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
-
-
-# Callables ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_callable_is_timed_with_the_lock_of_the_fixture_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("torch")
-
-    def compare(*args: object, **options: object) -> object:
-        with pytest.raises(RuntimeError, match="was called inside"), alone():
-            pass
-        raise ArithmeticError("it holds the lock")
-
-    monkeypatch.setattr(calls, "compare_times", compare)
-    tried = fs.try_changes(lambda: None, changes=["inference_mode"])
-    assert tried.changes[0].problem == "ArithmeticError: it holds the lock"
-    with alone():
-        pass
-
-
-def test_a_callable_is_measured_with_and_without_changes_that_are_undone() -> None:
-    torch = pytest.importorskip("torch")
-    x = torch.ones(4, requires_grad=True)
-
-    def chain() -> object:
-        y = x
-        for _ in range(100):
-            y = y * 1.0
-        return y
-
-    before = torch.get_num_threads()
-    tried = fs.try_changes(chain, changes=["inference_mode", "threads", "fused_optimizer"], max_time=2.0)
-    assert torch.get_num_threads() == before and not chain().is_inference()
-    verdicts = {one.name: one.verdict for one in tried.changes}
-    assert verdicts["inference_mode"] == "faster" and "fused_optimizer" not in verdicts
-    assert tried.changes[0].parity.of == "returned values" and tried.changes[0].parity.difference == 0
-    assert "fused_optimizer does not apply: it cannot be switched for one callable." in tried.notes
-    assert "inference_mode" in tried.kept and "a call without changes" in str(tried)
-
-
-def test_a_change_that_changes_what_is_returned_is_told() -> None:
-    torch = pytest.importorskip("torch")
-    tried = fs.try_changes(lambda: torch.tensor(float(torch.is_inference_mode_enabled())), changes="inference_mode")
-    assert [one.verdict for one in tried.changes] == ["changes results"] and not tried.kept
-
-
-def test_a_change_that_fails_is_told_and_what_fails_by_itself_is_raised() -> None:
-    torch = pytest.importorskip("torch")
-
-    def fails() -> None:
-        if torch.is_inference_mode_enabled():
-            raise ArithmeticError("not here")
-
-    tried = fs.try_changes(fails, changes=["inference_mode"])
-    assert [(one.verdict, one.problem) for one in tried.changes] == [("failed", "ArithmeticError: not here")]
-    with pytest.raises(ZeroDivisionError):
-        fs.try_changes(lambda: 1 / 0, changes=["inference_mode"])
-
-
-def test_wrong_arguments_of_try_changes_are_errors() -> None:
-    pytest.importorskip("torch")
-    with pytest.raises(ValueError, match="there is no change 'tf23'; did you mean 'tf32'"):
-        fs.try_changes(lambda: None, changes=["tf23"])
-    with pytest.raises(TypeError, match="must be callable"):
-        fs.try_changes(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="max_time"):
-        fs.try_changes(lambda: None, max_time=-1.0)

@@ -77,7 +77,7 @@ class Parity(NamedTuple):
     """How far the results of a changed run are from those of unchanged ones, relative to the latter."""
 
     of: str = ""
-    """ "losses", "outputs" or "returned values"; "" if nothing was recorded in both."""
+    """ "losses" or "outputs"; "" if nothing was recorded in both."""
     values: int = 0
     """Values that were compared."""
     difference: float = math.nan
@@ -136,7 +136,7 @@ TRIED = Document(
     "tried",
     "changes that were tried on a program",
     (
-        *columns("title$ per$", per='what times are of: "step", "program" or "call"'),
+        *columns("title$ per$", per='what times are of: "step" or "program"'),
         *columns("before", "µs", "it was not measured", before="median time without a change"),
         rows("changes", _CHANGE, "the most promising first"),
         *columns("kept@ lines@ notes@", kept="the changes that are faster, the best first", lines="for those"),
@@ -179,12 +179,12 @@ class Change:
 
 @dataclass
 class Tried:
-    """What was tried on a program or a callable. It prints as a table."""
+    """What was tried on a program."""
 
     title: str
-    """Name of the program or the callable, without arguments."""
+    """Name of the program, without arguments."""
     per: str
-    """What a time is of: "step", "program" or "call"."""
+    """What a time is of: "step" or "program"."""
     before: float
     """Median time without a change, in µs."""
     changes: list[Change]
@@ -215,18 +215,10 @@ class Tried:
                 self.lines += SWITCHES[one.name].lines.split("\n")
                 groups.add(group)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print in IPython on a terminal."""
-        printer.text(str(self))
-
-    def __str__(self) -> str:
-        return text_of(self)
-
 
 # Text -----------------------------------------------------------------------------------------------------------------
 
 HEADER = ["change", "predicted", "measured", "interval", "memory", "parity", "verdict"]
-WIDTH = 100
 NOTHING = (
     "Nothing was tried: no change that can be switched on is shown by the advice or the program. --all tries all that "
     "apply, --list names them."
@@ -238,7 +230,7 @@ EXPLAINED = (
 ALONE = "Each was measured alone. Together they may gain less than the sum: try them one on top of the other."
 
 
-def text_of(tried: Tried, width: int = WIDTH) -> str:
+def text_of(tried: Tried, width: int) -> str:
     """Return the text of what was tried, of lines of at most ``width`` characters where words allow it."""
 
     def wrapped(*texts: str) -> list[str]:

@@ -135,7 +135,7 @@ def autocast(reach: Reach, module: Any, call: Call) -> Call:
 
 def channels_last(reach: Reach, module: Any, call: Call) -> Call | None:
     torch = reach.torch
-    if module is None or not any(isinstance(one, torch.nn.Conv2d) for one in module.modules()):
+    if not any(isinstance(one, torch.nn.Conv2d) for one in module.modules()):
         return None
     module.to(memory_format=torch.channels_last)
 
@@ -227,8 +227,8 @@ class Switch:
     settings: Callable[[Any, Seen], Sequence[Setting]] | None = None
     """Values of torch. They are set again if the program changes them during the first steps."""
     calls: Callable[[Reach, Any, Call], Call | None] | None = None
-    """What wraps the calls of modules that the program calls itself, or that of a callable, with None as its module.
-    It gets the module and its call, and returns the call to make instead, or None to leave a module as it is."""
+    """What wraps the calls of modules that the program calls itself. It gets the module and its call, and returns the
+    call to make instead, or None to leave a module as it is."""
     functions: Mapping[str, Callable[[Reach], Call]] = field(default_factory=dict)
     """Functions of torch, and what makes a wrapper of each, which gets the function and its arguments."""
 
