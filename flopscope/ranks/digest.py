@@ -14,7 +14,8 @@ from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
 from flopscope.ranks.calls import Calls, calls_of
 from flopscope.results import head
-from flopscope.results.process import base_time_of, rank_of
+from flopscope.results.head import rank_of
+from flopscope.results.process import base_time_of
 from flopscope.results.results import grouped, store_of
 from flopscope.support.model import index_of
 
@@ -133,7 +134,7 @@ def calls_in(trace: Results, source: str) -> Calls:
 
 
 def _identity(trace: Results, source: str, place: int) -> Identity:
-    rank, origin = rank_of(trace, source), "trace"
+    rank, origin = rank_of(trace.metadata, source), "trace"
     if rank is None:
         rank, origin = rank_of_name(source), "file name"
     if rank is None:

@@ -19,7 +19,8 @@ from flopscope.ranks.stragglers import Stragglers
 from flopscope.read.load import read_open
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
 from flopscope.read.trace import Trace, load_trace
-from flopscope.results.process import rank_of, require_different_processes, source_of
+from flopscope.results.head import rank_of
+from flopscope.results.process import require_different_processes, source_of
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
 
@@ -181,7 +182,7 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
 
 def _rank_of(trace: Results, place: int) -> int:
     source = source_of(trace, place)
-    rank = rank_of(trace, source)
+    rank = rank_of(trace.metadata, source)
     if rank is None:
         raise ValueError(
             f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'

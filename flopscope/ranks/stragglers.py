@@ -118,30 +118,6 @@ class Stragglers:
         """Return the rows of ``ranks`` and ``collectives`` as a document for JSON: see docs/json.md."""
         return STRAGGLERS.of({"ranks": records(self.ranks), "collectives": records(self.collectives)})
 
-    @cached_property
-    def waits(self) -> pandas.DataFrame:
-        """A row per matched collective and rank. ``call``: the row in ``collectives``; ``rank``; ``start``: on the
-        first rank's clock, since the first collective began; ``duration``; ``wait``: time until the last rank started,
-        at most the duration; ``last``: whether this rank was the last."""
-        import pandas
-
-        order = np.argsort(self.calls["start"].to_numpy(np.float64), kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        columns: dict[str, list[Any]] = {name: [] for name in ("call", "rank", "start", "duration", "wait", "last")}
-        before = 0
-        for group in self.matched.groups:
-            row, column = np.nonzero(~np.isnan(group.start))
-            columns["call"].append(place[before + row])
-            columns["rank"].append(self._numbers[group.members[column]])
-            columns["start"].append(group.start[row, column] + self._shift[group.members[0]] - self._first)
-            columns["duration"].append(group.duration[row, column])
-            columns["wait"].append(group.wait[row, column])
-            columns["last"].append(group.last[row] == column)
-            before += len(group.kind)
-        frame = pandas.DataFrame({name: np.concatenate(parts) if parts else [] for name, parts in columns.items()})
-        return frame.sort_values(["call", "rank"], kind="stable").reset_index(drop=True)
-
     def on_first_clock(self, place: int, time: int) -> float:
         """Return a time of a rank's clock, in ns, as µs on the clock of the first rank it is aligned with, since the
         first collective of the first rank."""

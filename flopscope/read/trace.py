@@ -14,8 +14,7 @@ from flopscope.read.hlo import Hlo
 from flopscope.read.load import read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
-from flopscope.results.head import OWN_MEMBERS
-from flopscope.results.process import rank_of
+from flopscope.results.head import OWN_MEMBERS, rank_of
 from flopscope.results.results import Results
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.model import Model, index_of, models_of, why_unknown
@@ -91,7 +90,7 @@ class Trace(Results):
 
         Raise ValueError if the trace's "distributedInfo" contains an invalid rank.
         """
-        return rank_of(self, self.source)
+        return rank_of(self.metadata, self.source)
 
     @property
     def process(self) -> int | None:

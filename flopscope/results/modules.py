@@ -88,12 +88,6 @@ class ModuleTable(EventTable):
         order = sorted(range(len(self)), key=lambda i: (-self.columns[time][i], i))
         return self.select(sorted(order[:count]))
 
-    def select(self, indices: Iterable[int]) -> ModuleTable:
-        """Return a table of the rows with these indices; see EventTable.select."""
-        chosen = super().select(indices)
-        assert isinstance(chosen, ModuleTable)
-        return chosen
-
     def __str__(self) -> str:
         return upward.rooms.tree_text(self)
 

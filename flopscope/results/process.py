@@ -23,11 +23,6 @@ def source_of(trace: Results, place: int) -> str:
     return str(getattr(trace, "source", f"trace {place}"))
 
 
-def rank_of(trace: Results, source: str) -> int | None:
-    """Return the rank that the trace names, or None. Raise ValueError if it is invalid."""
-    return head.rank_of(trace.metadata, source)
-
-
 def base_time_of(trace: Results, source: str | None = None) -> int:
     """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
     return head.base_time_of(trace.metadata, source_of(trace, 0) if source is None else source)
@@ -43,7 +38,7 @@ def require_different_processes(traces: Sequence[Results]) -> None:
     ranks: dict[int, int] = {}
     spans: dict[int, list[tuple[int, int, int]]] = {}
     for place, trace in enumerate(traces):
-        rank, process = rank_of(trace, sources[place]), getattr(trace, "process", None)
+        rank, process = head.rank_of(trace.metadata, sources[place]), getattr(trace, "process", None)
         if rank is not None and ranks.setdefault(rank, place) != place:
             raise ValueError(_not_two(f"rank {rank}", sources[ranks[rank]], sources[place]))
         if rank is None and process is not None and len(traces) > 1:

@@ -24,6 +24,7 @@ from flopscope.support.hints import Hints
 
 if TYPE_CHECKING:
     import pandas
+    from typing_extensions import Self
 
 
 SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
@@ -231,7 +232,7 @@ class EventTable(Sequence[EventRow]):
     def __iter__(self) -> Iterator[EventRow]:
         return (EventRow(self, i) for i in range(len(self)))
 
-    def select(self, indices: Iterable[int]) -> EventTable:
+    def select(self, indices: Iterable[int]) -> Self:
         """Return a table of the rows with these indices, in this order."""
         chosen = list(indices)
         columns: dict[str, Any] = {

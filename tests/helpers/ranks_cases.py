@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from flopscope.ranks.calls import Group
 from flopscope.ranks.digest import rank_of_name
+from flopscope.ranks.stragglers import Stragglers
 from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -42,6 +44,23 @@ def without_collectives(_: int, trace: dict[str, Any]) -> None:
     """Leave the communication out of a trace, for ``edited``."""
     events = trace["traceEvents"]
     trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+
+def waits_of(found: Stragglers) -> pd.DataFrame:
+    """Return the wait of each member of a matched collective until the last one started; ``call``: its row."""
+    frames = []
+    for place, group in enumerate(found.matched.groups):
+        row, column = np.nonzero(~np.isnan(group.start))
+        order = found.calls["start"].argsort(kind="stable").argsort()[found.calls["place"] == place].to_numpy()
+        columns = {
+            "call": order[row],
+            "rank": found.ranks["rank"].to_numpy()[group.members[column]],
+            "duration": group.duration[row, column],
+            "wait": group.wait[row, column],
+            "last": group.last[row] == column,
+        }
+        frames.append(pd.DataFrame(columns))
+    return pd.concat(frames).sort_values(["call", "rank"])
 
 
 def groups_of(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.ranks_cases import waits_of
 
 from flopscope import _core, stragglers
 from flopscope.results.results import Results
@@ -245,9 +246,9 @@ def test_ranks_wait_for_the_last() -> None:
     np.testing.assert_allclose(calls["skew"], [30, 70, 5])
     np.testing.assert_allclose(calls["transfer"], [10, 10, 10])
     np.testing.assert_allclose(calls["bus_gbytes_per_s"], [200, 200, 200])
-    waits = report.waits.pivot(index="call", columns="rank", values="wait")
+    waits = waits_of(report).pivot(index="call", columns="rank", values="wait")
     np.testing.assert_allclose(waits, [[30, 0, 20], [60, 70, 0], [5, 0, 4]], atol=1e-9)
-    assert list(report.waits[report.waits["last"]]["rank"]) == [1, 2, 1]
+    assert list(waits_of(report).query("last")["rank"]) == [1, 2, 1]
 
     ranks = report.ranks.set_index("rank")
     assert list(ranks.index) == [0, 1, 2] and list(ranks["times_last"]) == [0, 2, 1]
@@ -303,7 +304,7 @@ def test_calls_that_differ_between_ranks_are_not_matched() -> None:
         nccl(core, 10_000, 1_000, arguments(name="send"))
         nccl(core, 20_000, 1_000, arguments(10 + rank))
     report = stragglers(dict(enumerate(result(core) for core in cores)))
-    assert len(report.collectives) == len(report.waits) == 0
+    assert len(report.collectives) == 0
     assert list(report.ranks["unmatched"]) == [3, 3] and list(report.ranks["times_last"]) == [0, 0]
     assert str(report) == "No collective could be matched across ranks.\n"
 

@@ -127,7 +127,7 @@ def test_every_answer_is_given_whatever_the_ranks_say(first: int, tmp_path: Path
             text = str(ranks)
             tables = ranks.tables()
             content = ranks.to_dict()
-            str(ranks.stragglers()), ranks.stragglers().waits
+            str(ranks.stragglers())
             ranks.collectives(by_group=False)
             ranks.write_report(tmp_path / "page.html")
         assert not CONTROLS & set(text), f"seed {seed}"

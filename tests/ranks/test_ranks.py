@@ -368,7 +368,7 @@ def test_any_source_of_digests_makes_the_same_ranks(slow: tuple[Path, Simulated]
         assert fs.Ranks(source).to_dict() == ranks.to_dict()
     few = fs.stragglers(traces)
     pd.testing.assert_frame_equal(few.ranks, ranks.stragglers().ranks)
-    pd.testing.assert_frame_equal(few.waits, ranks.stragglers().waits)
+    pd.testing.assert_frame_equal(few.collectives, ranks.stragglers().collectives)
 
 
 def test_a_source_names_what_is_left_out(tmp_path: Path) -> None:

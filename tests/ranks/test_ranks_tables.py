@@ -16,7 +16,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import edited, simulated, small_rank, without_collectives
+from helpers.ranks_cases import edited, simulated, small_rank, waits_of, without_collectives
 from helpers.report_pages import PageRead
 from ranks_simulator import Simulated
 
@@ -108,7 +108,7 @@ def test_steps_of_one_name_are_one_step_everywhere(tmp_path: Path) -> None:
 def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_group: bool) -> None:
     found = ranks.stragglers()
     calls = found.collectives.assign(size=2.0 ** np.floor(np.log2(found.collectives["message_bytes"])))
-    waits = found.waits.groupby("call").agg(time=("duration", "sum"), waited=("wait", "sum"))
+    waits = waits_of(found).groupby("call").agg(time=("duration", "sum"), waited=("wait", "sum"))
     calls = calls.join(waits)
     keys = ["collective", "size", "count", *(["group"] if by_group else [])]
     frame = ranks.collectives(by_group=by_group)
@@ -146,7 +146,7 @@ def test_hosts_and_groups_are_sums_of_their_ranks_and_calls(tmp_path: Path) -> N
     for name in ("waited", "awaited", "times_last"):
         np.testing.assert_allclose(hosts[name], [frame[name][8:].sum(), frame[name][:8].sum()])
     groups = ranks.groups().set_index("group")
-    waits = ranks.stragglers().waits.merge(ranks.stragglers().collectives, left_on="call", right_index=True)
+    waits = waits_of(ranks.stragglers()).merge(ranks.stragglers().collectives, left_on="call", right_index=True)
     for name, mine in waits.groupby("group"):
         assert groups["waited"][name] == pytest.approx(mine["wait"].sum())
         assert groups["waited_pct"][name] == pytest.approx(100 * mine["wait"].sum() / mine["duration"].sum())

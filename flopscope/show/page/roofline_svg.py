@@ -49,8 +49,9 @@ def roofline_svg(shown: Sequence[Point], roofs: Roofs, slopes: Slopes) -> str:
     drawn = [mark for mark in placed if frame.holds(mark)]
     head = f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '
     head += 'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif">'
-    longest = max((mark.us for mark in drawn), default=0.0)
-    discs = [(frame.x(mark.intensity), frame.y(mark.tera), _radius(mark, longest)) for mark in drawn]
+    longest = max((mark.us for mark in drawn), default=0.0) or math.inf
+    radii = [max(LARGEST * math.sqrt(mark.us / longest), SMALLEST) for mark in drawn]
+    discs = [(frame.x(mark.intensity), frame.y(mark.tera), radius) for mark, radius in zip(drawn, radii, strict=True)]
     room = _Room(frame, discs)
     parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes, room)]
     parts += [_mark(mark, disc) for mark, disc in zip(drawn, discs, strict=True)]
@@ -214,11 +215,6 @@ def _names(marks: Sequence[Point], discs: Sequence[Disc], room: _Room) -> list[s
         if found := room.place(wide, corners, (x, y, radius)):
             parts.append(_text(*found, "start", markup(name)))
     return parts
-
-
-def _radius(mark: Point, longest: float) -> float:
-    share = mark.us / longest if longest > 0 else 0.0
-    return max(LARGEST * math.sqrt(share), SMALLEST)
 
 
 def _mark(mark: Point, disc: Disc) -> str:
