@@ -4,6 +4,7 @@
 #include "store/accelerator.h"
 #include "store/event.h"
 #include "store/extend.h"
+#include "store/passes.h"
 #include "store/signature.h"
 #include "store/step_marks.h"
 #include "store/torch_signature.h"
@@ -224,6 +225,16 @@ static PyObject *undo_step(PyObject *object, PyObject *name)
     Py_RETURN_NONE;
 }
 
+static PyObject *mark_passes(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+    fs_store_object *self = (fs_store_object *)object;
+    uint32_t count;
+    fs_error err;
+    if (!fs_store_object_is_stopped(self, "passes") || !fs_store_object_may_change(self)) return NULL;
+    if (fs_passes_mark(self->store, &count, &err) != FS_OK) return fs_raise(&err); /* with the GIL */
+    return PyLong_FromUnsignedLong(count);
+}
+
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, cpu_alone=False, groupings=(), brief=False, /)\n--\n\n"
@@ -266,6 +277,8 @@ static PyMethodDef methods[] = {
      "times in ns; how many were left out because they overlap or are not finite."},
     {"undo_step", undo_step, METH_O,
      "Make ranges of the steps of a name, amid which the recording began or ended. Not while it grows."},
+    {"mark_passes", mark_passes, METH_NOARGS,
+     "Append a step for each pass of a program that marks none, found by the repetition of its launches; how many."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"join_replays", fs_store_object_join_replays, METH_VARARGS,

@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "store/event.h"
 #include "work/category.h"
 #include "work/kernel_work.h"
@@ -143,7 +144,8 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
     /* All steps of a loop share a row. */
     /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): an event with a name has a text */
     if (strncmp(*text, step_prefix, sizeof step_prefix - 1) == 0) *text = "ProfilerStep*";
-    return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
+    if (kind == FS_EVENT_STEP && fs_begins(*text, "pass#")) *text = "pass*"; /* of store/passes.h */
+    return strcmp(*text, "ProfilerStep*") == 0 || strcmp(*text, "pass*") == 0 ? name_step : name;
 }
 
 /* Take the overload from the name of an op. *op: id of the name without it; FS_NONE if its form is another. */
