@@ -44,28 +44,17 @@ def part_columns(
                 rows.append(_row(analysis.core.device_name(device), step.name, parts[d, s], work[d, s], rated))
     if devices:
         name = analysis.core.device_name(devices[0]) if len(devices) == 1 else None
-        known = np.where(np.isnan(work).all(axis=(0, 1)), np.nan, np.nansum(work, axis=(0, 1)))
-        rows.append(_row(name, None, parts.sum(axis=(0, 1), dtype=np.float64), known, rated))
+        rows.append(_row(name, None, parts.sum(axis=(0, 1), dtype=np.float64), work.sum(axis=(0, 1)), rated))
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
     return {name: [row[name] for row in rows] for name in names}
 
 
-def _amounts(analysis: Analysis, cells: Mapping[str, Any]) -> Iterator[npt.NDArray[np.float64]]:
-    """Yield the FLOPs and the bytes of the row of each cell, NaN where they are unknown."""
-    row = np.where(cells["row"] >= 0, cells["row"], cells["kernel"])  # -1, no row, takes the last number
-    return (np.append(analysis.columns[name], np.nan)[row] for name in ("flops", "bytes_total_moved"))
-
-
 def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
-    """Return the times of the FLOPs and of the bytes at the peaks, by device and step, in ns; NaN where work ran and
-    they are unknown of all of it. Counted activity has no known FLOPs."""
+    """Return the times of the FLOPs and of the bytes at the peaks, by device and step, in ns."""
     cells, work = analysis.cells, np.zeros((len(analysis.devices), len(analysis.steps), 2))
-    where, computes = (analysis.places(cells), cells["step"]), cells["class"] == 0
-    times = cells["compute"] - cells["active"], cells["memory"]
-    for place, (time, amount) in enumerate(zip(times, _amounts(analysis, cells), strict=True)):
-        for chosen, value in ((computes, math.nan), ((time > 0) | (computes & (amount == 0)), 0.0)):
-            work[(*(of[chosen] for of in where), place)] = value
-        np.add.at(work[..., place], where, time)
+    where = analysis.places(cells), cells["step"]
+    np.add.at(work[..., 0], where, cells["compute"] - cells["active"])  # activity has no known FLOPs
+    np.add.at(work[..., 1], where, cells["memory"])
     return work
 
 
@@ -94,8 +83,8 @@ def whole_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     devices = {row["device"] for row in rows}
     whole: dict[str, Any] = {name: sum(row[name] for row in rows) for name in ("total", *PARTS)}
     for share in ("mfu", "mbu"):
-        work = [row[share] * row["total"] for row in rows if not math.isnan(row[share])]
-        whole[share] = sum(work) / whole["total"] if work and whole["total"] else math.nan
+        work = sum(row[share] * row["total"] for row in rows)
+        whole[share] = work / whole["total"] if whole["total"] else float("nan")
     return {"device": devices.pop() if len(devices) == 1 else None, "step": None, **whole}
 
 
@@ -157,7 +146,9 @@ def known_shares(analysis: Analysis) -> Known:
     """Return how much of the work of the steps that are alike is known: what computes, each instant once."""
     chosen = (analysis.cells["step"] >= analysis.apart) & (analysis.cells["class"] == 0)
     cells = {name: np.asarray(values)[chosen] for name, values in analysis.cells.items()}
-    flops, moved = (~np.isnan(amount) for amount in _amounts(analysis, cells))
+    row = np.where(cells["row"] >= 0, cells["row"], cells["kernel"])  # -1, no row, takes the last number
+    amounts = (np.append(analysis.columns[name], np.nan)[row] for name in ("flops", "bytes_total_moved"))
+    flops, moved = (~np.isnan(amount) for amount in amounts)
     time, limited = cells["exclusive"].astype(np.float64), cells["part"] != PARTS.index("unmodelled")
     every = float(time.sum()) or math.nan
     known = limited, flops | (cells["compute"] > cells["active"]), moved | (cells["memory"] > 0)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.accounting import part_columns, work_times
+from flopscope.answers.accounting import part_columns
 from flopscope.answers.advice import Pools
 from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis
 from flopscope.answers.findings import is_convolution, is_product
@@ -202,8 +202,7 @@ class Times:
     def work(self) -> Floats:
         """Return the times of the FLOPs and of the bytes at the peaks in ns, by device and step; NaN if unknown."""
         sums = [self._sum(values)[..., 0] for values in (self.compute - self.active, self.memory)]
-        work = np.stack(sums, axis=-1) if self.rated else np.full((*sums[0].shape, 2), math.nan)
-        return np.where(work == 0, 0 * work_times(self.analysis), work)
+        return np.stack(sums, axis=-1) if self.rated else np.full((*sums[0].shape, 2), math.nan)
 
     def parts(self, host_us_per_launch: float | None) -> Floats:
         """Return the parts by device, step and part, in ns."""
