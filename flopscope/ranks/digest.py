@@ -111,14 +111,14 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
 
     Raises ValueError for invalid metadata of the trace.
     """
-    core = store_of(trace, "digest")
+    core, base = store_of(trace, "digest"), base_time_of(trace, source)
     rows = grouped(trace, core, peaks, account=True)
     analysis = Analysis(core, rows, trace.graphs)
     return Digest(
         identity=_identity(trace, source, place),
         events=core.event_count,
-        calls=calls_in(trace, source),
-        last_calls=_last_calls(core.collective_calls(), base_time_of(trace, source)),
+        calls=calls_of(core.collectives()[0], base),
+        last_calls=_last_calls(core.collective_calls(), base),
         step_names=list(dict.fromkeys(str(step.name) for step in analysis.steps if step.name is not None)),
         accounting=accounting_columns(analysis),
         table=_largest(rows.columns),
@@ -126,11 +126,6 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         memory_peak=_memory_peak(trace) if rows.facts.has_memory else float("nan"),
         dropped=trace.dropped,
     )
-
-
-def calls_in(trace: Results, source: str) -> Calls:
-    """Return the collectives of a profile. Raise ValueError for an invalid base of its times."""
-    return calls_of(store_of(trace, "collectives").collectives()[0], base_time_of(trace, source))
 
 
 def _identity(trace: Results, source: str, place: int) -> Identity:

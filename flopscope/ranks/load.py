@@ -1,31 +1,25 @@
-"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker; ``stragglers()``: a few in memory."""
+"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker."""
 
 from __future__ import annotations
 
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flopscope.answers.sentences.words import form
-from flopscope.ranks.digest import Digest, calls_in, digest_of
+from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
-from flopscope.ranks.stragglers import Stragglers
 from flopscope.read.load import read_open
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
 from flopscope.read.trace import Trace, load_trace
-from flopscope.results.head import rank_of
-from flopscope.results.process import require_different_processes, source_of
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.results import Results
 
 
 class RankFile(NamedTuple):
@@ -140,51 +134,3 @@ def _remote(url: str) -> list[str]:
         what = "file matches this pattern" if is_pattern else "trace is in this folder"
         raise FileNotFoundError(f"{url}: no {what}")
     return [system.unstrip_protocol(one) for one in found]
-
-
-# Traces in memory -----------------------------------------------------------------------------------------------------
-
-
-def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
-    """Find the ranks that others wait for in the collectives of a distributed program.
-
-    traces: at least two, one of each rank: traces from load_trace(), whose "distributedInfo" names their rank, or a
-        dict of traces by rank. For many ranks, load_ranks() reads the files and needs less memory.
-
-    Collectives are matched across ranks by their process group and sequence number, or by kind, message size and order
-    if PyTorch recorded no sequence numbers; point-to-point calls are omitted. If the traces name no process group, as
-    with torch before 2.2, all collectives called by ops of the trace are assumed to be of one group of all ranks; if
-    sizes are missing too, collectives are matched by kind and order.
-
-    The ranks' clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
-    allgather, reducescatter, alltoall, barrier), as flopscope.ranks.clocks describes: offsets, and drifts where enough
-    calls show one. A delay that is equal in all groups of a rank is attributed to its clock.
-
-    The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other ranks
-    run, and wait, from their own start to the straggler's.
-
-    Raises ValueError for fewer than two traces, a trace without a rank, two traces of one rank or one process (such as
-    two cycles of a schedule), and a trace with an invalid "distributedInfo" or "baseTimeNanoseconds".
-    """
-    if not isinstance(traces, Iterable):
-        raise TypeError(f"stragglers() needs a sequence of traces, one of each rank, or a dict of them, not {traces!r}")
-    if isinstance(traces, Mapping):
-        by_rank = [(int(rank), trace) for rank, trace in traces.items()]
-    else:
-        by_rank = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
-    if len(by_rank) < 2:
-        raise ValueError(f"stragglers() needs the traces of at least two ranks, not of {len(by_rank)}")
-    require_different_processes([trace for _, trace in by_rank])
-    by_rank.sort(key=lambda pair: pair[0])
-    calls = [calls_in(trace, source_of(trace, place)) for place, (_, trace) in enumerate(by_rank)]
-    return Stragglers([rank for rank, _ in by_rank], calls)
-
-
-def _rank_of(trace: Results, place: int) -> int:
-    source = source_of(trace, place)
-    rank = rank_of(trace.metadata, source)
-    if rank is None:
-        raise ValueError(
-            f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'
-        )
-    return rank

@@ -57,14 +57,10 @@ def opened(ranks: Ranks) -> tuple[int, str]:
         if rank in places:
             return places[rank], "that of the first finding"
     awaited = ranks.ranks["awaited"].to_numpy(dtype=np.float64)
-    if not _has_waits(ranks) or not np.nansum(awaited) > 0:
+    # Without matched collectives, nobody was awaited.
+    if not np.nansum(awaited) > 0:
         return 0, "the first one"
     return int(np.nanargmax(awaited)), "the one that others waited for longest"
-
-
-def _has_waits(ranks: Ranks) -> bool:
-    """Return whether a collective is matched across ranks."""
-    return bool(len(ranks.stragglers().collectives))
 
 
 def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
@@ -74,7 +70,7 @@ def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
     known = [part for part in PARTS if np.nansum(work.part(part)) > 0]
     own = {part: means(work.part(part)) for part in known}
     place, why = opened(ranks)
-    has_waits = _has_waits(ranks)
+    has_waits = len(ranks.stragglers().collectives) > 0
     unmatched = "" if has_waits or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for")
     return {
         "count": len(ranks),

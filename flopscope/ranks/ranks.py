@@ -95,7 +95,24 @@ class Ranks:
         return notes_of(self.comparison)
 
     def stragglers(self) -> Stragglers:
-        """Return which ranks wait for which in collectives. See fs.stragglers()."""
+        """Return which ranks wait for which in collectives; point-to-point calls are omitted.
+
+        Collectives are matched across ranks by their process group and sequence number, or by kind, message size and
+        order if PyTorch recorded no sequence numbers. If the traces name no process group, as with torch before 2.2,
+        all collectives called by ops of the trace are assumed to be of one group of all ranks; if sizes are missing
+        too, they are matched by kind and order.
+
+        The clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
+        allgather, reducescatter, alltoall, barrier), as flopscope.ranks.clocks describes: offsets, and drifts where
+        enough calls show one. A delay that is equal in all groups of a rank is attributed to its clock.
+
+        The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other
+        ranks run, and wait, from their own start to the straggler's.
+
+        Of traces in memory, ``Ranks(digests_of({0: first, 1: second})).stragglers()`` says it, with digests_of() of
+        flopscope.ranks.source. These must be of different processes of one run: two cycles of the schedule of one
+        process, or ranks of two runs, have collectives of the same groups and numbers, which would be matched.
+        """
         return self.comparison.stragglers
 
     @cached_property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Stragglers:
-    """The result of stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
+    """The result of Ranks.stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
 
     def __init__(self, numbers: Sequence[int], calls: Sequence[Calls]) -> None:
         """Match the calls of the ranks of these numbers, and align their clocks."""

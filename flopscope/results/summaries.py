@@ -127,7 +127,7 @@ class Summaries:
         name, group, group_size, ranks, dtype: as recorded by PyTorch, or name is the op or annotation that the values
             come from; group_size in ranks. From NCCL's ranges of NVTX, group is the communicator, and dtype is "bytes".
         device, stream, start, duration: of this rank's kernel; start is since the profile began. It runs while it waits
-            for other ranks, so only on the rank that came last are the bandwidths those of the links: see stragglers().
+            for other ranks, so only on the rank that came last are the bandwidths those of the links.
         message_bytes: the larger of the bytes that this rank sent and received, as in nccl-tests: for allgather and
             reducescatter the whole message, not one rank's part.
         exposed: the part of the duration in which no kernel except communication ran on the device.

@@ -140,7 +140,7 @@ def roofline(
 def _roofline_title(scene: Scene) -> str:
     """Name the program, its device, and the source of the roofs."""
     of = shorten(scene.program, 40)
-    where = shorten(scene.title, 80)
+    where = shorten(", ".join(filter(None, (scene.device, scene.model))), 80)
     parts = ["Roofline", *([f"of {of}"] if of else []), *([f"{'on' if of else 'of'} {where}"] if where else [])]
     return " ".join(parts) + (f" ({' and '.join(scene.peaks)} peaks)" if scene.peaks else "")
 

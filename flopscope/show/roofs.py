@@ -142,11 +142,6 @@ class Scene:
     """What ran, such as the name of a trace's file."""
 
     @property
-    def title(self) -> str:
-        """The device and its model."""
-        return ", ".join(part for part in (self.device, self.model) if part)
-
-    @property
     def scale(self) -> tuple[float, str]:
         """The factor from TFLOP/s to the unit of the axis, and that unit."""
         tops = [max(peaks.flops.values(), default=0.0) / 1e12 for peaks in self.peaks.values()]

@@ -211,7 +211,7 @@ class ProfilerActivity(Enum):
 def activities_named(activities: Iterable[Any] | None) -> frozenset[ProfilerActivity]:
     """Return the activities of ``profile(activities=…)``: flopscope's, or torch's by their names; None means all.
 
-    Raise ValueError for an empty list and for a repeated or unsupported activity, TypeError for other objects.
+    Raise ValueError for an empty list and for an unsupported activity, TypeError for other objects.
     """
     if activities is None:
         return frozenset(ProfilerActivity)
@@ -219,12 +219,10 @@ def activities_named(activities: Iterable[Any] | None) -> frozenset[ProfilerActi
         raise TypeError(
             f"activities must be a list like [ProfilerActivity.CPU, ProfilerActivity.CUDA], not {activities!r}"
         )
-    named = [_activity(item) for item in activities]
+    named = frozenset(map(_activity, activities))
     if not named:
         raise ValueError("activities=[] records nothing; omit it to record all, or name ProfilerActivity.CPU or .CUDA")
-    if len(set(named)) < len(named):
-        raise ValueError(f"activities names {next(a for a in named if named.count(a) > 1).name} more than once")
-    return frozenset(named)
+    return named
 
 
 def _activity(item: Any) -> ProfilerActivity:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from browser import Keys, Open, Page, Report, ready, whole
 from helpers.hand_traces import in_a_row
-from helpers.ranks_cases import simulated
+from helpers.ranks_cases import simulated, stragglers_of
 from helpers.recordings import FAULTS
 from profiles import NASTY, many_ranks, ranks_of
 
@@ -124,7 +124,7 @@ def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
 
 def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report, tmp_path: Path) -> None:
     traces = ranks_of(tmp_path)
-    expected = fs.stragglers(traces).ranks.set_index("rank")
+    expected = stragglers_of(traces).ranks.set_index("rank")
     page = open_report(report("ranks"))
     whole(page)
     rows = cells(page, "ranks")

@@ -37,7 +37,6 @@ def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:
         (lambda: fs.add(fs.ones((1,)), [1]), TypeError, "expected a flopscope Tensor, not list;"),
         (lambda: fs.roofline_time(1.0, 1.0, device="H200"), ValueError, "no datasheet row for 'H200'; did you mean 'N"),
         (lambda: fs.load_traces(["a.json"]), TypeError, r"load_traces\(\*paths\), not \['a.json'\]"),
-        (lambda: fs.stragglers(fs.load_trace(TRACE)), TypeError, "one of each rank, or a dict of them, not <"),
     ],
 )
 def test_python_calls_say_what_is_wrong(call: Any, error: type[Exception], expected: str) -> None:

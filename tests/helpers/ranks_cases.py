@@ -18,7 +18,10 @@ import pandas as pd
 
 from flopscope.ranks.calls import Group
 from flopscope.ranks.digest import rank_of_name
+from flopscope.ranks.ranks import Ranks
+from flopscope.ranks.source import digests_of
 from flopscope.ranks.stragglers import Stragglers
+from flopscope.results.head import rank_of
 from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -44,6 +47,12 @@ def without_collectives(_: int, trace: dict[str, Any]) -> None:
     """Leave the communication out of a trace, for ``edited``."""
     events = trace["traceEvents"]
     trace["traceEvents"] = [e for e in events if "nccl" not in e["name"] and e["name"] != "record_param_comms"]
+
+
+def stragglers_of(traces: Any) -> Stragglers:
+    """Return who waits for whom in traces that name their ranks, or in a dict of traces by rank."""
+    named = traces if isinstance(traces, dict) else {rank_of(trace.metadata, ""): trace for trace in traces}
+    return Ranks(digests_of(named)).stragglers()
 
 
 def waits_of(found: Stragglers) -> pd.DataFrame:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.ranks_cases import waits_of
+from helpers.ranks_cases import stragglers_of, waits_of
 
-from flopscope import _core, stragglers
+from flopscope import _core
 from flopscope.results.results import Results
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
@@ -238,7 +238,7 @@ def test_ranks_wait_for_the_last() -> None:
         ends=[50_000, 270_000, 315_000],
         clocks=[0, 7_000_000, -2_000_000],
     )
-    report = stragglers(traces[::-1])
+    report = stragglers_of(traces[::-1])
     calls = report.collectives
     assert list(calls["straggler"]) == [1, 2, 1] and list(calls["count"]) == [3, 3, 3]
     assert list(calls["number"]) == [0, 1, 2] and set(calls["message_bytes"]) == {2e6}
@@ -277,7 +277,7 @@ def test_ranks_wait_for_the_last() -> None:
 def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
     first, second = ranks_of([[0, 100_000], [20_000, 100_000]], [50_000, 150_000], [0, 0])
     early = 1_790_857_026_000_000_000  # ns since 1970; doubles of this size are 256 ns apart
-    named = stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
+    named = stragglers_of({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
     assert list(named.ranks["rank"]) == [3, 5] and list(named.collectives["straggler"]) == [3, 3]
     np.testing.assert_allclose(named.ranks["clock_offset"], [0, -1.003], atol=1e-6)
 
@@ -291,7 +291,7 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
             own = start + 1_000 * rank
             call = arguments(group="pair", ranks=str(list(group)))  # the name alone does not identify a group
             nccl(cores[rank], own + clocks[rank], start + 9_000 - own, call)
-    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    report = stragglers_of([result(core, rank) for rank, core in enumerate(cores)])
     np.testing.assert_allclose(report.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
     assert list(report.collectives["straggler"]) == [1, 2, 4] and list(report.collectives["count"]) == [2, 2, 2]
     np.testing.assert_allclose(report.collectives["skew"], [1, 1, 1])
@@ -303,7 +303,7 @@ def test_calls_that_differ_between_ranks_are_not_matched() -> None:
         nccl(core, 0, 1_000, None)
         nccl(core, 10_000, 1_000, arguments(name="send"))
         nccl(core, 20_000, 1_000, arguments(10 + rank))
-    report = stragglers(dict(enumerate(result(core) for core in cores)))
+    report = stragglers_of(dict(enumerate(result(core) for core in cores)))
     assert len(report.collectives) == 0
     assert list(report.ranks["unmatched"]) == [3, 3] and list(report.ranks["times_last"]) == [0, 0]
     assert str(report) == "No collective could be matched across ranks.\n"
@@ -314,16 +314,6 @@ def test_a_root_that_has_ended_did_not_wait() -> None:
     for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
         nccl(cores[rank], start, duration, arguments(name="broadcast"))
         nccl(cores[rank], 100_000, 10_000, arguments())  # aligns the clocks
-    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    report = stragglers_of([result(core, rank) for rank, core in enumerate(cores)])
     assert list(report.ranks["clock_offset"]) == [0, 0]
     assert report.ranks["waited"][0] == 5.0 and report.collectives["skew"][0] == 20.0
-
-
-def test_traces_that_cannot_be_compared_are_refused() -> None:
-    core = _core.Store()
-    with pytest.raises(ValueError, match="at least two ranks, not of 1"):
-        stragglers([result(core, 0)])
-    with pytest.raises(ValueError, match="two of the traces are of rank 3"):
-        stragglers([result(core, 3), result(core, 1), result(core, 3)])
-    with pytest.raises(ValueError, match=r"trace 1 does not name its rank.*\{rank: trace\}"):
-        stragglers([result(core, 0), result(core)])

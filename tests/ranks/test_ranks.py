@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import ROOT, TESTS
 
@@ -366,9 +365,6 @@ def test_any_source_of_digests_makes_the_same_ranks(slow: tuple[Path, Simulated]
     assert [one.rank for one in digests if isinstance(one, Digest)] == list(range(8))
     for source in (digests, iter(digests[::-1]), digests_of(traces), pickle.loads(pickle.dumps(digests))):
         assert fs.Ranks(source).to_dict() == ranks.to_dict()
-    few = fs.stragglers(traces)
-    pd.testing.assert_frame_equal(few.ranks, ranks.stragglers().ranks)
-    pd.testing.assert_frame_equal(few.collectives, ranks.stragglers().collectives)
 
 
 def test_a_source_names_what_is_left_out(tmp_path: Path) -> None:

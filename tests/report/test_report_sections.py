@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.hand_traces import H200, NCCL, Program, in_a_row, quietly
+from helpers.ranks_cases import stragglers_of
 from helpers.recordings import FAULTS
 from helpers.report_pages import PageRead, handlers
 
@@ -198,7 +199,7 @@ def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], 
     assert page.column(data["rank"]).tolist() == [0, 1, 2]
     lanes = page.data["sections"]["timeline"]["lanes"]
     assert page.strings[lanes[0]["part"]] == "Rank 1"
-    expected = fs.stragglers(three).ranks
+    expected = stragglers_of(three).ranks
     for name, reference in data["waits"].items():
         assert same(page.column(reference), expected[name])
     tables = {table["title"]: table["rows"] for table in data["tables"]}

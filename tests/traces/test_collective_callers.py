@@ -8,6 +8,7 @@ import numpy as np
 import pandas
 import pytest
 from helpers.hand_traces import Json, call, event, kernel, load
+from helpers.ranks_cases import stragglers_of
 
 import flopscope as fs
 
@@ -201,7 +202,7 @@ def test_impossible_sizes_are_missing() -> None:
 def test_collectives_without_a_group_are_matched_across_ranks() -> None:
     sizes = [1000, 1000, 7, 1000, 7]
     calls = [(GENERIC[0], old([[size]])) for size in sizes]
-    result = fs.stragglers([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
+    result = stragglers_of([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
     assert list(result.collectives["straggler"]) == [1] * 5 and list(result.collectives["number"]) == [0, 1, 0, 2, 1]
     np.testing.assert_allclose(result.collectives["message_bytes"], [4 * size for size in sizes])
     np.testing.assert_allclose(result.collectives["skew"], 120, rtol=1e-6)
@@ -213,7 +214,7 @@ def test_kernels_of_unknown_size_are_matched_by_kind_and_order() -> None:
     kinds = ("all_reduce", "broadcast") * 2
     calls = [(GENERIC[0], [("record_param_comms", {}), (f"nccl:{kind}", {})]) for kind in kinds]
     earlier = [(GENERIC[0], [])]  # launched before the trace began
-    result = fs.stragglers([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
+    result = stragglers_of([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
     assert sorted(result.collectives["collective"]) == ["allreduce"] * 2 + ["broadcast"] * 2
     assert result.collectives["message_bytes"].isna().all() and list(result.ranks["unmatched"]) == [1, 0]
     assert list(result.collectives["straggler"]) == [1] * 4

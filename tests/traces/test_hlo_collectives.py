@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers.hand_traces import call, kernel, text_of
+from helpers.ranks_cases import stragglers_of
 
 import flopscope as fs
 
@@ -183,6 +184,6 @@ def test_calls_of_several_groups_are_not_matched_across_ranks() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             traces = {rank: fs.load_trace(recorded(REDUCE, process=1 + rank), hlo=hlo) for rank in range(4)}
-            found[groups] = fs.stragglers(traces).collectives
+            found[groups] = stragglers_of(traces).collectives
     assert len(found["[1,4]<=[4]"]) == 4 and found["[1,4]<=[4]"].group.eq("[1,4]<=[4]").all()
     assert len(found["[2,2]<=[4]"]) == 0

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import event, kernel, load, op
+from helpers.ranks_cases import stragglers_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.results.process import joined
+from flopscope.ranks.digest import digest_of
+from flopscope.results.process import joined, require_different_processes
 
 COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float",
               "In msg nelems": 1024, "Out msg nelems": 1024}  # fmt: skip
@@ -51,7 +53,7 @@ def test_a_rank_must_be_an_integer(text: str) -> None:
     if is_integer_below(text, 2**31):
         assert read.rank == int(text)
         return
-    for ask in (lambda: read.rank, lambda: fs.stragglers([VALID, read]), lambda: fs.stragglers({0: VALID, 1: read})):
+    for ask in (lambda: read.rank, lambda: digest_of(read, "<bytes>", 1)):
         with pytest.raises(ValueError, match=r'<bytes>: "distributedInfo"\."rank" is .*must be an integer') as caught:
             ask()
         assert len(str(caught.value)) < 150
@@ -64,7 +66,7 @@ def test_distributed_info_must_be_an_object(text: str) -> None:
     if text.startswith("{"):
         assert "rank" in json.loads(text) or read.rank is None
         return
-    for ask in (lambda: read.rank, lambda: fs.stragglers([VALID, read])):
+    for ask in (lambda: read.rank, lambda: digest_of(read, "<bytes>", 1)):
         with pytest.raises(ValueError, match=r'<bytes>: "distributedInfo" is .*must be an object'):
             ask()
 
@@ -75,11 +77,11 @@ def test_a_base_time_must_be_an_integer(text: str) -> None:
     rank = member("distributedInfo", {"rank": 1})
     read = trace(f'{rank}, "baseTimeNanoseconds": {text}')
     if is_integer_below(text, 2**62):
-        offset = fs.stragglers([VALID, read]).ranks["clock_offset"]
+        offset = stragglers_of([VALID, read]).ranks["clock_offset"]
         assert offset[0] == 0 and offset[1] == pytest.approx(int(text) / 1000, rel=1e-12)
         return
     with pytest.raises(ValueError, match=r'<bytes>: "baseTimeNanoseconds" is .*must be an integer'):
-        fs.stragglers([VALID, read])
+        digest_of(read, "<bytes>", 1)
 
 
 def test_the_metadata_beside_a_long_value_is_read() -> None:
@@ -89,8 +91,6 @@ def test_the_metadata_beside_a_long_value_is_read() -> None:
 
 def test_a_trace_without_a_rank_or_a_process_has_none() -> None:
     assert trace("").rank is None and trace(member("distributedInfo", {"backend": "nccl"})).rank is None
-    with pytest.raises(ValueError, match="<bytes> does not name its rank"):
-        fs.stragglers([VALID, trace("")])
     work = load(kernel("k", 0, 9), event("overhead", "Buffer Flush", 0, 1, 0, -1))  # nothing of the host
     assert work.process is None
 
@@ -99,15 +99,17 @@ def test_a_trace_without_a_rank_or_a_process_has_none() -> None:
 
 
 def test_concurrent_processes_with_one_id_are_ranks() -> None:
-    assert len(fs.stragglers({0: trace("", start=0), 1: trace("", start=3)}).collectives) == 1
-    assert len(fs.stragglers({0: trace("", pid=100), 1: trace("", pid=101, start=50)}).collectives) == 1
+    require_different_processes([trace("", start=0), trace("", start=3)])
+    require_different_processes([trace("", pid=100), trace("", pid=101, start=50)])
     for later in (10, 0):  # just after the first recording, and a copy of it
         with pytest.raises(ValueError, match="two of the traces are of process 100"):
-            fs.stragglers({0: trace(""), 1: trace("", start=later)})
+            require_different_processes([trace(""), trace("", start=later)])
     moved: list[Any] = [trace(member("baseTimeNanoseconds", base)) for base in (0, 5_000, 50_000)]
-    assert len(fs.stragglers(dict(enumerate(moved[:2]))).collectives) == 1
+    require_different_processes(moved[:2])
     with pytest.raises(ValueError, match="two of the traces are of process 100"):
-        fs.stragglers(dict(enumerate(moved)))
+        require_different_processes(moved)
+    with pytest.raises(ValueError, match="two of the traces are of rank 0"):
+        require_different_processes([VALID, moved[0], VALID])
 
 
 def test_recordings_are_joined_by_their_bases() -> None:
