@@ -135,7 +135,7 @@ def test_commands_escape_names_and_messages(tmp_path: Path, capsys: pytest.Captu
     paths = [str(write_trace(tmp_path / f"{which}\x1b[31m.json", EVIL)) for which in "ab"]
     other = Path(paths[1])
     other.write_text(other.read_text().replace('"pid": 1,', '"pid": 2,'))  # another process
-    assert main(["table", *paths, "--steps"]) == 0 and main(["compare", *paths, "--by", "name"]) == 0
+    assert main(["table", *paths]) == 0 and main(["compare", *paths, "--by", "name"]) == 0
     assert main(["table", str(tmp_path / "no\x1b[31m.json")]) == 1
     captured = capsys.readouterr()
     assert r"a\x1b[31m.json" in captured.out and r"no\x1b[31m.json" in captured.err

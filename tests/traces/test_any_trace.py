@@ -247,7 +247,7 @@ def command_line(trace: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as printed:
         path, table = f"{folder}/trace.json", f"{folder}/table.json"
         trace.export_chrome_trace(path)
-        assert main(["summary", path]) == main(["table", path, "--steps", "--json", table]) == 0
+        assert main(["summary", path]) == main(["table", path, "--json", table]) == 0
         assert printed.getvalue() and "NaN" not in Path(table).read_text()
 
 
