@@ -1,10 +1,8 @@
-"""Overhead of ``flopscope run``: training with torch, plain, under the command, with and without shapes and sampled
-stacks, and under flopscope.torch.profile.
+"""What ``flopscope run`` says that a step takes and what it costs: ten programs of torch, plain and under the command.
 
-The loops are one of tiny ops, in which recording costs the most, a transformer, and a CNN fed by two DataLoader
-workers. A sample is a fresh process, which times the steps of each after a warm-up: without imports, the start of the
-profile, and results. The processes of a round run in turns. A step has two times: by a clock, the median of the
-process's steps; and computed, the least processor time of all threads in a step, which other programs lengthen less.
+Each is a fresh process, in turns. It times its own steps, the median of those after the first tenth: under the
+command, the step that the summary says is compared with that. What the command costs is the wall time of the process,
+start, recording and results, beyond that of the plain one, which trains or infers for 20 s.
 """
 
 from __future__ import annotations
@@ -15,149 +13,150 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
-from harness import ROOT, Report, arguments, interleave, optional, ratio, spread
+from harness import ROOT, Report, arguments, interleave, optional, ratio
 
-# Steps of a sample, and the code: it defines step(), and may define batches(), which yields the arguments of each.
-TINY = """
-layers = [layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.ReLU())]
-model = nn.Sequential(*layers).to(device)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
-x = torch.rand(16, 64, device=device)
-def step(_):
-    loss = model(x).square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
-"""
-TRANSFORMER = """
-layer = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
-model = nn.Sequential(nn.Embedding(1000, 256), nn.TransformerEncoder(layer, 4), nn.Linear(256, 1000)).to(device)
-optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-tokens = torch.randint(1000, (4, 33), device=device)
-def step(_):
-    loss = nn.functional.cross_entropy(model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten())
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
-"""
-CNN = """
-blocks = []
-for inputs, outputs in ((3, 32), (32, 64), (64, 128)):
-    blocks += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)]
-model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(128 * 16, 10)).to(device)
-optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-data = torch.utils.data.TensorDataset(torch.rand(16 * count, 3, 32, 32), torch.randint(10, (16 * count,)))
-def batches():
-    return torch.utils.data.DataLoader(data, batch_size=16, num_workers=2)
-def step(batch):
-    images, labels = batch
-    loss = nn.functional.cross_entropy(model(images.to(device)), labels.to(device))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    return loss
-"""
-TRAININGS = {"tiny ops": (200, TINY), "transformer": (24, TRANSFORMER), "CNN, two workers": (48, CNN)}
-WARMUP, ROUNDS = 3, 5
-
-PROGRAM = """
-import contextlib, itertools, json, statistics, sys, time, torch
+# By name, the code: it defines step(i), which may end a step or pass of its own in many ways.
+MODEL = "model = {}.to(device)\noptimizer = torch.optim.{}\n"
+TRAIN = "def step(i):\n    loss = {}\n    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
+MLP = "nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.ReLU())])"
+ENCODER = "nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)"
+CONVOLUTIONS = "nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3)"
+CNN = f"nn.Sequential({CONVOLUTIONS}, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))"
+RANDOM = "x = torch.rand({}, device=device)\n"
+PROGRAMS = {
+    "MLP of tiny ops": MODEL.format(MLP, "SGD(model.parameters(), 0.01)")
+    + RANDOM.format("16, 64")
+    + TRAIN.format("model(x).square().mean()"),
+    "MLP, Adam without foreach": MODEL.format(MLP, "Adam(model.parameters(), foreach=False)")
+    + RANDOM.format("16, 64")
+    + TRAIN.format("model(x).square().mean()"),
+    "transformer": MODEL.format(f"nn.TransformerEncoder({ENCODER}, 4)", "AdamW(model.parameters(), 1e-4)")
+    + RANDOM.format("4, 32, 256")
+    + TRAIN.format("model(x).square().mean()"),
+    "CNN": MODEL.format(CNN, "SGD(model.parameters(), 0.01)")
+    + RANDOM.format("16, 3, 32, 32")
+    + TRAIN.format("model(x).square().mean()"),
+    "CNN, an evaluation every 50 steps": MODEL.format(CNN, "SGD(model.parameters(), 0.01)")
+    + RANDOM.format("16, 3, 32, 32")
+    + TRAIN.format("model(x).square().mean()")
+    + "    if i % 50 == 49:\n        with torch.no_grad():\n            for _ in range(40): model(x)\n",
+    "LSTM": MODEL.format("nn.LSTM(64, 64, batch_first=True)", "SGD(model.parameters(), 0.01)")
+    + RANDOM.format("8, 40, 64")
+    + TRAIN.format("model(x)[0].square().mean()"),
+    "loss.item() in each step": MODEL.format(MLP, "SGD(model.parameters(), 0.01)")
+    + RANDOM.format("256, 64")
+    + TRAIN.format("model(x).square().mean()")
+    + "    loss.item()\n",
+    "inference, MLP": f"model = {MLP}.to(device)\n" + RANDOM.format("16, 64") + "step = lambda i: model(x)\n",
+    "inference, transformer": f"model = nn.TransformerEncoder({ENCODER}, 4).to(device).eval()\n"
+    + RANDOM.format("1, 16, 256")
+    + "def step(i):\n    with torch.no_grad(): model(x)\n",
+    "inference, sizes vary": f"model = {MLP}.to(device)\n"
+    + RANDOM.format("64, 64")
+    + "step = lambda i: model(x[: 1 + i % 64])\n",
+}
+LASTS, ROUNDS = 20, 2  # s of a program's loop, and how often each runs
+WHOLE = """
+import json, sys, time, torch
 from torch import nn
-device, how, trainings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+device, lasts, code, out = sys.argv[1:]
 torch.set_num_threads(1)
-torch.backends.cudnn.deterministic = True
-def wait():
-    if device == "cuda":
-        torch.cuda.synchronize()
-def train(steps, warmup, code):
-    torch.manual_seed(0)
-    count = steps + warmup
-    names = globals() | {"count": count, "batches": lambda: itertools.repeat(None, count)}
-    exec(code, names)
-    times = []
-    for batch in names["batches"]():
-        loss = names["step"](batch)
-        wait()
-        times.append((time.perf_counter(), time.process_time()))
-    spans = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(times[warmup - 1 :])]
-    clock, computed = zip(*spans)
-    return statistics.median(clock), min(computed), float(loss)
-profile = contextlib.nullcontext
-if how != "plain":
-    from flopscope.torch import profile as with_options
-    profile = lambda: with_options(record_shapes=how == "shapes")
-with profile():
-    print(json.dumps([train(*training) for training in trainings]))
+torch.manual_seed(0)
+exec(code)
+times, begin, i = [], time.monotonic(), 0
+while time.monotonic() < begin + float(lasts):
+    step(i)
+    times.append(time.perf_counter())
+    i += 1
+if device == "cuda":
+    torch.cuda.synchronize()
+spans = sorted(b - a for a, b in zip(times[len(times) // 10 :], times[len(times) // 10 + 1 :]))
+json.dump({"step": spans[len(spans) // 2], "ended": time.time()}, open(out, "w"))
 """
-PLAIN, RUN, BARE, UNSAMPLED = "python", "flopscope run", "flopscope run --no-shapes", "flopscope run --no-samples"
-WITH_SHAPES, WITH = "with profile(record_shapes=True)", "with profile()"
-COMMAND = ["-m", "flopscope", "run", "--no-report", "--no-summary"]
-LOOPS = {PLAIN: ([], "plain"), RUN: (COMMAND, "plain"), BARE: ([*COMMAND, "--no-shapes"], "plain")}
-LOOPS |= {UNSAMPLED: ([*COMMAND, "--no-samples"], "plain")}
-LOOPS |= {WITH_SHAPES: ([], "shapes"), WITH: ([], "with")}
-OURS = (RUN, "with")  # how they begin
-LIMITS = {(UNSAMPLED, WITH_SHAPES): 1.05, (RUN, UNSAMPLED): 1.02}
-"""Of the command over the profile that it makes, and over itself without sampled stacks."""
 
-Samples = dict[str, list[float]]
+
+class Run(NamedTuple):
+    """A process, in seconds, and the peak of its memory."""
+
+    # Of the program itself.
+    step: float
+    # As the summary has it; NaN without.
+    said: float
+    wall: float
+    # Its part after the last step.
+    end: float
+    megabytes: float
+    recorded: int
 
 
 def main() -> None:
     options = arguments(__doc__ or "", ("cpu", "cuda"), rounds=ROUNDS)
-    columns = ["training", "loop", "us per step", "low", "high", "computed, us", "added, us", "x python"]
+    columns = ["program", "step, us", "said / true", "run / plain", "recorded", "cost, s", "after, s", "MB more"]
     report = Report("run_overhead", columns, options.out, options.device)
     if optional("torch") is None:
         report.note("torch is not installed.")
         return report.finish()
-    told: dict[str, list[list[list[float]]]] = {who: [] for who in LOOPS}
+    # By program, and whether it was recorded; interleave() itself keeps the wall times.
+    told: dict[str, dict[bool, list[Run]]] = {name: {False: [], True: []} for name in PROGRAMS}
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
-        path = Path(folder) / "train.py"
-        path.write_text(PROGRAM)
-        given = json.dumps([(steps, WARMUP, code) for steps, code in TRAININGS.values()])
-        cases = {
-            who: partial(sample, [*command, str(path), options.device, how, given], told[who])
-            for who, (command, how) in LOOPS.items()
-        }
-        interleave(cases, options.rounds, warmup=0)
-    for place, (name, (steps, _)) in enumerate(TRAININGS.items()):
-        clock, computed, losses = (
-            {who: [times[place][which] for times in samples] for who, samples in told.items()} for which in range(3)
-        )
-        every = [loss for values in losses.values() for loss in values]
-        assert max(every) - min(every) <= 1e-2 * max(every), f"the losses of {name} differ: {sorted(every)}"
-        report.keep(name, clock, ours=OURS, steps=steps, time="clock, median step")
-        report.keep(name, computed, ours=OURS, steps=steps, time="computed, least step")
-        add_rows(report, name, clock, computed, clock if options.device == "cuda" else computed)
-    kind = "the clock's" if options.device == "cuda" else "computed"  # a host that waits for a GPU computes
-    report.note(f"added, x python, targets: medians over rounds, of {kind} times.")
+        cases: dict[str, Callable[[], float]] = {}
+        for name, code in PROGRAMS.items():
+            for recorded in (False, True):
+                who = f"{name}, {'flopscope run' if recorded else 'python'}"
+                cases[who] = partial(sample, Path(folder), options.device, code, recorded, told[name][recorded])
+        walls = interleave(cases, options.rounds, warmup=0)
+    for name, runs in told.items():
+        add_row(report, name, runs[False], runs[True])
+    # In that time the trace is read, and the summary and the page are made.
+    worst = max(runs[True][0].end for runs in told.values())
+    report.target("from a program's last step to the command's end", worst, 3.0, "s")
+    report.keep("wall", walls, ours=("flopscope run",))
     report.finish()
 
 
-def add_rows(report: Report, name: str, clock: Samples, computed: Samples, steady: Samples) -> None:
-    for who in LOOPS:
-        times = spread(clock[who])
-        cells = [times.median, times.low, times.high, spread(computed[who]).median]
-        added = spread([a - b for a, b in zip(steady[who], steady[PLAIN], strict=True)]).median
-        over = ["", ""] if who == PLAIN else [f"{1e6 * added:+.1f}", f"{ratio(steady[who], steady[PLAIN]).median:.3f}"]
-        report.row(name, who, *(f"{1e6 * seconds:.1f}" for seconds in cells), *over)
-    for (ours, theirs), limit in LIMITS.items():
-        report.target(f"{name}: {ours} / {theirs}", ratio(steady[ours], steady[theirs]).median, limit, "×")
+def sample(folder: Path, device: str, code: str, recorded: bool, told: list[Run]) -> float:
+    """Run a program, and return its time by the clock."""
+    program, out, summary = folder / "program.py", folder / "out.json", folder / "summary.json"
+    program.write_text(WHOLE)
+    command = ["-m", "flopscope", "run", "--json", str(summary), "-o", str(folder / "r.html")] if recorded else []
+    begin = time.time()
+    whole = [sys.executable, *command, str(program), device, str(LASTS), code, str(out)]
+    process = subprocess.Popen(whole, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    # Its peak of memory, not that of the process that reports.
+    _, status, usage = os.wait4(process.pid, 0)
+    end = time.time()
+    assert status == 0, f"{code}: status {status}"
+    own = json.loads(out.read_text())
+    facts = json.loads(summary.read_text())["recording"] if recorded else {}
+    said = 1e-6 * (facts.get("bare_step_us") or float("nan"))
+    # Of the recording that is reported.
+    steps = facts.get("recorded_steps", 0)
+    told.append(Run(own["step"], said, end - begin, end - own["ended"], usage.ru_maxrss / 1024, steps))
+    return end - begin
 
 
-def sample(command: list[str], told: list[list[list[float]]]) -> float:
-    """Run a fresh process, keep what it says of each training, and return how long it took."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    begin = time.perf_counter()
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment)
-    if done.returncode != 0:
-        raise RuntimeError(f"{command[:-1]} failed:\n{done.stderr}")
-    told.append(json.loads(done.stdout))
-    return time.perf_counter() - begin
+def add_row(report: Report, name: str, plain: list[Run], ours: list[Run]) -> None:
+    """Add the row of a program, medians over the rounds, and its targets."""
+    # By the clock of the same process.
+    true = median(run.said / run.step for run in ours)
+    # Beside the plain runs in turns with it: those of one program vary by themselves.
+    beside = ratio([run.said for run in ours], [run.step for run in plain]).median
+    # What it costs at all: imports, recording, and the results at the end.
+    cost = median(b.wall - a.wall for a, b in zip(plain, ours, strict=True))
+    cells = [f"{1e6 * median(run.step for run in plain):.1f}", f"{true:.3f}", f"{beside:.3f}"]
+    cells += [str(ours[0].recorded), f"{cost:.1f}", f"{median(run.end for run in ours):.1f}"]
+    report.row(name, *cells, f"{ours[-1].megabytes - plain[-1].megabytes:.0f}")
+    report.target(f"{name}: the step as said over the program's own clock", true, 1.01, "×")
+    report.target(f"{name}: the step as said over that of plain runs", beside, 1.03, "×")
+    # A tenth is what recording may cost.
+    beyond = cost - 0.1 * median(run.wall for run in plain)  # what is left for the start and the results
+    report.target(f"{name}: wall time beyond a tenth of the plain run's", beyond, 3, "s")
 
 
 if __name__ == "__main__":

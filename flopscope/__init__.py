@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from flopscope.measuring.measuring import measure
     from flopscope.measuring.paired import TimesCompared, compare_times
     from flopscope.measuring.sweep import Sweep, sweep
-    from flopscope.ranks.load import load_ranks
+    from flopscope.ranks.load import load_ranks, stragglers
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers
     from flopscope.read.trace import Trace, load_trace, load_traces
@@ -97,6 +97,7 @@ __all__ = [
     "roofline_time",
     "schedule",
     "step",
+    "stragglers",
     "sweep",
     "trace_handler",
     "watch_graphs",
@@ -140,6 +141,7 @@ _LAZY = {
     "roofline_time": "answers.work_of",
     "schedule": "record.schedules",
     "step": "record.steps",
+    "stragglers": "ranks.load",
     "sweep": "measuring.sweep",
     "trace_handler": "results.exports",
     "watch_graphs": "record.watching",

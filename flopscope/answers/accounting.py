@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.answers.analysis import PARTS, ROUNDING, Analysis
+from flopscope.answers.analysis import PARTS, ROUNDING, WORK_PARTS, Analysis
 from flopscope.answers.host_events import causes_of
+from flopscope.results.head import RunSteps
 from flopscope.support.core_facts import parts_of
-from flopscope.support.units import percent_text, short_time_text
+from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +29,31 @@ def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, 
     alike: without the first steps that are left out of means, also in the whole, which is then to be divided by
     len(analysis.alike).
     """
-    return part_columns(analysis, part_times(analysis), work_times(analysis), analysis.apart if alike else 0)
+    parts, work = part_times(analysis), work_times(analysis)
+    columns = part_columns(analysis, parts, work, analysis.apart if alike else 0)
+    if analysis.bare is not None and columns["total"]:  # only the whole: nothing was recorded of the parts of one step
+        of_alike = columns if alike else part_columns(analysis, parts, work, analysis.apart)
+        whole = _bare_whole(analysis, {name: values[-1] for name, values in of_alike.items()}, alike)
+        columns = {name: [*values[:-1], whole[name]] for name, values in columns.items()}
+    return columns
+
+
+SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
+"""What the shares of a whole are shares of, at the peaks."""
+BARE = "not recorded"
+"""The name of a row of the accounting that is of steps which nothing recorded, in place of a step's."""
+
+
+def _bare_whole(analysis: Analysis, whole: Mapping[str, Any], alike: bool) -> dict[str, Any]:
+    """Return a row of the steps that are alike as it is in one step that nothing recorded; alike: in as many."""
+    work, idle = analysis.bare_scales
+    scaled = {name: whole[name] * (work if name in WORK_PARTS else idle) for name in PARTS}
+    total = analysis.unobserved * (len(analysis.alike) if alike else 1)  # a caller divides by that number
+    ratio = total / math.fsum(scaled.values())  # a device is idle in some parts of work, too
+    parts = {name: ratio * time for name, time in scaled.items()}
+    longer = whole["total"] / (len(analysis.alike) * analysis.unobserved)  # the same work in less time
+    shares = {name: longer * whole[name] for name in SHARES}
+    return {"device": whole["device"], "step": BARE, "total": total, **parts, **shares}
 
 
 def part_columns(
@@ -82,7 +107,7 @@ def whole_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the row for the whole of several rows of accounting_columns()."""
     devices = {row["device"] for row in rows}
     whole: dict[str, Any] = {name: sum(row[name] for row in rows) for name in ("total", *PARTS)}
-    for share in ("mfu", "mbu"):
+    for share in SHARES:
         work = sum(row[share] * row["total"] for row in rows)
         whole[share] = work / whole["total"] if whole["total"] else float("nan")
     return {"device": devices.pop() if len(devices) == 1 else None, "step": None, **whole}
@@ -98,8 +123,8 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 # As text: a sentence, and a bar for each part -------------------------------------------------------------------------
 
 BAR = 10
-SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
-"""What the shares of a whole are shares of, at the peaks."""
+SLOW = 2.0
+"""Times the median, above which a step is slow."""
 CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
@@ -174,7 +199,7 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     means = f" (mean of {steps} of {steps + apart} steps)" if apart else ""
     devices = len(analysis.devices)
     summed = f", summed over {devices} devices" if devices > 1 else ""
-    head = f"{short_time_text(total)}{a_step}{means}{summed}"
+    head = f"{short_time_text(total)}{a_step}{means if analysis.bare is None else ''}{summed}"
     said = analysis.once(known_shares).bounds(whole)
     least = said.pop("ideal")
     shares = [f"{name.upper()} {at}{percent_text(whole[name])} of the peak {SHARES[name]}"
@@ -190,14 +215,59 @@ def accounting_head(analysis: Analysis, whole: Mapping[str, Any], hfu: Hfu) -> l
     if not math.isnan(hfu.percent):
         part = f" in {percent_text(100 * hfu.share)} of the work" if hfu.share < MOSTLY else ""
         shares.append(f"HFU {percent_text(hfu.percent)} (counted{part})")
-    lines = [f"{head}.", *([f"{', '.join(shares)}."] if shares else [])]
+    lines = [f"{head}.", *([f"{', '.join(shares)}."] if shares else []), *recorded_lines(analysis)]
+    if analysis.bare is not None:  # no estimate beside what was measured
+        return lines
     delay = analysis.recording.delay
     if delay > 0.01 * total:
         about, least = ("up to", "at least") if analysis.recording.is_bound else ("about", "about")
         without = ", which is all of its time: its time without recording is unknown."
         if total - delay > ROUNDING * delay:
-            without = f": without, it takes {least} {short_time_text(total - delay)}."
+            busy = sum(whole[part] for part in WORK_PARTS) / max(steps, 1)
+            without = f": without, it takes {least} {short_time_text(total - delay)}, by an estimate; between "
+            without += f"{short_time_text(busy)}, when the device worked, and the {short_time_text(total)} recorded."
         lines.append(f"Recording delayed it by {about} {short_time_text(delay)}{without}")
+    return lines
+
+
+def recording_facts(analysis: Analysis) -> dict[str, Any]:
+    """Return what steps take, those that were recorded and those that were not, as the summary's JSON has it."""
+    run, steps = analysis.facts.run_steps or RunSteps(), analysis.steps if analysis.has_steps else []
+    known = run.recorded if run.recorded > 0 else analysis.total / max(len(analysis.devices), 1)
+    return {
+        "step": run.kind or ("marked" if steps else None),
+        "step_of": run.of or None,
+        "recorded_steps": len(steps),
+        "recorded_step": known if steps else math.nan,
+        "bare_steps": run.bare_steps,
+        **dict(zip(("bare_step", "bare_step_low", "bare_step_high"), (run.bare, run.low, run.high), strict=True)),
+        "slow_steps": [{"number": number, "time": time} for time, number in run.slowest],
+    }
+
+
+def recorded_lines(analysis: Analysis) -> list[str]:
+    """Return sentences on which part of the program was recorded, and what steps take that were not."""
+    run, bare = analysis.facts.run_steps, analysis.bare
+    if run is None:  # recorded by another program, or a profile of the program's own
+        return []
+    lines = []
+    if analysis.has_steps and run.kind in ("forward", "repetition"):
+        of = f" of {run.of}" if run.of else ""
+        lines.append(f"A step is a pass{of}, found by repetition: {run.steps:,} of them.")
+    if bare is not None:
+        low, high, recorded = map(short_time_text, (bare.low, bare.high, bare.recorded))
+        which = f"That is the median of {plural(bare.bare_steps, 'step')} that nothing recorded"
+        lines.append(f"{which} (95 %: {low} to {high}); recorded steps take {recorded}.")
+    if not math.isnan(run.recorded_from_s):  # else all is recorded
+        counted = analysis.has_steps and run.kind != "repetition"  # of passes that were not recorded, nothing is known
+        which = f"{len(analysis.steps):,} of {run.steps:,} steps are recorded, " if counted else "Recorded: "
+        lines.append(
+            f"{which}from second {run.recorded_from_s:.3g} to {run.recorded_to_s:.3g} of the {run.lasted_s:.3g} that "
+            "the program took; flopscope run --whole records all."
+        )
+    if bare is not None and (slow := [one for one in run.slowest if one[0] > SLOW * bare.bare]):
+        listed = ", ".join(f"{number:,} ({short_time_text(time)})" for time, number in slow)
+        lines.append(f"Slow steps among those: {listed}.")
     return lines
 
 
@@ -218,9 +288,10 @@ def most_time(analysis: Analysis) -> list[Most]:
         of_key = sums.setdefault(op.key, [0.0] * 4)
         for place, value in enumerate((op.time, op.calls or op.count, op.ideal, op.time if op.ideal > 0 else 0.0)):
             of_key[place] += value
+    scale = analysis.bare_scales[0]  # as the accounting above, of which these are shares
     longest = heapq.nlargest(MOST, sums.items(), key=lambda item: item[1][0])
     return [
-        Most(key, calls, time, ideal if known > KNOWN * time else math.nan)
+        Most(key, calls, scale * time, ideal if known > KNOWN * time else math.nan)
         for key, (time, calls, ideal, known) in longest
     ]
 

@@ -27,6 +27,7 @@ from flopscope.support.statistics import distinct
 
 if TYPE_CHECKING:
     from flopscope._core import Store
+    from flopscope.results.head import RunSteps
     from flopscope.support.peaks import Peaks
 
 T = TypeVar("T")
@@ -316,9 +317,33 @@ class Analysis:
 
     # What the program would take without being recorded -------------------------------------------------------------
 
+    @property
+    def bare(self) -> RunSteps | None:
+        """What is known of steps that nothing recorded; None without any."""
+        found = self.facts.run_steps
+        return found if found is not None and found.bare > 0 and self.has_steps else None
+
+    @cached_property
+    def bare_scales(self) -> tuple[float, float]:
+        """Factors of the times of work and of idle times that make steps as long as those that nothing recorded.
+
+        A device's work takes as long, recorded or not, and is idle for the rest. On a CPU, ops are slowed as what is
+        between them. 1 where nothing is known of such steps.
+        """
+        if self.bare is None or not self.total > 0:
+            return 1.0, 1.0
+        wanted = self.bare.bare * max(len(self.devices), 1)  # all of them take part in the step
+        work = self.scale * float(self.cells["exclusive"][self.cells["step"] >= self.apart].sum())
+        if self.on_device and work < min(wanted, self.total):
+            return 1.0, (wanted - work) / (self.total - work)
+        return wanted / self.total, wanted / self.total
+
     @cached_property
     def recording(self) -> Recording:
         """What recording cost the host, and how much of it delayed the device."""
+        if self.bare is not None:
+            delay = max(self.total - self.bare.bare * max(len(self.devices), 1), 0.0)
+            return Recording(delay, delay, 0.0)
         gaps = [gap for gap in self.gaps if gap.cause in LATE and self.on_device]
         calls = ALLOCATIONS if self.on_device else ()
         steps, count = self.alike, max(len(self.alike), 1)
@@ -340,7 +365,10 @@ class Analysis:
 
     @cached_property
     def unobserved(self) -> float:
-        """Estimated µs of a step without recording; 0 if that is all that is known to have taken the time."""
+        """µs of a step without recording, as measured or estimated; 0 if that is all that is known to have taken the
+        time."""
+        if self.bare is not None:
+            return self.bare.bare * max(len(self.devices), 1)
         left = self.total - self.recording.delay
         return left if left > ROUNDING * self.total else 0.0
 
@@ -352,6 +380,8 @@ class Analysis:
 
     def unobserved_share(self, cause: str) -> float:
         """Return the share of the idle time of a cause that there would be without recording."""
+        if self.bare is not None:
+            return self.bare_scales[1]
         return self._late_unobserved if cause in LATE else float(cause != "recording")
 
     def gap_unobserved(self, gap: Gap) -> float:

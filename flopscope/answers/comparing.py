@@ -247,7 +247,7 @@ def whole_of(analysis: Analysis | None, per: str) -> Whole:
     numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
     parts = part_times(analysis)[:, numbers].sum(axis=(0, 1), dtype=float) / (1000 * devices)
     time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
-    delayed = analysis.on_device and analysis.is_delayed
+    delayed = analysis.is_delayed and (analysis.on_device or analysis.bare is not None)
     unrecorded = analysis.unobserved * len(numbers) / devices if delayed else time
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unrecorded)
 

@@ -110,8 +110,8 @@ class Times:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         cells, gaps = analysis.cells, analysis.gap_cells
-        self.time = np.asarray(cells["exclusive"], dtype=np.float64)
-        self.ideal = analysis.cell_ideals().astype(np.float64)
+        self.time = np.asarray(cells["exclusive"], dtype=np.float64) * analysis.bare_scales[0]
+        self.ideal = np.minimum(analysis.cell_ideals().astype(np.float64), self.time)
         self.part = np.array(cells["part"])
         self.compute = np.array(cells["compute"], dtype=np.float64)
         self.memory = np.array(cells["memory"], dtype=np.float64)

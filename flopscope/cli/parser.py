@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from flopscope import _core
 from flopscope.support.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
 
 T = TypeVar("T")
 
@@ -133,13 +130,3 @@ def peaks_wanted(text: str) -> str:
 def add_captures(parser: argparse.ArgumentParser) -> None:
     text = "traces recorded while CUDA graphs were captured, files or folders: kernels of replays get the captured ops"
     parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
-
-
-def load(sources: Sequence[str], captures: Sequence[str] | None) -> list[Trace]:
-    """Read traces. Raise ValueError if two are of one process, such as two cycles of a schedule."""
-    from flopscope.read.trace import load_traces
-    from flopscope.results.process import require_different_processes
-
-    traces = load_traces(*sources, captures=captures)
-    require_different_processes(traces)
-    return traces

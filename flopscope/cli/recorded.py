@@ -11,6 +11,7 @@ from flopscope.read.load import Loaded, read
 from flopscope.read.trace import Trace
 from flopscope.record.energy import Energy
 from flopscope.record.work_rules import restate
+from flopscope.results.head import RUN_MEMBER
 from flopscope.results.results import Results, store_of
 from flopscope.support.cpu import CPU
 from flopscope.support.device import STORED
@@ -24,6 +25,8 @@ class Recorded(Trace):
     _usual_peaks = STORED
 
     def __init__(self, loaded: Loaded, about: Mapping[str, Any]) -> None:
+        if "steps" in about:  # known of torch alone; passes may be found in what flopscope recorded as well
+            loaded.metadata.setdefault(RUN_MEMBER, {})
         super().__init__(*loaded)
         of = about["recorded"]
         del self.source  # there is no file

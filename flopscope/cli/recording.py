@@ -17,9 +17,10 @@ from importlib import import_module
 from typing import Any, cast
 
 from flopscope._core import Store, inject_nvtx
-from flopscope.cli.memory_limit import MemoryLimit, recording_limit
+from flopscope.cli.memory_limit import Records
 from flopscope.cli.reporter import NO_OPS, why_no_lines
 from flopscope.record.arguments import record_arguments
+from flopscope.record.forward import Forward
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile
 from flopscope.record.profiler import running, set_background
@@ -34,6 +35,7 @@ from flopscope.record.torch_hooks import (
     when_used,
 )
 from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
+from flopscope.record.windows import LARGE, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
 from flopscope.support.process import call_in_main_thread, seconds_waited, start_thread, wait_text
@@ -43,7 +45,7 @@ class Recording:
     """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
 
     ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``tell``
-    prints a message.
+    prints a message. ``whole``: record all that torch does, not some steps at the start and a few later.
 
     Nothing here raises an exception into the program: a failure prints a message and ends the recording.
     """
@@ -55,13 +57,17 @@ class Recording:
         tell: Callable[[str], object],
         rank: Mapping[str, int] | None = None,
         stops: bool = False,
+        whole: bool = False,
     ) -> None:
         self._window = window or Window()
+        whole = whole or window is not None or any(map(settings.get, ("profile_memory", "counters")))
+        self._windows = None if whole else Windows(rank is not None and rank.get("world_size") != 1)
         self._stops = stops  # the program ends with the window
         self.has_stopped = False
         """The program was told to end, by SIGTERM, because the window has ended."""
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
+        self._forward: Forward | None = None  # once torch is imported
         self._tell = tell
         self._rank = rank
         self._lock = threading.RLock()
@@ -75,8 +81,8 @@ class Recording:
         self._unfinished: list[str] = []  # steps amid which the recording began or ended
         self._steps = StepCounter(self._step_ended, self._step_expected)
         self._expects_steps = False  # the program has created an optimizer
-        self._lacks_first = False  # step 0 was recorded, and not marked
-        self._limit: MemoryLimit | None = None
+        self._records: Records | None = None  # while their size is watched
+        self._is_watched = False  # by a thread: none is there before a recording, when programs fork
         self._disarm: Callable[[], object] = bool
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
@@ -98,10 +104,10 @@ class Recording:
             self._safely(self._watch_graphs)
         after_import("torch", functools.partial(self._safely, self._turn_to_torch))
         after_import("jax", lambda jax: listen(jax, running))
-        if not self._window.unit and self._stacks is not None:
-            self._stacks.start()  # of the whole program, also where nothing else is recorded
         if self._window.begin == 0:
             self._safely(self._open)
+        if not self._window.unit and self._stacks is not None:
+            self._stacks.start()  # of the whole program, also where nothing else is recorded
         if self._window.unit == "seconds":
             start_thread(self._keep_time, "flopscope-window")
 
@@ -112,12 +118,12 @@ class Recording:
 
     def about(self) -> dict[str, Any]:
         """Return what else the report says, for read_recorded(). Call it after end()."""
-        hints = {"busy": self._busy}
-        if why_unwatched():
-            hints["graphs"] = f"They could not be watched: {why_unwatched()}."
-        told = ["step 0 is recorded, but not marked: only its end was seen; --steps 0: marks it"] * self._lacks_first
+        unwatched = {"graphs": f"They could not be watched: {why_unwatched()}."} if why_unwatched() else {}
+        hints = {"busy": self._busy, **unwatched}
         sampled = self._stacks is not None
-        return {"why_nothing": self.why_nothing, "sampled": sampled, "hints": hints, "told": told}
+        of = self._steps.kind, "" if self._forward is None else self._forward.name, self._steps.count
+        steps = None if self._windows is None else self._windows.facts(self._began, *of)
+        return {"why_nothing": self.why_nothing, "sampled": sampled, "hints": hints, "steps": steps}
 
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
@@ -134,9 +140,15 @@ class Recording:
                 return None
             self.end_samples()
             self._steps.leave()
+            if self._forward is not None:
+                self._forward.leave()
             self._disarm()
             if self._state == "recording":
                 self._safely(self._close)
+            kept = None if self._windows is None else self._windows.kept
+            # The last recording may have too few steps.
+            if kept is not None:
+                self._prof = kept.prof
             elif self._state != "ended":
                 self.why_nothing = self._why_not_begun()
             self._state = "ended"
@@ -146,9 +158,14 @@ class Recording:
 
     def _step_expected(self) -> None:
         self._expects_steps = True
+        if self._forward is not None:
+            self._forward.leave()
         self._safely(self._begin_step)
 
     def _step_ended(self, count: int) -> None:
+        # For the rest of the program, a step costs a µs.
+        if self._windows is not None and self._windows.is_over:
+            return self._windows.times.step(count)
         self._safely(self._on_step, count)
         self._stop_program()
 
@@ -161,8 +178,6 @@ class Recording:
     def _on_step(self, count: int) -> None:
         if self._state in ("ended", "forked"):
             return
-        if count == 1 and self._state == "recording" and self._step is None:
-            self._lacks_first = True
         self._end_step()
         if self._state == "armed":
             self._start_torch()
@@ -171,7 +186,36 @@ class Recording:
                 return self._close()
             if count >= self._window.begin and self._state == "waiting":
                 self._open()
+        elif self._windows is not None and self._torch is not None:
+            nbytes = 0.0 if self._records is None else self._records.nbytes
+            if self._windows.step(count, nbytes):
+                self._switch()
         self._begin_step()
+
+    def _switch(self) -> None:
+        """Begin or end one of several recordings of torch."""
+        if self._state == "recording":
+            self._pause()
+        elif self._torch is not None:
+            self._start_torch()
+
+    def _watch(self) -> None:
+        """Look at the size of recordings, and at what the program calls, until none can follow."""
+        windows = self._windows
+        while self._state not in ("ended", "forked") and not (windows is not None and windows.is_over):
+            if self._over.wait(INTERVAL):
+                return
+            records = self._records
+            why = "" if records is None else records.look()
+            forward = self._forward
+            if windows is not None and forward is not None:
+                # Where nothing marks steps, what is called most may be passes.
+                if not self._expects_steps and not self._steps.count and self._state == "recording":
+                    forward.look()
+                if why or windows.look(0.0 if records is None else records.nbytes, self._expects_steps):
+                    self._from_outside(functools.partial(self._safely, self._switch))
+            elif why:
+                self._from_outside(functools.partial(self._safely, self._end_at_limit, why))
 
     def _keep_time(self) -> None:
         window = self._window
@@ -230,8 +274,6 @@ class Recording:
             prof = profile(**self._settings)
             prof._recipe = replace(prof._recipe, early=True)
             self._start(prof)
-            self._prof, self._state = prof, "recording"
-            self._begin_step()
         elif starts_cuda(self._torch):
             self._state = "armed"
             self._disarm = when_used(self._torch, functools.partial(self._safely, self._start_torch))
@@ -280,8 +322,6 @@ class Recording:
         prof = import_module("flopscope.torch").profile(**settings)
         with quiet_start(self._torch):
             self._start(prof)
-        self._prof, self._state = prof, "recording"
-        self._begin_step()
 
     def _watch_graphs(self) -> None:
         """Let the kernels of replayed CUDA graphs know the ops that were captured, from before the window on."""
@@ -300,50 +340,55 @@ class Recording:
             prof.start()
         finally:
             self._starter = None
+        self._prof, self._state = prof, "recording"
+        if self._windows is not None and not isinstance(prof, profile):
+            self._windows.begin()
+        self._begin_step()
         if isinstance(prof, profile) or (not self._window.unit and all_threads_setting(self._torch) is not None):
-            self._limit = recording_limit(prof, self._tell, self._at_limit)
-            self._limit.start()
+            self._records = Records(prof, SURELY if self._windows is None else SOON)
+            if not self._is_watched:
+                self._is_watched = True
+                start_thread(self._watch, "flopscope-memory")
 
-    def _at_limit(self, what: str) -> None:
+    def _end_at_limit(self, why: str) -> None:
         """Stop recording before it takes the memory that the program needs, and keep what there is."""
-
-        def stop() -> None:
-            with self._lock:
-                if self._state == "recording":
-                    whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
-                    self._tell(f"{what}: this recording ends here; --steps or --seconds record another part{whole}")
-                    self._safely(self._close)
-                    self._safely(self._release)
-
-        self._from_outside(stop)
-
-    def _release(self) -> None:
-        if not isinstance(self._prof, (profile, type(None))):
-            self._prof._release()
-
-    def _end_limit(self) -> None:
-        limit, self._limit = self._limit, None
-        if limit is not None:
-            limit.end()
+        if self._state == "recording":
+            whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
+            self._tell(f"{why}: this recording ends here; --steps or --seconds record another part{whole}")
+            self._close()
+            if not isinstance(self._prof, profile):
+                self._prof._release()
 
     def _close(self) -> None:
         """Stop recording, at the end of the window or of the program."""
         self._disarm()
-        self._end_limit()
         if self._window.unit and self._stacks is not None:
             self._stacks.stop()
         if self._state == "recording":
-            self._leave_step()
-            self._name_rank()
-            self._prof.stop()
-            if isinstance(self._prof, profile) and self._prof._core is not None:
-                for name in self._unfinished:
-                    self._prof._core.undo_step(name)
-            self._end_arguments()
+            self._pause(is_last=self._over.is_set())
         elif self._state == "armed":
             self.why_nothing = _UNUSED
         self._state = "ended"
         end_background()
+
+    def _pause(self, is_last: bool = False) -> None:
+        """Stop a recording, of which others may follow."""
+        records, self._records = self._records, None
+        self._leave_step()
+        self._name_rank()
+        began = time.monotonic()
+        self._prof.stop()
+        took = time.monotonic() - began
+        if isinstance(self._prof, profile) and self._prof._core is not None:
+            for name in self._unfinished:
+                self._prof._core.undo_step(name)
+        self._unfinished.clear()  # they are those of one recording
+        self._end_arguments()
+        self._state = "waiting"
+        if self._windows is not None and not isinstance(self._prof, profile):
+            self._windows.end(self._prof, took, is_last)
+            if records is not None and records.nbytes > LARGE and took < QUICK:  # it ended for its size
+                self._windows.was_nothing()
 
     def _leave_step(self) -> None:
         """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""
@@ -375,12 +420,13 @@ class Recording:
             pause_background()
             after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
+        self._forward = None if self._windows is None else Forward(torch, self._steps.passed)
         # a process can have only one profiler of torch
         around(torch.autograd.profiler.profile, "_prepare_trace", before=lambda _: self._give_way("torch.profiler"))
         if self._state != "recording":
             return
         self._end_step()
-        self._end_limit()
+        self._records = None
         self._prof.stop()
         before = sum(row.count for row in self._prof.key_averages(peaks="none")) if len(self._prof) else 0
         if before:
@@ -396,6 +442,9 @@ class Recording:
         if self._starter == threading.get_ident():
             return
         with self._lock:
+            # What records from now on slows steps, too.
+            if self._windows is not None:
+                self._windows.give_up()
             if self._state == "recording":
                 self._tell(
                     f"the program starts {who}, and nothing else can record at the same time: this recording ends here"
@@ -453,6 +502,10 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
+INTERVAL, QUICK = 0.02, 0.2
+"""s from one look at the size of a recording to the next, and in which torch ends one of few ops."""
+SOON, SURELY = 0.3, 6.0
+"""s after which a process is said to grow steadily: where another recording may follow, and where none does."""
 _UNUSED = (
     "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "
     "recorded from its import"

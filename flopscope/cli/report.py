@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flopscope.cli.parser import add_files, add_traces, load
+from flopscope.cli.parser import add_files, add_traces
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
@@ -72,10 +72,14 @@ def default_path(source: str) -> str:
 
 
 def _report(options: argparse.Namespace) -> None:
+    from flopscope.read.trace import load_traces
+    from flopscope.results.process import require_different_processes
     from flopscope.show.page.page import write
 
     path = options.output or default_path(options.traces[0])
-    write(path, _page(load(options.traces, options.captures), options))
+    traces = load_traces(*options.traces, captures=options.captures)
+    require_different_processes(traces)
+    write(path, _page(traces, options))
     print(f"Wrote {printable(path)} ({bytes_text(Path(path).stat().st_size)}): open it in a browser.")
 
 

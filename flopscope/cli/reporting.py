@@ -22,15 +22,19 @@ from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
 from flopscope.cli.reporter import DONE, LISTENER, STOPS
+from flopscope.record.kineto_text import add_member
+from flopscope.results.head import RUN_MEMBER
 from flopscope.support.files import COMPRESSION, replacing, require_writable, write_json
 from flopscope.support.process import rank_in
 from flopscope.support.safe import printable
+from flopscope.support.statistics import median
 
 if TYPE_CHECKING:
     from flopscope.cli.recorded import Recorded
 
 NAME = "flopscope run"
 MOST_REPORTS = 10_000
+LEAST_STEPS = 3  # whose times have a median
 PAUSE = 0.1  # seconds for the program before each import
 PIECE = 1 << 20  # bytes that are copied at once
 CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end of a Unix socket
@@ -187,6 +191,8 @@ class Report:
         rank = self._outputs.rank
         self._leads = rank is None or rank["rank"] == 0
         self._kineto = _kept(file, about["kineto"])  # the trace as torch writes it
+        if self._kineto is not None and about["steps"]:
+            add_member(self._kineto, RUN_MEMBER, _run_steps(about["steps"]))
         self._text = _kept(file)
 
     def make(self) -> None:
@@ -199,8 +205,6 @@ class Report:
             prof, why = read_recorded(path, about)
         if prof is None:
             return tell(f"nothing was recorded: {why}")
-        for message in about["told"]:
-            tell(message)
         if about["measures"] and self._outputs.rank is None:
             _attempt("measurement of this CPU's peaks", lambda: _measure_cpu(prof))
         outputs, leads = self._outputs, self._leads
@@ -231,6 +235,17 @@ class Report:
             packed = suffix == ".gz"
             with gzip.GzipFile(name, "wb", COMPRESSION, file) if packed else nullcontext(file) as target:
                 shutil.copyfileobj(text, target)
+
+
+def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of RunSteps, by what Windows.facts() has."""
+    from flopscope.measuring.distribution import median_interval
+
+    found = {name: value for name, value in facts.items() if name != "bare"}  # there it is the times themselves
+    if len(times := facts["bare"]) >= LEAST_STEPS:
+        low, high = median_interval(times)
+        found |= {"bare": median(times), "low": low, "high": high}
+    return found
 
 
 def _kept(file: IO[bytes], size: int = -1) -> str | None:

@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     window.add_argument("--steps", type=steps, metavar="A:B", help=text)
     text = "record from second A to second B of the program"
     window.add_argument("--seconds", type=seconds, metavar="A:B", help=text)
+    window.add_argument("--whole", action="store_true", help="record all steps (default: the first, and some later)")
     text = "end the program where the window of --steps or --seconds ends, with status 0"
     parser.add_argument("--stop", action="store_true", help=text)
     text = "record the shapes of inputs, from which FLOPs and bytes of torch's ops follow (default: on)"
@@ -141,6 +142,7 @@ class Run:
             self._reporter.tell,
             rank=self._outputs.rank,
             stops=options.stop,
+            whole=options.whole,
         )
         own_path.restore()
 

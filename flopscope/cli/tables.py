@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.parser import add_files, add_limit, add_traces, load, whole
+from flopscope.cli.parser import add_files, add_limit, add_traces, whole
 from flopscope.results.columns import KINDS
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.table import SORT_KEYS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_traces(parser, "ranks of a run")
+    add_traces(parser, "each has a table")
     headers = ", ".join(headers_of(SORT_KEYS)).replace("%", "%%")
     text = f"header in any case: {headers}; or a column of --json (default: Headroom, what could be gained; without "
     parser.add_argument("--sort-by", metavar="HEADER", help=f"{text}known peaks, the time)")
@@ -42,47 +42,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from flopscope.results.modules import ModuleTable
-    from flopscope.show import fitted
+    from flopscope.read.trace import load_traces
 
-    matches = _matcher(options.filter)
+    _matcher(options.filter)  # what is wrong is said before a trace is read
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
     if columns is not None:
         find_columns(columns)
-    traces = load(options.traces, options.captures)
-    ranks = _ranks(traces)
-    several = len(traces) > 1
-    words = [word.strip() for word in options.group_by.split(",")]
-    if several:  # the rows of several traces are always those of one rank
-        words = [word for word in words if word != "rank"] or ["name"]
-    grouped = [trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels) for trace in traces]
-    if isinstance(grouped[0], ModuleTable) and not several:
-        return _print_modules(grouped[0], traces[0], options)
     if options.kind is None and "stream" in options.group_by:  # ops have none
         options.kind = "kernel"
-    tables = [_selected(table, matches, options.kind) for table in grouped]
-    if len(tables) == 1:
-        every = tables[0] if options.sort_by is None else tables[0].sorted(options.sort_by)
-        shown, total, rows = every, None, options.limit
-    else:
-        from flopscope.results.ranks import join_ranks
+    traces = load_traces(*options.traces, captures=options.captures)
+    if len(traces) > 1 and (options.csv or options.json or options.parquet):
+        given = "csv" if options.csv else "json" if options.json else "parquet"
+        raise ValueError(f"--{given} writes the table of one trace, not of {len(traces)}; see flopscope ranks")
+    for place, trace in enumerate(traces):
+        if len(traces) > 1:
+            print("\n" * (place > 0) + printable(trace.source))
+        _print_table(trace, columns, options)
 
-        ranked = dict(zip(ranks, tables, strict=True))
-        every = join_ranks(ranked, options.sort_by or _longest(tables))
-        # Of several ranks, a table shows the rows of the kind, by default those of ops.
-        stated = options.kind is not None
-        ops = {rank: table if stated or table.is_mixed else table.of_kind("op") for rank, table in ranked.items()}
-        shown = join_ranks(ops, options.sort_by or _longest(tables), options.limit)
-        total, rows = sum(map(len, ops.values())), -1
-    if several:
-        print("".join(f"rank {rank}: {printable(trace.source)}\n" for rank, trace in zip(ranks, traces, strict=True)))
-    if not len(every):
-        print(_nothing(options, traces), end="")
+
+def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.Namespace) -> None:
+    from flopscope.results.modules import ModuleTable
+    from flopscope.show import fitted
+
+    words = [word.strip() for word in options.group_by.split(",")]
+    table = trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels)
+    if isinstance(table, ModuleTable):
+        return _print_modules(table, trace, options)
+    chosen = _selected(table, _matcher(options.filter), options.kind)
+    every = chosen if options.sort_by is None else chosen.sorted(options.sort_by)
+    if len(every):
+        shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
+        shown |= {"kind": options.kind, "width": 0 if options.wide else options.width}
+        fitted.print_coloured(fitted.render(every, **shown, more="--limit -1"))
     else:
-        chosen: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": rows, "total": total}
-        chosen |= {"kind": None if several else options.kind, "width": 0 if options.wide else options.width}
-        fitted.print_coloured(fitted.render(shown, **chosen, more="--limit -1"))
-    _write(every if every.is_sorted else every.sorted(_longest(tables)), traces, options)
+        print(_nothing(options, trace), end="")
+    _write(every if every.is_sorted else every.sorted(_longest(every)), trace, options)
 
 
 def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace) -> None:
@@ -94,14 +88,14 @@ def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace
     given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
     if given:
         raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
-    tree = table.sorted(options.sort_by or _longest([table]))
+    tree = table.sorted(options.sort_by or _longest(table))
     every = _selected(tree, _matcher(options.filter), options.kind)
     assert isinstance(every, ModuleTable)
     width = 0 if options.wide else options.width or terminal_width()
-    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, [trace])
+    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, trace)
     limit, count = options.limit, len(every)
     print(text + (f"{limit} of {count} rows; --limit -1 prints all.\n" if 0 <= limit < count else ""), end="")
-    _write(every, [trace], options)
+    _write(every, trace, options)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
@@ -123,32 +117,24 @@ def _selected(table: EventTable, matches: Callable[[str], object], kind: str | N
     return chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
 
 
-def _nothing(options: argparse.Namespace, traces: Sequence[Trace]) -> str:
+def _nothing(options: argparse.Namespace, trace: Trace) -> str:
     """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
     from flopscope.results.results import store_of
 
-    sampled = [trace for trace in traces if store_of(trace, "table").lines()["groups"]]
-    if sampled and options.kind is None and options.filter is None:
-        source = printable(sampled[0].source)
+    if store_of(trace, "table").lines()["groups"] and options.kind is None and options.filter is None:
+        source = printable(trace.source)
         return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
     kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
     name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
     return f"No rows{kind}{name}.\n"
 
 
-def _longest(tables: list[EventTable]) -> str:
+def _longest(table: EventTable) -> str:
     """Return the column to sort by: own times, or in a tree of modules their total times."""
     from flopscope.results.modules import ModuleTable
 
-    time = "device_time_total" if any(table.has_device for table in tables) else "cpu_time_total"
-    return time if isinstance(tables[0], ModuleTable) else f"self_{time}"
-
-
-def _ranks(traces: list[Trace]) -> list[int]:
-    """Return the ranks that the traces name, or the positions of the traces if some name none."""
-    ranks = [trace.rank for trace in traces]
-    known = [rank for rank in ranks if rank is not None]
-    return known if len(known) == len(ranks) else list(range(len(ranks)))
+    time = "device_time_total" if table.has_device else "cpu_time_total"
+    return time if isinstance(table, ModuleTable) else f"self_{time}"
 
 
 def device_of(trace: Trace) -> dict[str, Any]:
@@ -159,13 +145,12 @@ def device_of(trace: Trace) -> dict[str, Any]:
     return summaries.device_of(store_of(trace, "device"), cpu_of(trace))
 
 
-def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:
+def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None:
     if options.csv:
         table.to_csv(options.csv)
     if options.json:
         from flopscope.results import records
 
-        files = [trace.source for trace in traces]
-        write_json(options.json, records.to_dict(table, device=device_of(traces[0]), files=files))
+        write_json(options.json, records.to_dict(table, device=device_of(trace), files=[trace.source]))
     if options.parquet:
         table.to_parquet(options.parquet)

@@ -1,25 +1,33 @@
-"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker."""
+"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker; ``stragglers()``: a few in memory."""
 
 from __future__ import annotations
 
 import glob
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.sentences.words import form
+from flopscope.ranks.calls import calls_of
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import Failure, run_everywhere, workers_for
 from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
+from flopscope.ranks.stragglers import Stragglers
 from flopscope.read.load import read_open
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
 from flopscope.read.trace import Trace, load_trace
+from flopscope.results.head import rank_of
+from flopscope.results.process import base_time_of, require_different_processes, source_of
+from flopscope.results.results import store_of
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
 
 
 class RankFile(NamedTuple):
@@ -134,3 +142,41 @@ def _remote(url: str) -> list[str]:
         what = "file matches this pattern" if is_pattern else "trace is in this folder"
         raise FileNotFoundError(f"{url}: no {what}")
     return [system.unstrip_protocol(one) for one in found]
+
+
+# Traces in memory -----------------------------------------------------------------------------------------------------
+
+
+def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
+    """Return which ranks wait for which in collectives, as Ranks.stragglers(), of a few loaded traces.
+
+    traces: at least two, one of each rank: traces from load_trace(), whose "distributedInfo" names their rank, or a
+        dict of traces by rank. For many ranks, load_ranks() reads the files and needs less memory.
+
+    Raises ValueError for fewer than two traces, a trace without a rank, two traces of one rank or one process (such as
+    two cycles of a schedule), and a trace with an invalid "distributedInfo" or "baseTimeNanoseconds".
+    """
+    if not isinstance(traces, Iterable):
+        raise TypeError(f"stragglers() needs a sequence of traces, one of each rank, or a dict of them, not {traces!r}")
+    if isinstance(traces, Mapping):
+        by_rank = [(int(rank), trace) for rank, trace in traces.items()]
+    else:
+        by_rank = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
+    if len(by_rank) < 2:
+        raise ValueError(f"stragglers() needs the traces of at least two ranks, not of {len(by_rank)}")
+    require_different_processes([trace for _, trace in by_rank])
+    by_rank.sort(key=lambda pair: pair[0])
+    bases = [base_time_of(trace, source_of(trace, place)) for place, (_, trace) in enumerate(by_rank)]
+    found = [store_of(trace, "collectives").collectives()[0] for _, trace in by_rank]
+    calls = [calls_of(one, base) for one, base in zip(found, bases, strict=True)]
+    return Stragglers([rank for rank, _ in by_rank], calls)
+
+
+def _rank_of(trace: Results, place: int) -> int:
+    source = source_of(trace, place)
+    rank = rank_of(trace.metadata, source)
+    if rank is None:
+        raise ValueError(
+            f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'
+        )
+    return rank

@@ -109,9 +109,7 @@ class Ranks:
         The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other
         ranks run, and wait, from their own start to the straggler's.
 
-        Of traces in memory, ``Ranks(digests_of({0: first, 1: second})).stragglers()`` says it, with digests_of() of
-        flopscope.ranks.source. These must be of different processes of one run: two cycles of the schedule of one
-        process, or ranks of two runs, have collectives of the same groups and numbers, which would be matched.
+        fs.stragglers(traces) does the same for a few traces in memory.
         """
         return self.comparison.stragglers
 

@@ -14,7 +14,7 @@ from flopscope.read.hlo import Hlo
 from flopscope.read.load import read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.read.xplane import Modules
-from flopscope.results.head import OWN_MEMBERS, rank_of
+from flopscope.results.head import OWN_MEMBERS, rank_of, run_steps_of
 from flopscope.results.results import Results
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.model import Model, index_of, models_of, why_unknown
@@ -73,6 +73,9 @@ class Trace(Results):
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
         self.hints = hints_of(metadata, report, core)
+        self.run_steps = run_steps_of(metadata)
+        if self.run_steps is not None and not self.run_steps.kind and (passes := core.mark_passes()):
+            self.run_steps = self.run_steps._replace(kind="repetition", steps=passes)
         self._core = core
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")

@@ -161,6 +161,16 @@ class KinetoText:
             begin, tail = begin + written, tail[written:]
 
 
+def add_member(path: str, name: str, value: object) -> None:
+    """Add a member to the head of a trace that KinetoText wrote."""
+    with open(path, "r+b") as file:
+        begin = max(0, file.seek(0, os.SEEK_END) - _TAIL)
+        file.seek(begin)
+        head, mark, rest = file.read().rpartition(b'"traceName"')
+        file.seek(begin)
+        file.write(b"%s%s: %s,\n  %s%s" % (head, *map(str.encode, map(json.dumps, (name, value))), mark, rest))
+
+
 def _has_changed(text: mmap.mmap) -> bool:
     """Return whether a name may have been changed: of ranges also those with a slash."""
     if text.find(b'"name": "unknown"') >= 0:

@@ -39,6 +39,8 @@ class StepCounter:
 
     def __init__(self, ended: Callable[[int], object], expected: Callable[[], object]) -> None:
         self.count = 0
+        self.kind = ""
+        """What ends a step: "optimizer", "forward" or "flopscope.step()"."""
         self._ended = ended
         self._expected = expected
         self._marks = False  # the program calls step()
@@ -62,10 +64,15 @@ class StepCounter:
         if not self._marks:
             self._marks = True
             self.count = 0  # without the optimizer's steps of the same iteration
-        self._end()
+        self._end("flopscope.step()")
 
-    def _end(self) -> None:
-        self.count += 1
+    def passed(self) -> None:
+        """End a pass of a program that marks nothing."""
+        if self.kind in ("", "forward"):
+            self._end("forward")
+
+    def _end(self, kind: str) -> None:
+        self.count, self.kind = self.count + 1, kind
         self._ended(self.count)
 
     def count_optimizers(self, torch: Any) -> None:
@@ -99,6 +106,6 @@ class StepCounter:
     def _optimized(self, cuda: Any) -> None:
         captured = cuda.is_initialized() and cuda.is_current_stream_capturing()
         if self._depth == 0 and not self._marks and not captured:
-            self._end()
+            self._end("optimizer")
 
     _optimized._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out

@@ -6,8 +6,9 @@ A head may have been edited: an invalid value raises ValueError, which names the
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flopscope import _core
 from flopscope.support.cpu import CPU_MEMBER
@@ -17,6 +18,8 @@ PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
 STACKS_MEMBER = "stackFrames"
 """The frames of sampled stacks."""
+RUN_MEMBER = "flopscopeRun"
+"""What ``flopscope run`` knows of the program's steps, the fields of RunSteps."""
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
 OWN_MEMBERS = frozenset(
@@ -71,6 +74,49 @@ def _integer(text: str) -> int | float:
         return int(text)
     except ValueError:
         return float(text)
+
+
+class RunSteps(NamedTuple):
+    """What ``flopscope run`` knows of the steps of a program, of which it records some and times the others.
+
+    kind: what ends a step, "optimizer", "forward" (of a module of the class ``of``), "flopscope.step()", "repetition"
+        or, without steps, "". steps: how many there are.
+    bare, low, high: the median time in µs of the ``bare_steps`` that nothing recorded, and its 95 % interval.
+    recorded: the median of those of the recording, which lasted from and to a time in s since the program began; it
+        has no begin if it lasted from start to end.
+    slowest: time and number, from 1, of the longest steps that nothing recorded.
+    """
+
+    kind: str = ""
+    of: str = ""
+    steps: int = 0
+    bare: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    bare_steps: int = 0
+    recorded: float = math.nan
+    recorded_from_s: float = math.nan
+    recorded_to_s: float = math.nan
+    lasted_s: float = math.nan
+    slowest: tuple[tuple[float, int], ...] = ()
+
+
+def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
+    """Return what the trace says of its program's steps, without what cannot be so; None if it says nothing."""
+    found, usual = metadata.get(RUN_MEMBER), RunSteps()._asdict()
+    if not isinstance(found, Mapping):
+        return None
+    known = {name: value for name, value in found.items() if name in usual and _is_like(value, usual[name])}
+    pairs = [pair for pair in found.get("slowest") or () if isinstance(pair, list) and len(pair) == 2]
+    slowest = [(time, number) for time, number in pairs if _is_like(time, 0.0) and _is_like(number, 0)]
+    return RunSteps(**known, slowest=tuple(slowest))
+
+
+def _is_like(value: object, usual: object) -> bool:
+    if isinstance(usual, str):
+        return isinstance(value, str)
+    number = isinstance(value, (int, float) if isinstance(usual, float) else int) and not isinstance(value, bool)
+    return number and 0 <= value < LATEST  # type: ignore[operator]
 
 
 def rank_of(metadata: Mapping[str, Any], source: str) -> int | None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flopscope.results import groups
-from flopscope.results.head import PEAKS_MEMBER
+from flopscope.results.head import PEAKS_MEMBER, RunSteps
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped, answer
@@ -48,6 +48,8 @@ class Results(Summaries):
     _usual_peaks = "measured"  # or "datasheet", or STORED
     hints: Hints = HINTS
     """What to record so that more is known."""
+    run_steps: RunSteps | None = None
+    """What ``flopscope run`` knows of the program's steps."""
     metadata: Mapping[str, Any] = MappingProxyType({})
     """Members of a loaded trace other than its events: "deviceProperties", "distributedInfo", versions, …"""
     graphs: Mapping[str, int] = MappingProxyType({})
@@ -511,6 +513,7 @@ def grouped(
         record_shapes=results.record_shapes,
         profile_memory=results.profile_memory,
         hints=results.hints,
+        run_steps=results.run_steps,
         peaks=described,
         shares=shares,
         unknown_peaks={name: results._why_unknown(name, source) for name in sorted(missing)},

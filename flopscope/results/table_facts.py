@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flopscope.results.head import RunSteps
 from flopscope.support.hints import HINTS, Hints
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Facts:
     open_events: int = 0
     dropped: int = 0
     hints: Hints = HINTS
+    run_steps: RunSteps | None = None
+    """What ``flopscope run`` knows of the program's steps."""
     coverage: Mapping[str, Any] = field(default_factory=lambda: {**_UNKNOWN, "unmodelled": []})
     peaks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     shares: Mapping[str, Peaks] | None = None

@@ -6,7 +6,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.lines import IDLE_PARTS
 from flopscope.results.records import DEVICE
 from flopscope.results.summaries import GPU_COLUMNS
-from flopscope.support.documents import Document, Field, columns, rows
+from flopscope.support.documents import Document, Field, columns, record, rows
 
 _WHOLE = "the row is of the whole profile, or of all devices"
 _NO_ROW = "it rests on no single row of the table, such as on the idle time before an op, or on an API call"
@@ -38,6 +38,16 @@ ACCOUNTING_FIELDS = (
     *columns("mfu mbu", "%", "the work or the peaks are unknown"),
 )
 _MOST = (*columns("op$ calls"), *columns("time ideal", "µs", "the work or the peaks are unknown", ideal="at the peaks"))
+_RECORDING = (
+    *columns("step$", why="the program has no steps", step="what ends a step: optimizer, flopscope.step(), …"),
+    *columns("step_of$", why="steps are not the passes of a module", step_of="class of the module"),
+    *columns("recorded_steps#"),
+    *columns("recorded_step", "µs", "there are no recorded steps, or none is known as a whole"),
+    *columns("bare_steps#", bare_steps="steps that nothing recorded"),
+    *columns("bare_step bare_step_low bare_step_high", "µs", "no step was timed that nothing recorded",
+             bare_step="median; low and high: its 95 % confidence interval"),
+    rows("slow_steps", columns("number# time:µs"), "the longest steps that nothing recorded, numbered from 1"),
+)  # fmt: skip
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (
     "device# kernels launches delay_min:µs delay_median:µs delay_p95:µs delay_max:µs negative_delays "
@@ -49,6 +59,7 @@ SUMMARY = Document(
     (
         *columns("file$", why="the profile was not read from a file"),
         DEVICE,
+        record("recording", _RECORDING, "what steps take, those that were recorded and those that were not"),
         rows("accounting", ACCOUNTING_FIELDS, "every instant of each device in each step"),
         rows("most", _MOST, "the ops with the most time, longest first; kernels of which no op is known"),
         rows("advice", ADVICE_FIELDS, "what to change, the largest saving first"),

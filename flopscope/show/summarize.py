@@ -15,6 +15,7 @@ from flopscope.answers.accounting import (
     accounting_head,
     cause_text,
     most_time,
+    recording_facts,
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_kinds import kinds_of
@@ -74,6 +75,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         {
             "file": getattr(results, "source", None),
             "device": device_of(core, cpu_of(results)),
+            "recording": recording_facts(analysis),
             "accounting": records(every),
             "most": [one._asdict() for one in most],
             "advice": advice.to_dicts(),

@@ -2,9 +2,7 @@
 
 import os
 import re
-import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,8 @@ from helpers.run_programs import own, run, script
 
 import flopscope as fs
 from flopscope.cli import memory_limit
-from flopscope.cli.memory_limit import MemoryLimit, SteadyGrowth
+from flopscope.cli.memory_limit import Records, SteadyGrowth
+from flopscope.cli.recording import SURELY
 from flopscope.support.process import available_memory, private_growth
 
 GB = 1 << 30
@@ -49,30 +48,32 @@ def test_the_least_of_the_machine_and_its_groups_is_available(tmp_path: Path) ->
     assert available_memory(*system(tmp_path / "free", machine | version_1)) == 8 * GB
 
 
-def test_a_quarter_warns_and_half_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+class Growing:
+    """A profile that has recorded so much."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+
+    @property
+    def _core(self) -> "Growing":
+        return self
+
+
+def test_a_recording_ends_where_its_end_would_take_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
-    said: list[str] = []
-    sizes = iter([1.9, 2.0, 3.9, 4.0, 9.0])
-    limit = MemoryLimit(
-        lambda: (next(sizes) * GB, "it"), lambda text: said.append(f"W {text}"), lambda text: said.append("S")
-    )
-    seen = []
-    for _ in range(5):
-        limit.look()
-        seen.append(len(said))
-    assert seen == [0, 1, 1, 2, 2] and said[1] == "S"
-    assert "about 2.00 GB" in said[0] and "a quarter of the 8.00 GB" in said[0]
-    said.clear()
-    limit = MemoryLimit(lambda: (5 * GB, "it"), lambda text: said.append("W"), lambda text: said.append("S"))
-    limit.look()
-    limit.look()
-    assert said == ["S"], "both shares at once"
+    monkeypatch.setattr(memory_limit, "profile", Growing)
+    records = Records(Growing(700 << 20), 1.0)
+    assert not records.look() and records.nbytes == 700 << 20
+    records._prof.nbytes = 900 << 20
+    assert "about 4.39 GB of memory at its end, more than half of the 8.00 GB" in records.look()
+    monkeypatch.setattr(memory_limit, "available_memory", lambda: None)
+    assert not Records(Growing(900 << 20), 1.0).look(), "the system does not say"
 
 
 def grown(size: Callable[[float], float], seconds: float) -> list[float]:
     """Return what SteadyGrowth makes of a process of that size after each 0.3 s."""
     now = 0.0
-    growth = SteadyGrowth(lambda: size(now), lambda: now)
+    growth = SteadyGrowth(SURELY, lambda: size(now), lambda: now)
     found = []
     while now < seconds:
         now += 0.3
@@ -84,7 +85,7 @@ def grown(size: Callable[[float], float], seconds: float) -> list[float]:
 def test_records_grow_steadily(seconds: int) -> None:
     found = grown(lambda t: 100 + 5 * t + 3 * (t % 0.6 < 0.3), seconds)  # with tensors that come and go
     assert found[-1] == pytest.approx(5 * seconds, rel=0.25)
-    assert not any(found[: int(memory_limit.LEAST_TIME / 0.3) - 1])
+    assert not any(found[: int(SURELY / 0.3) - 1])
 
 
 def test_data_of_a_program_is_no_record() -> None:
@@ -111,33 +112,12 @@ def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
     assert private_growth() - start == pytest.approx(len(block), rel=0.2)
 
 
-def test_threads_of_flopscope_are_in_no_line_up_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    def spin() -> tuple[float, str]:
-        end = time.perf_counter() + 0.01
-        while time.perf_counter() < end:
-            sum(range(100))
-        return 0.0, ""
-
-    monkeypatch.setattr(memory_limit, "INTERVAL", 0.0)
-    limits = [MemoryLimit(taken, str, str) for taken in (partial(divmod, 0.0, 1.0), spin)]
-    with fs.profile(sample_stacks=True, activities=[fs.ProfilerActivity.CPU]) as prof:
-        for limit in limits:
-            limit.start()
-        time.sleep(0.5)
-        for limit in limits:
-            limit.end()
-    frame = prof.lines().query("group == 'threads'")
-    spun = frame[frame.line.str.contains("spin")].time.sum()
-    beginning = frame[frame.line.str.contains("threading.py")].time.sum()  # before a function of flopscope is called
-    assert spun > 1e4 and beginning < 0.3 * spun
-
-
-def run_with(tmp_path: Path, available: int, code: str, settings: str = "") -> tuple[str, int, int]:
+def run_with(tmp_path: Path, available: int, code: str, *options: str) -> tuple[str, int, int]:
     """Record a program with that much memory: its messages, its recorded events, and the ops that it counted."""
     limited = f"import flopscope.cli.memory_limit as limit\nlimit.available_memory = lambda: {available}\n"
-    (tmp_path / "sitecustomize.py").write_text(limited + settings, encoding="utf-8")
+    (tmp_path / "sitecustomize.py").write_text(limited, encoding="utf-8")
     paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    options = ("--no-report", "--no-summary", "--trace", "t.json.gz")
+    options = (*options, "--no-report", "--no-summary", "--trace", "t.json.gz")
     result = run(tmp_path, *options, script(tmp_path, code), PYTHONPATH=paths)
     assert result.returncode == 0, result.stderr
     return own(result.stderr), len(fs.load_trace(str(tmp_path / "t.json.gz"))), int(result.stdout)
@@ -156,7 +136,6 @@ def test_a_recording_ends_before_it_takes_the_programs_memory(tmp_path: Path) ->
         print(count)
         """
     messages, recorded, counted = run_with(tmp_path, 400 << 20, code)
-    assert re.search(r"more than a quarter of the 400\.00 MB.*; at half of it, the recording ends", messages)
     assert re.search(r"more than half of the 400\.00 MB.*: this recording ends here", messages)
     bytes_of_event = 56
     assert recorded * bytes_of_event > 24 << 20 and recorded < counted
@@ -174,8 +153,8 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
             count += 1
         print(count)
         """
-    messages, recorded, counted = run_with(tmp_path, 1 << 30, code, "limit.LEAST_TIME = 1.0\n")
-    assert re.search(r"grows by .*/s; a recording that grows at this rate would take about .* more than half", messages)
+    messages, recorded, counted = run_with(tmp_path, 1 << 30, code, "--whole")
+    assert re.search(r"would take about .* at its end, by the growth of this process, more than half", messages)
     assert "--seconds 0: all of it" in messages and 20_000 < recorded < counted
 
 

@@ -3,20 +3,18 @@
 from helpers.hand_traces import kernel, load, op
 
 import flopscope as fs
-from flopscope.results.ranks import join_ranks
 
 SHAPELESS = "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
 GEMM = kernel("gemm", 5, 9)
 
 
-def test_tables_and_ranks_report_why_their_work_is_unknown() -> None:
+def test_tables_report_why_their_work_is_unknown() -> None:
     shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
     traces = [load(op("aten::mm", 0, 9), GEMM), load(op("aten::mm", 0, 9, **shapes), GEMM)]
     assert [trace.record_shapes for trace in traces] == [False, True]  # neither trace has a record_shapes member
     without, known = (trace.key_averages() for trace in traces)
     assert without.lacks_shapes and SHAPELESS in without.table() and "Not modelled" not in without.table()
     assert not known.lacks_shapes and SHAPELESS not in known.table()
-    assert join_ranks({0: without, 1: without}).lacks_shapes and not join_ranks({0: without, 1: known}).lacks_shapes
 
 
 def test_traces_without_ops_and_native_ops_do_not_lack_shapes() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from flopscope.answers.accounting import KNOWN, cause_text, known_shares
+from flopscope.answers.accounting import KNOWN, cause_text, known_shares, recorded_lines
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
@@ -42,14 +42,18 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "facts": list(facts(source)),
         "steps": source.steps,
         "accounting": _accounting(source, columns),
-        "recording": {"is_delayed": source.analysis.is_delayed, "unobserved": source.analysis.unobserved or None},
+        "recording": {
+            "is_delayed": source.analysis.is_delayed and source.analysis.bare is None,
+            "unobserved": source.analysis.unobserved or None,
+            "recorded": source.analysis.bare and source.analysis.bare.recorded,
+        },
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
         "coverage": source.analysis.once(known_shares)._asdict(),
         "hfu": source.counted.hfu(source.accounting).percent,
         "missing": list(missing(source)),
-        "notes": [*map(sentence, notes(source))],
+        "notes": [*map(sentence, (*recorded_lines(source.analysis), *notes(source)))],
     }
 
 
@@ -203,7 +207,8 @@ def lead_of(source: Profile) -> str:
     sentences = [f"A step takes {taken} ({source.mean_text['of']})." if source.steps else f"The profile takes {taken}."]
     if len(source.advice):
         first, lost = source.advice[0], _largest_part(source)
-        base = f" of {short_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
+        estimated = analysis.is_delayed and analysis.bare is None
+        base = f" of {short_time_text(analysis.unobserved)} without recording" if estimated else ""
         sentences.append(f"The change saves about {short_time_text(first.saving_us)}{base}.")
         if whole[lost] > 0:
             what, time = _part_text(source, lost)[0], short_time_text(whole[lost] / per)

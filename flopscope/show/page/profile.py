@@ -76,6 +76,8 @@ class Profile:
     @property
     def mean_text(self) -> dict[str, str]:
         """The number of steps behind ``means``; see steps_text()."""
+        if (bare := self.analysis.bare) is not None:
+            return steps_text("median", f"{bare.bare_steps:,} unrecorded", bare.bare_steps)
         (_, alike), steps = self.means, self.steps
         return steps_text("mean", f"{alike} of {steps}" if alike < steps else str(steps), steps)
 

@@ -194,6 +194,10 @@ flopscope.overview = {
                 const doc = "Estimated: the time less what recording delayed it by.";
                 add("Without recording", format.time(data.recording.unobserved), doc);
             }
+            if (data.recording.recorded) {
+                const doc = "Median of the steps that were recorded, which takes time.";
+                add("Recorded step", format.time(data.recording.recorded), doc);
+            }
             const ideal = bounded("ideal", format.time(whole.ideal / per));
             add("At the limits", ideal, "Least time that the peaks allow for the work.");
             add("MFU", limited("mfu"), "Time of the FLOPs at the peaks of their units, in percent of the time.");

@@ -1,0 +1,208 @@
+"""Which steps of a program ``flopscope run`` records: the first, later a few that have settled; all others are timed.
+
+    start, warm-up            timed            5 steps        timed, to the end
+    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓|  |  |  |  |  |  |  |▓▓|▓▓|▓▓|▓▓|▓▓|  |  |  |  |  |  |
+
+What was recorded at the start is kept until the later steps are there. The processes of a distributed program decide
+by the number of steps alone, so that all record the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, NamedTuple
+
+from flopscope.support.statistics import median
+
+FIRST_STEPS, FIRST_TIME, FEW_STEPS, LONG_TIME = 10, 1.0, 3, 10.0
+"""The first recording lasts for so many steps and s, or for a few long ones; one with fewer than these is replaced."""
+LARGE, MOST = 48 << 20, 10
+"""Bytes of torch's records, of about 120,000 ops, with which a recording ends before that: its end takes torch 1 s. And
+times these, with which it ends amid a step."""
+LATER_STEPS, LATER_TIME, SHARE = 5, 0.1, 0.05
+"""Steps and s of the later recording, and the part of the time so far that it may cost."""
+SETTLED, ALIKE, SURELY = 10, 0.1, 200
+"""Steps that are compared with as many before them, by what share the medians may differ, and steps after which a
+program is no longer waited for to settle."""
+OF_RANKS = (FIRST_STEPS, 40, 40 + LATER_STEPS)
+"""Numbers of steps at which the processes of a distributed program end the first recording, begin and end the next."""
+AGAIN, SHORT, MORE = 1.0, 0.1, 4.0
+"""s from the end of a recording without steps to the next, twice as long each time; the share of the time of the one
+before that it must last to be kept; and times its size, if it turns out that something else grew."""
+MOST_TIMES, MOST_PASSED, SLOWEST = 1 << 16, 1000, 5
+"""Times of steps that are kept (of more steps, those of every second one, every fourth, …) and that are passed on."""
+
+
+class StepTimes:
+    """How long the steps of a program took, in µs: those that nothing recorded, and those of this recording."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._last = math.nan  # when the step before ended; NaN: it tells nothing of this one
+        self.recorded: list[float] | None = None
+        """Of this recording; None outside of any."""
+        self.bare = array("d")
+        """Of steps that nothing recorded, thinned out."""
+        self.bare_count = 0
+        self._stride = 1
+        self.is_off = False
+        """Steps are ignored: what records them is unknown."""
+        self.slowest: list[tuple[float, int]] = []
+        """A heap of the longest of these, with their numbers."""
+
+    def begin(self) -> None:
+        """A recording has begun, between two steps."""
+        self.recorded, self._last = [], self._clock()
+
+    def end(self) -> list[float]:
+        """A recording has ended: the step under way is of neither kind. Return the times of its steps."""
+        found, self.recorded, self._last = self.recorded or [], None, math.nan
+        return found
+
+    def step(self, number: int) -> None:
+        """A step has ended."""
+        now = self._clock()
+        time, self._last = 1e6 * (now - self._last), now
+        if self.is_off or time != time:
+            return
+        if self.recorded is not None:
+            self.recorded.append(time)
+            return
+        self.bare_count += 1
+        if self.bare_count % self._stride == 0:
+            self.bare.append(time)
+            if len(self.bare) == MOST_TIMES:
+                del self.bare[::2]
+                self._stride *= 2
+        if len(self.slowest) < SLOWEST:
+            heapq.heappush(self.slowest, (time, number))
+        elif time > self.slowest[0][0]:
+            heapq.heapreplace(self.slowest, (time, number))
+
+
+class Kept(NamedTuple):
+    """A recording, the times of its steps, and when it began and ended."""
+
+    prof: Any
+    times: list[float]
+    begin: float
+    end: float
+
+
+class Windows:
+    """Decides when recordings begin and end. ``of_ranks``: by the number of steps alone."""
+
+    def __init__(self, of_ranks: bool = False, clock: Callable[[], float] = monotonic) -> None:
+        self.times = StepTimes(clock)
+        self._clock = clock
+        self._of_ranks = of_ranks
+        self._count = 0
+        self._began = self._since = math.nan  # of this one; when its first step, or the last one, ended
+        self._cost = self._slow = math.nan  # s that ending the later one takes, µs of a recorded step; by the first
+        self._due, self._wait = math.inf, AGAIN  # when the next one without steps begins, and after how long
+        self._large = float(LARGE)
+        self.is_over = False
+        """Steps are only timed from now on."""
+        self.kept: Kept | None = None
+        """The recording to be reported."""
+        self.is_part = False
+        """A recording has ended before the program."""
+
+    def begin(self) -> None:
+        """A recording has begun."""
+        self._began, self._since = self._clock(), math.nan
+        self.times.begin()
+
+    def end(self, prof: Any, took: float, is_last: bool = False) -> None:
+        """A recording has ended, which took so many s; is_last: with the program. Keep it, or the one before."""
+        self.is_part |= not is_last
+        now, before = self._clock(), self.kept
+        found = Kept(prof, self.times.end(), self._began, now - took)
+        steps = len(found.times)
+        known = 0 if before is None else len(before.times)
+        long = before is None or now - self._began >= SHORT * (before.end - before.begin)
+        if steps >= min(FEW_STEPS, known) and (steps or long):
+            self.kept = found
+        if steps and math.isnan(self._cost):
+            self._cost = took * min(LATER_STEPS / steps, 1.0)
+            self._slow = median(found.times[-SETTLED:])
+        elif steps >= FEW_STEPS:
+            self.is_over = True
+        self._since = now
+        self._due, self._wait = now + max(self._wait, took / SHARE), 2 * self._wait
+
+    def give_up(self) -> None:
+        """The program records itself: nothing is known of steps from now on."""
+        self.is_over = self.times.is_off = True
+
+    def step(self, count: int, nbytes: float) -> bool:
+        """A step has ended. Return whether to begin or to end a recording.
+
+        count: of the steps that have ended. nbytes: of the records, about.
+        """
+        self._count = count
+        self.times.step(count)
+        if self._of_ranks:
+            return self._count in OF_RANKS
+        if self.times.recorded is None:
+            return self._has_settled()
+        if math.isnan(self._since):
+            self._since = self._clock()
+        lasted, steps = self._clock() - self._since, len(self.times.recorded)
+        if self.kept is not None and len(self.kept.times) >= FEW_STEPS:
+            return steps >= LATER_STEPS and (lasted >= LATER_TIME or nbytes >= LARGE)
+        if steps >= FEW_STEPS and (lasted >= LONG_TIME or nbytes >= LARGE):
+            return True
+        return (steps >= FIRST_STEPS and lasted >= FIRST_TIME) or (steps > 0 and nbytes >= MOST * LARGE)
+
+    def look(self, nbytes: float, expects_steps: bool) -> bool:
+        """Return whether to begin or to end a recording amid whatever runs. expects_steps: some may end soon."""
+        if self.is_over or self._of_ranks:
+            return False
+        if self.times.recorded is None:
+            return not self._count and self._clock() >= self._due
+        return nbytes >= (MOST * LARGE if self._count or expects_steps else self._large)
+
+    def was_nothing(self) -> None:
+        """A recording has ended for its size, with few ops: data of the program has grown. The next may grow more."""
+        self._large *= MORE
+        self._due = 0.0
+
+    def _has_settled(self) -> bool:
+        """Return whether the steps have settled that are only timed, and a recording of some costs little."""
+        if math.isnan(self._cost):
+            return self.kept is not None  # no step was recorded, and this is the first
+        bare = self.times.bare
+        if len(bare) < 2 * SETTLED:
+            return False
+        cost = self._cost + LATER_STEPS * max(self._slow - median(bare[:SETTLED]), 0.0) / 1e6
+        if self._clock() - self._since < cost / SHARE:
+            return False
+        before, last = median(bare[-2 * SETTLED : -SETTLED]), median(bare[-SETTLED:])
+        return self.times.bare_count >= SURELY or abs(last - before) <= ALIKE * before
+
+    def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
+        """Return what is known of the program's steps, for RunSteps.of(); None if torch was not recorded.
+
+        began: when the program did. kind, of: what ends a step. count: of all steps.
+        """
+        kept, times = self.kept, self.times
+        if kept is None:
+            return None
+        thin = times.bare[:: 1 + len(times.bare) // MOST_PASSED]
+        return {
+            "kind": kind,
+            "of": of,
+            "steps": count,
+            "bare": list(thin),
+            "bare_steps": times.bare_count,
+            "recorded": median(kept.times) if kept.times else None,
+            "recorded_from_s": kept.begin - began if self.is_part else None,
+            "recorded_to_s": kept.end - began,
+            "lasted_s": self._clock() - began,
+            "slowest": sorted(times.slowest, reverse=True),
+        }

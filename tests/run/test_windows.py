@@ -1,0 +1,226 @@
+"""When flopscope run records torch: the first steps, and later a few; all others are timed."""
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from itertools import count, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.run_programs import run, script
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.record import windows as module
+from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, MOST_TIMES, OF_RANKS, Windows
+
+
+class Program:
+    """A program whose steps take longer while they are recorded; its clock is its own."""
+
+    def __init__(self, bare: Callable[[int], float], recorded: float = 1.5, stop: float = 0.01, ranks: bool = False):
+        self.now, self._bare, self._slower, self._stop = 5.0, bare, recorded, stop
+        self.windows = Windows(ranks, lambda: self.now)
+        self.nbytes_of_step, self.steps = 1000.0, 0
+        self.spans: list[list[int]] = []  # first step of each recording, and the step after its last
+        self.spent = 0.0  # by recording
+        self._begin()
+
+    def _begin(self) -> None:
+        self.windows.begin()
+        self.spans.append([self.steps, self.steps])
+
+    def end(self, is_last: bool = False) -> None:
+        self.windows.end(f"profile {len(self.spans)}", self._stop, is_last)
+
+    def run(self, steps: int) -> "Program":
+        for _ in range(steps):
+            is_recorded = self.windows.times.recorded is not None
+            bare = self._bare(self.steps)
+            time = bare * (self._slower if is_recorded else 1.0)
+            self.now, self.steps, self.spent = self.now + time, self.steps + 1, self.spent + time - bare
+            self.spans[-1][1] += is_recorded
+            if self.windows.is_over:
+                self.windows.times.step(self.steps)
+            elif self.windows.step(self.steps, self.nbytes_of_step * (self.spans[-1][1] - self.spans[-1][0])):
+                if is_recorded:
+                    self.now, self.spent = self.now + self._stop, self.spent + self._stop
+                    self.end()
+                else:
+                    self._begin()
+        return self
+
+
+def test_the_first_steps_are_recorded_later_a_few_and_the_others_timed() -> None:
+    program = Program(lambda step: 1.0 if step == 0 else 0.02).run(3000)
+    assert [last - first for first, last in program.spans] == [module.FIRST_STEPS + 25, LATER_STEPS]
+    windows, begun = program.windows, program.spans[1][0]
+    assert windows.is_over and windows.kept is not None and windows.kept.prof == "profile 2"
+    assert windows.kept.times == pytest.approx([30_000] * LATER_STEPS)
+    dropped = 2  # steps amid which a recording ended
+    assert windows.times.bare_count == 3000 - sum(last - first for first, last in program.spans) - dropped
+    assert list(windows.times.bare) == pytest.approx([20_000] * windows.times.bare_count)
+    assert begun - program.spans[0][1] >= 2 * module.SETTLED
+    facts = windows.facts(0.0, "optimizer", "", 3000)
+    assert facts is not None and len(facts["bare"]) <= 1000 and facts["recorded"] == pytest.approx(30_000)
+    assert facts["recorded_to_s"] - facts["recorded_from_s"] == pytest.approx(5 * 0.03)
+
+
+@pytest.mark.parametrize("step", [1e-4, 0.005, 0.3, 8.0])
+@pytest.mark.parametrize("stop", [0.01, 1.0])
+def test_the_later_recording_costs_a_twentieth_of_the_time_before(step: float, stop: float) -> None:
+    program = Program(lambda _: step, recorded=2.0, stop=stop)
+    program.run(30)
+    first = begun = 0.0
+    while not program.windows.is_over:
+        program.run(1)
+        first = program.spent if len(program.spans) == 1 else first
+        begun = program.now if len(program.spans) == 1 else begun
+    assert program.spent - first <= 1.1 * (module.SHARE * begun + module.LATER_TIME) + stop
+    assert program.windows.kept is not None and len(program.windows.kept.times) >= LATER_STEPS
+
+
+def test_a_program_of_six_steps_has_its_six() -> None:
+    program = Program(lambda _: 0.9).run(6)
+    program.end(is_last=True)
+    facts = program.windows.facts(0.0, "optimizer", "", 6)
+    assert program.spans == [[0, 6]] and facts is not None and facts["recorded_from_s"] is None
+    long = Program(lambda _: 60.0).run(6)
+    assert long.spans[0] == [0, FEW_STEPS] and long.windows.times.bare_count == 2
+
+
+def test_large_steps_end_the_first_recording() -> None:
+    program = Program(lambda _: 0.01)
+    program.nbytes_of_step = LARGE / 2
+    program.run(20)
+    assert program.spans[0] == [0, FEW_STEPS]
+
+
+def test_steps_that_still_warm_up_are_waited_for() -> None:
+    program = Program(lambda step: 0.02 * (1 + 20 * 0.97**step)).run(2000)
+    times = program.windows.kept.times  # type: ignore[union-attr]
+    assert program.windows.is_over and max(times) < 1.25 * 30_000
+
+
+def test_processes_of_one_program_record_the_same_steps() -> None:
+    random.seed(1)
+    spans = [Program(lambda _: random.uniform(0.001, 0.1), ranks=True).run(200).spans for _ in range(4)]
+    assert spans[0] == [[0, OF_RANKS[0]], [OF_RANKS[1], OF_RANKS[2]]] and all(one == spans[0] for one in spans)
+
+
+def test_without_steps_a_recording_ends_for_its_size_and_others_follow() -> None:
+    program = Program(lambda _: 1.0)
+    windows, begun = program.windows, [program.now]
+    assert not windows.look(LARGE - 1, expects_steps=False) and not windows.look(LARGE, expects_steps=True)
+    while program.now < 200:
+        program.now += 0.05
+        size = 1e9 * (program.now - begun[-1]) if windows.times.recorded is not None else 0.0
+        if windows.look(size, expects_steps=False):
+            if windows.times.recorded is None:
+                windows.begin()
+                begun.append(program.now)
+            else:
+                windows.end(f"profile {len(begun)}", 0.05)
+    waits = [b - a for a, b in pairwise(begun)]
+    assert waits == pytest.approx([1 << n for n in range(len(waits))], abs=0.2) and len(begun) == 8
+    assert windows.kept is not None and windows.kept.prof == "profile 8"
+
+
+def test_data_that_grew_is_no_recording() -> None:
+    program = Program(lambda _: 1.0)
+    assert program.windows.look(LARGE, expects_steps=False)
+    program.end()
+    program.windows.was_nothing()
+    assert program.windows.look(0.0, expects_steps=False), "the next begins at once"
+    program.windows.begin()
+    assert not program.windows.look(3 * LARGE, expects_steps=False) and program.windows.look(5 * LARGE, False)
+
+
+def test_of_many_steps_every_so_many_times_are_kept() -> None:
+    ticks: Iterator[int] = count()
+    windows = Windows(clock=lambda: float(next(ticks)))
+    windows.times.step(0)
+    for number in range(5 * MOST_TIMES):
+        windows.times.step(number)
+    times = windows.times
+    assert times.bare_count == 5 * MOST_TIMES and MOST_TIMES // 2 <= len(times.bare) < MOST_TIMES
+    assert set(times.bare) == {1e6} and len(times.slowest) == module.SLOWEST
+
+
+def test_a_program_that_profiles_itself_is_timed_no_more() -> None:
+    program = Program(lambda _: 0.01).run(300)
+    before = program.windows.times.bare_count
+    program.windows.give_up()
+    program.run(100)
+    assert program.windows.times.bare_count == before > 0
+
+
+def recorded(tmp_path: Path, code: str, *options: str) -> tuple[dict[str, Any], str, fs.Trace]:
+    """Run a program, and return what its summary's JSON says of its steps, the summary's text, and the trace."""
+    pytest.importorskip("torch")
+    options = (*options, "--no-report", "--json", "s.json", "--trace", "t.json")
+    result = run(tmp_path, *options, script(tmp_path, code))
+    assert result.returncode == 0, result.stderr
+    facts = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["recording"]
+    return facts, " ".join(result.stderr.split()), fs.load_trace(tmp_path / "t.json")
+
+
+TRAINING = """
+    import json, time, torch
+    torch.set_num_threads(1)
+    model = torch.nn.Linear(64, 64)
+    optimizer, times, begin = torch.optim.SGD(model.parameters(), 0.01), [], time.monotonic()
+    while time.monotonic() < begin + 6 or len(times) < 600:
+        model(torch.ones(8, 64)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter())
+    print(json.dumps(sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2]))
+    """
+
+
+def test_a_step_takes_what_it_takes_without_recording(tmp_path: Path) -> None:
+    facts, text, trace = recorded(tmp_path, TRAINING)
+    assert facts["step"] == "optimizer" and facts["recorded_steps"] >= FEW_STEPS and facts["bare_steps"] > 20
+    assert facts["bare_step_low_us"] <= facts["bare_step_us"] <= facts["bare_step_high_us"]
+    assert "steps that nothing recorded" in text and "flopscope run --whole records all" in text
+    whole = trace.accounting().iloc[-1]
+    assert whole.step == "not recorded" and whole.total == pytest.approx(facts["bare_step_us"])
+    assert whole[list(_core.parts)].sum() == pytest.approx(whole.total)
+    steps = trace.accounting().iloc[:-1]
+    assert len(steps) == facts["recorded_steps"] and steps.total.min() > 0
+    assert trace.summary().to_dict()["recording"] == facts, "a trace says what flopscope run said"
+    unchanged = trace.what_if().iloc[-1].total / len(steps)
+    assert unchanged == pytest.approx(whole.total, rel=0.02)
+
+
+def test_the_whole_is_recorded_on_request(tmp_path: Path) -> None:
+    code = TRAINING.replace("begin + 6 or len(times) < 600", "begin + 1.5")
+    facts, text, trace = recorded(tmp_path, code, "--whole")
+    assert facts["bare_steps"] == 0 and facts["bare_step_us"] is None and "nothing recorded" not in text
+    assert facts["recorded_steps"] == len(trace.accounting()) - 1
+
+
+def test_the_passes_of_a_module_are_steps(tmp_path: Path) -> None:
+    code = """
+        import time, torch
+        torch.set_num_threads(1)
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(20)])
+            def forward(self, x):
+                return self.layers(x)
+        net, begin, count = Net(), time.monotonic(), 0
+        while time.monotonic() < begin + 20 or count < 3000:
+            net(torch.ones(4, 16))
+            count += 1
+        print(count)
+        """
+    facts, text, trace = recorded(tmp_path, code)
+    assert (facts["step"], facts["step_of"]) == ("forward", "Net") and facts["bare_steps"] > 20
+    assert "A step is a pass of Net, found by repetition" in text
+    steps = trace.accounting().iloc[:-1]
+    calls = next(row.count for row in trace.key_averages() if row.key == "aten::linear")
+    assert facts["recorded_steps"] == len(steps) >= FEW_STEPS and calls == pytest.approx(20 * len(steps), abs=20)
