@@ -129,20 +129,21 @@ static begun set_place(fs_code_place *place, const PyCodeObject *code)
 
 /* What was copied: a frame, and what lies before it in its page, which is there if the frame is. */
 static struct {
-    const char *begin, *end;
+    uintptr_t begin;
+    size_t size;
     char bytes[PAGE + FRAME_SIZE];
 } window;
 
+/* at: any number, as what it was read from may have been given away; those at the end of all memory are no addresses. */
 static bool read_frame(const void *at, frame_head *frame)
 {
-    const char *from = at;
-    if (from < window.begin || from + FRAME_SIZE > window.end) {
-        const char *begin = (const char *)((uintptr_t)from & ~(uintptr_t)(PAGE - 1));
-        size_t size = (size_t)(from - begin) + FRAME_SIZE;
-        window.begin = window.end = NULL;
-        if (!read_memory(begin, window.bytes, size)) return false;
-        window.begin = begin;
-        window.end = begin + size;
+    uintptr_t from = (uintptr_t)at, page = from & ~(uintptr_t)(PAGE - 1);
+    if (window.size == 0 || from - window.begin > window.size - FRAME_SIZE) {
+        size_t size = (size_t)(from - page) + FRAME_SIZE;
+        window.size = 0;
+        if (!read_memory((const void *)page, window.bytes, size)) return false;
+        window.begin = page;
+        window.size = size;
     }
     memcpy(frame, window.bytes + (from - window.begin), FRAME_SIZE);
     return true;
@@ -153,7 +154,7 @@ static int read_frames(const void *innermost, fs_code_place *places)
 {
     frame_head frame;
     int count = 0, met = 0;
-    window.begin = window.end = NULL;
+    window.size = 0;
     for (const void *at = innermost; at != NULL && count < FS_MOST_STACK_DEPTH; at = caller_of(&frame)) {
         if (!read_frame(at, &frame) || met++ > 4 * FS_MOST_STACK_DEPTH) return -1; /* as in a circle */
         int64_t instruction = instruction_of(&frame);

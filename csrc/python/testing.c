@@ -1,7 +1,8 @@
 /* What only tests use. Events put into a Store from Python: no GPU is needed to tell a table or a trace what a GPU did.
- * And the tokens of the JSON scanner. */
+ * And the tokens of the JSON scanner, and what is read where a frame is said to be. */
 #include <string.h>
 
+#include "python/stack_reader.h"
 #include "python/store_object.h"
 #include "sources/kineto/json_scan.h"
 #include "store/collective.h"
@@ -216,11 +217,20 @@ static PyObject *json_tokens(PyObject *Py_UNUSED(module), PyObject *bytes)
     return result;
 }
 
+static PyObject *stack_depth(PyObject *module, PyObject *address)
+{
+    fs_python_thread thread = {.frame = PyLong_AsVoidPtr(address)};
+    static fs_code_place places[FS_MOST_STACK_DEPTH];
+    (void)module;
+    return thread.frame == NULL && PyErr_Occurred() ? NULL : PyLong_FromLong(fs_read_stack(&thread, places));
+}
+
 static PyMethodDef functions[] = {
     {"_append", (PyCFunction)(void (*)(void))append, METH_VARARGS | METH_KEYWORDS,
      "_append(store, kind, ...): append an event; its index."},
     {"_set_device", set_device, METH_VARARGS, "_set_device(store, index, facts): what is known of a device."},
     {"_set_window", set_window, METH_VARARGS, "_set_window(store, begin, end): when recording began and ended, in ns."},
+    {"_stack_depth", stack_depth, METH_O, "_stack_depth(address): of the frames from an address on; -1: none are there."},
     {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): ([(token, text)], how it ends, where, expected)."},
     {NULL, NULL, 0, NULL},
 };

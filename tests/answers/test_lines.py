@@ -1,5 +1,6 @@
 """Sampled stacks: where a program's time went, by line, beside what the program measures of itself."""
 
+import ctypes
 import json
 import os
 import re
@@ -465,3 +466,12 @@ def test_a_page_with_ops_lists_the_lines_after_them() -> None:
     assert head[-1] == "no op ran" and lines["notes"][1].startswith("no op ran: ")
     assert any(row[0].endswith(" spin") and row[-1].endswith("ms") for row in rows)
     page.columns.close()
+
+
+@pytest.mark.parametrize("fill", [0xFF, 0x00, 0x41, 0x7F])
+def test_what_lies_where_a_frame_was_may_be_anything(fill: int) -> None:
+    """A thread goes on while its frames are read, and their memory is given to others: no address in it is trusted."""
+    page = ctypes.create_string_buffer(bytes([fill]) * 3 * 4096)
+    start = ctypes.addressof(page)
+    for address in (*range(start, start + 4096, 8), (1 << 64) - 1, (1 << 64) - 4096, 8):
+        assert _core._stack_depth(address) <= 0
