@@ -134,7 +134,7 @@ static struct {
     char bytes[PAGE + FRAME_SIZE];
 } window;
 
-/* at: any number, as what it was read from may have been given away; those at the end of all memory are no addresses. */
+/* at: any number, as what it was read from may have been given away. */
 static bool read_frame(const void *at, frame_head *frame)
 {
     uintptr_t from = (uintptr_t)at, page = from & ~(uintptr_t)(PAGE - 1);

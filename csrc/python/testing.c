@@ -230,7 +230,7 @@ static PyMethodDef functions[] = {
      "_append(store, kind, ...): append an event; its index."},
     {"_set_device", set_device, METH_VARARGS, "_set_device(store, index, facts): what is known of a device."},
     {"_set_window", set_window, METH_VARARGS, "_set_window(store, begin, end): when recording began and ended, in ns."},
-    {"_stack_depth", stack_depth, METH_O, "_stack_depth(address): of the frames from an address on; -1: none are there."},
+    {"_stack_depth", stack_depth, METH_O, "_stack_depth(address): of the frames there; -1: there are none."},
     {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): ([(token, text)], how it ends, where, expected)."},
     {NULL, NULL, 0, NULL},
 };

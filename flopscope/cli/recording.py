@@ -83,6 +83,7 @@ class Recording:
         self._expects_steps = False  # the program has created an optimizer
         self._records: Records | None = None  # while their size is watched
         self._is_watched = False  # by a thread: none is there before a recording, when programs fork
+        self._asked = False  # the main thread is to begin or to end a recording
         self._disarm: Callable[[], object] = bool
         self._end_arguments: Callable[[], object] = bool
         self._over = threading.Event()
@@ -140,8 +141,6 @@ class Recording:
                 return None
             self.end_samples()
             self._steps.leave()
-            if self._forward is not None:
-                self._forward.leave()
             self._disarm()
             if self._state == "recording":
                 self._safely(self._close)
@@ -201,21 +200,28 @@ class Recording:
 
     def _watch(self) -> None:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
-        windows = self._windows
-        while self._state not in ("ended", "forked") and not (windows is not None and windows.is_over):
+        while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
             if self._over.wait(INTERVAL):
                 return
-            records = self._records
-            why = "" if records is None else records.look()
-            forward = self._forward
-            if windows is not None and forward is not None:
-                # Where nothing marks steps, what is called most may be passes.
-                if not self._expects_steps and not self._steps.count and self._state == "recording":
-                    forward.look()
-                if why or windows.look(0.0 if records is None else records.nbytes, self._expects_steps):
-                    self._from_outside(functools.partial(self._safely, self._switch))
-            elif why:
+            # Where nothing marks steps, what is called most may be passes.
+            unmarked = not self._expects_steps and not self._steps.count
+            if self._forward is not None and unmarked and self._state == "recording":
+                self._forward.look()
+            if self._records is not None and (why := self._records.look()):
                 self._from_outside(functools.partial(self._safely, self._end_at_limit, why))
+            elif not self._asked and self._is_due():
+                # The main thread is then in no op, whose end torch would write into what it has given away.
+                self._asked = True
+                call_in_main_thread(self._switch_if_due)
+
+    def _is_due(self) -> bool:
+        windows, nbytes = self._windows, 0.0 if self._records is None else self._records.nbytes
+        return windows is not None and self._torch is not None and windows.look(nbytes, self._expects_steps)
+
+    def _switch_if_due(self) -> None:
+        self._asked = False
+        if self._changing is None and self._is_due():
+            self._safely(self._switch)
 
     def _keep_time(self) -> None:
         window = self._window
@@ -353,8 +359,7 @@ class Recording:
     def _end_at_limit(self, why: str) -> None:
         """Stop recording before it takes the memory that the program needs, and keep what there is."""
         if self._state == "recording":
-            whole = "" if isinstance(self._prof, profile) else ", --seconds 0: all of it"
-            self._tell(f"{why}: this recording ends here; --steps or --seconds record another part{whole}")
+            self._tell(f"{why}: this recording ends here; --steps or --seconds record another part")
             self._close()
             if not isinstance(self._prof, profile):
                 self._prof._release()

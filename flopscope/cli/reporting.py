@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 NAME = "flopscope run"
 MOST_REPORTS = 10_000
-LEAST_STEPS = 3  # whose times have a median
 PAUSE = 0.1  # seconds for the program before each import
 PIECE = 1 << 20  # bytes that are copied at once
 CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end of a Unix socket
@@ -242,7 +241,7 @@ def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
     from flopscope.measuring.distribution import median_interval
 
     found = {name: value for name, value in facts.items() if name != "bare"}  # there it is the times themselves
-    if len(times := facts["bare"]) >= LEAST_STEPS:
+    if len(times := facts["bare"]) > 2:  # fewer have no interval
         low, high = median_interval(times)
         found |= {"bare": median(times), "low": low, "high": high}
     return found

@@ -17,10 +17,7 @@ REPEATS = 3
 
 
 class Forward:
-    """Finds the module by looking, now and then, at what the main thread calls, which costs the program nothing.
-
-    ``passed`` is called after each of its calls but the first ones.
-    """
+    """Finds the module by looking at what the main thread calls, and calls ``passed`` from the third call on."""
 
     def __init__(self, torch: Any, passed: Callable[[], object]) -> None:
         self._torch, self._passed = torch, passed

@@ -109,8 +109,7 @@ class Windows:
         """Steps are only timed from now on."""
         self.kept: Kept | None = None
         """The recording to be reported."""
-        self.is_part = False
-        """A recording has ended before the program."""
+        self.is_part = False  # a recording has ended before the program
 
     def begin(self) -> None:
         """A recording has begun."""

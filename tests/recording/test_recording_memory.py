@@ -155,7 +155,7 @@ def test_a_recording_of_torch_ends_before_it_takes_the_programs_memory(tmp_path:
         """
     messages, recorded, counted = run_with(tmp_path, 1 << 30, code, "--whole")
     assert re.search(r"would take about .* at its end, by the growth of this process, more than half", messages)
-    assert "--seconds 0: all of it" in messages and 20_000 < recorded < counted
+    assert 20_000 < recorded < counted
 
 
 def test_torchs_results_are_released_before_the_program_ends(tmp_path: Path) -> None:
