@@ -101,10 +101,11 @@ fs_status fs_part_take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind
         part->report.unnamed++;
         return fs_part_intern_name(part, unnamed, (size_t)size, name, err);
     }
-    if (string == FS_NONE) return fs_part_intern_name(part, text.bytes, named_size(kind, text), name, err);
-    if (part->string_names == NULL) {
+    if (part->string_names == NULL && string != FS_NONE) {
         FS_TRY(FS_NEW_ZEROED(&part->string_names, rows->strings.count, err));
+        part->string_count = rows->strings.count;
     }
+    if (string >= part->string_count) return fs_part_intern_name(part, text.bytes, named_size(kind, text), name, err);
     uint32_t *known = &part->string_names[string];
     if (*known == 0) {
         FS_TRY(fs_part_intern_name(part, text.bytes, named_size(kind, text), name, err));

@@ -50,6 +50,7 @@ typedef struct {
 typedef struct {
     fs_piece piece;
     uint32_t *string_names; /* by id in strings: id in piece.names plus 1; 0: not yet looked up */
+    uint32_t string_count;  /* their number: strings that are read later have none */
     fs_graph_node *nodes;
     fs_graph_work *work;
     fs_metric_sample *samples;
