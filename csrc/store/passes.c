@@ -33,6 +33,8 @@ enum {
     WINDOW = 8,          /* launches at the start of a pass by which other starts are found */
     MOST_LAYERS = 96,    /* of a model */
     LAYER = 8,           /* launches; what is shorter must occur the more often, such as the start of a parameter */
+    FEW = 4,             /* launches; fewer of them in less time are a loop over elements, of which advice tells */
+    SHORT = 100000,      /* ns */
 };
 
 typedef struct {
@@ -411,7 +413,9 @@ static uint32_t list_starts(const search *all, uint32_t *starts)
  * be the rest of that pass. So they must be too many for layers, or consist of such, or nothing may follow. */
 static bool is_certain(const search *all, const cut *passes)
 {
-    uint32_t end = passes->places[passes->last + 1];
+    uint32_t end = passes->places[passes->last + 1], first = passes->places[passes->first];
+    int64_t lasted = fs_sub_saturated(all->launches[end - 1].end, all->launches[first].begin);
+    if (passes->length < FEW && lasted / (passes->last - passes->first + 1) < SHORT) return false;
     return passes->passes >= LEAST_PASSES && is_most(end, all->count, 100 - MOST_TAIL_PCT) &&
            (all->repeated > MOST_LAYERS * LAYER || is_close(passes->length + all->count - end, passes->length));
 }

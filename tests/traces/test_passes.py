@@ -34,7 +34,7 @@ def passes_of(trace: fs.Trace) -> list[tuple[int, int]]:
     return [((int(event["start"]) - first) // 10_000, int(event["duration"]) // 1000) for event in made]
 
 
-bodies = st.lists(st.sampled_from("abcdef"), min_size=1, max_size=12)
+bodies = st.lists(st.sampled_from("abcdef"), min_size=3, max_size=12)
 
 
 @settings(deadline=None, max_examples=150)
@@ -75,6 +75,14 @@ def test_what_repeats_within_a_range_is_a_part_of_it(ranges: list[tuple[int, int
     for at, length in ranges:
         program.add("user_annotation", "request", at, length)
     assert len(passes_of(program.load())) == passes
+
+
+@pytest.mark.parametrize(("apart", "passes"), [(10, 0), (60, 100)])
+def test_a_loop_over_elements_is_none_of_passes(apart: int, passes: int) -> None:
+    program = Program(0)
+    for i in range(200):
+        program.op(("aten::select", "aten::item")[i % 2], apart * i, 2)
+    assert program.load()._core.mark_passes() == passes
 
 
 def test_kernels_of_one_launch_of_a_graph_may_run_in_any_order() -> None:
