@@ -40,8 +40,6 @@ def accounting_columns(analysis: Analysis, *, alike: bool = False) -> dict[str, 
 
 SHARES = {"mfu": "FLOP/s", "mbu": "bandwidth"}
 """What the shares of a whole are shares of, at the peaks."""
-BARE = "not recorded"
-"""The name of a row of the accounting that is of steps which nothing recorded, in place of a step's."""
 
 
 def _bare_whole(analysis: Analysis, whole: Mapping[str, Any], alike: bool) -> dict[str, Any]:
@@ -51,9 +49,8 @@ def _bare_whole(analysis: Analysis, whole: Mapping[str, Any], alike: bool) -> di
     total = analysis.unobserved * (len(analysis.alike) if alike else 1)  # a caller divides by that number
     ratio = total / math.fsum(scaled.values())  # a device is idle in some parts of work, too
     parts = {name: ratio * time for name, time in scaled.items()}
-    longer = whole["total"] / (len(analysis.alike) * analysis.unobserved)  # the same work in less time
-    shares = {name: longer * whole[name] for name in SHARES}
-    return {"device": whole["device"], "step": BARE, "total": total, **parts, **shares}
+    shares = {name: whole[name] * whole["total"] / (len(analysis.alike) * analysis.unobserved) for name in SHARES}
+    return {**whole, "total": total, **parts, **shares}
 
 
 def part_columns(
@@ -117,7 +114,10 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     """Return the accounting as a DataFrame."""
     import pandas
 
-    return pandas.DataFrame(accounting_columns(analysis))
+    columns = accounting_columns(analysis)
+    if analysis.bare is not None and columns["step"]:
+        columns["step"][-1] = "not recorded"  # what the row is of
+    return pandas.DataFrame(columns)
 
 
 # As text: a sentence, and a bar for each part -------------------------------------------------------------------------

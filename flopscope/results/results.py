@@ -246,8 +246,8 @@ class Results(Summaries):
     def accounting(self, *, peaks: str | None = None, window: tuple[float, float] | None = None) -> pandas.DataFrame:
         """Account for every instant of each device in each step: one column for each part, in µs.
 
-        There is a row for each device and step, and one for the whole, whose ``step`` is missing. The parts are at
-        least 0 and add up to ``total``:
+        There is a row for each device and step, and one for the whole, whose ``step`` is missing; or, of a trace of
+        ``flopscope run``, for a step as it is "not recorded". The parts are at least 0 and add up to ``total``:
 
         ideal: least time that the peaks allow for the work.
         compute, memory, latency, launch: time beyond it of the rows with that bound.

@@ -190,6 +190,7 @@ def test_a_step_takes_what_it_takes_without_recording(tmp_path: Path) -> None:
     assert whole[list(_core.parts)].sum() == pytest.approx(whole.total)
     steps = trace.accounting().iloc[:-1]
     assert len(steps) == facts["recorded_steps"] and steps.total.min() > 0
+    assert [row["step"] for row in trace.summary().to_dict()["accounting"]] == [*steps.step, None]
     assert trace.summary().to_dict()["recording"] == facts, "a trace says what flopscope run said"
     scales = trace.what_if().iloc[:-1].total / steps.total
     assert scales.to_numpy() == pytest.approx(scales.mean(), rel=1e-3), "on a CPU, all of a step is scaled"

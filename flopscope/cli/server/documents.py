@@ -56,7 +56,7 @@ ACCOUNTING = Document(
     (
         *columns("file$"),
         *columns("begin:µs end:µs", why=_NO_WINDOW, begin="of the window, since the profile began"),
-        rows("accounting", ACCOUNTING_FIELDS, "the last row is the sum of the others"),
+        rows("accounting", ACCOUNTING_FIELDS, "the last row is of all steps, or of one that nothing recorded"),
     ),
 )
 WHAT_IF = Document(
