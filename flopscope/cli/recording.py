@@ -121,10 +121,9 @@ class Recording:
         """Return what else the report says, for read_recorded(). Call it after end()."""
         unwatched = {"graphs": f"They could not be watched: {why_unwatched()}."} if why_unwatched() else {}
         hints = {"busy": self._busy, **unwatched}
-        sampled = self._stacks is not None
         of = self._steps.kind, "" if self._forward is None else self._forward.name, self._steps.count
         steps = None if self._windows is None else self._windows.facts(self._began, *of)
-        return {"why_nothing": self.why_nothing, "sampled": sampled, "hints": hints, "steps": steps}
+        return {"why_nothing": self.why_nothing, "sampled": self._stacks is not None, "hints": hints, "steps": steps}
 
     def end(self) -> Results | None:
         """End, after the program has, and return what was recorded, or None if that is nothing."""
@@ -192,16 +191,19 @@ class Recording:
         self._begin_step()
 
     def _switch(self) -> None:
-        """Begin or end one of several recordings of torch."""
-        if self._state == "recording":
-            self._pause()
-        elif self._torch is not None:
-            self._start_torch()
+        """Begin or end one of several recordings of torch, outside of what is sampled of the program."""
+        if self._stacks is not None:
+            self._stacks.stop()
+        try:
+            (self._pause if self._state == "recording" else self._start_torch)()
+        finally:
+            if self._stacks is not None:
+                self._stacks.start()
 
     def _watch(self) -> None:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
         while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
-            if self._over.wait(INTERVAL):
+            if self._over.wait(SELDOM if self._forward is None else INTERVAL):
                 return
             # Where nothing marks steps, what is called most may be passes.
             unmarked = not self._expects_steps and not self._steps.count
@@ -220,7 +222,7 @@ class Recording:
 
     def _switch_if_due(self) -> None:
         self._asked = False
-        if self._changing is None and self._is_due():
+        if self._changing is None and self._is_due() and not self._over.is_set():
             self._safely(self._switch)
 
     def _keep_time(self) -> None:
@@ -507,8 +509,8 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
-INTERVAL, QUICK = 0.02, 0.2
-"""s from one look at the size of a recording to the next, and in which torch ends one of few ops."""
+INTERVAL, SELDOM, QUICK = 0.02, 0.3, 0.2
+"""s from one look at a recording to the next, where it is one of several or not; in which torch ends one of few ops."""
 SOON, SURELY = 0.3, 6.0
 """s after which a process is said to grow steadily: where another recording may follow, and where none does."""
 _UNUSED = (
