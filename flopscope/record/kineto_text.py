@@ -85,9 +85,8 @@ class KinetoText:
             samples.pour(store)
         base = _BASE.search(os.pread(self._text(), _HEAD, 0))
         events = store.trace_text("samples", 0 if base is None else int(base[1]))
-        # This machine's CPU comes before the trace's name.
-        member = f'{json.dumps(CPU_MEMBER)}: {json.dumps(CPU.here().to_head())},\n  "traceName"'.encode()
-        return member.join(_with_additions(tail, events, store.trace_text("frames")).rsplit(b'"traceName"', 1))
+        # This machine runs what is recorded.
+        return _with_member(_with_additions(tail, events, store.trace_text("frames")), CPU_MEMBER, CPU.here().to_head())
 
     def send(self, target: Any) -> None:
         """Write the trace to a file or a socket."""
@@ -166,9 +165,14 @@ def add_member(path: str, name: str, value: object) -> None:
     with open(path, "r+b") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - _TAIL)
         file.seek(begin)
-        head, mark, rest = file.read().rpartition(b'"traceName"')
+        tail = _with_member(file.read(), name, value)
         file.seek(begin)
-        file.write(b"%s%s: %s,\n  %s%s" % (head, *map(str.encode, map(json.dumps, (name, value))), mark, rest))
+        file.write(tail)
+
+
+def _with_member(tail: bytes, name: str, value: object) -> bytes:
+    """Insert a member before the trace's name."""
+    return f'{json.dumps(name)}: {json.dumps(value)},\n  "traceName"'.encode().join(tail.rsplit(b'"traceName"', 1))
 
 
 def _has_changed(text: mmap.mmap) -> bool:
