@@ -21,45 +21,49 @@ from typing import NamedTuple
 
 from harness import ROOT, Report, arguments, interleave, optional, ratio
 
-# By name, the code: it defines step(i), which may end a step or pass of its own in many ways.
-MODEL = "model = {}.to(device)\noptimizer = torch.optim.{}\n"
-TRAIN = "def step(i):\n    loss = {}\n    loss.backward()\n    optimizer.step()\n    optimizer.zero_grad()\n"
 MLP = "nn.Sequential(*[layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.ReLU())])"
-ENCODER = "nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)"
+ENCODER = "nn.TransformerEncoder(nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True), 4)"
 CONVOLUTIONS = "nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3)"
 CNN = f"nn.Sequential({CONVOLUTIONS}, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))"
-RANDOM = "x = torch.rand({}, device=device)\n"
+SGD = "SGD(model.parameters(), 0.01)"
+EVALUATION = "if i % 50 == 49:\n        with torch.no_grad():\n            for _ in range(40): model(x)"
+
+
+def training(model: str, shape: str, optimizer: str = SGD, result: str = "model(x)", more: str = "pass") -> str:
+    """Return the code of a program that trains a model on inputs of a shape. more: what else a step does."""
+    return f"""
+model = {model}.to(device)
+optimizer, x = torch.optim.{optimizer}, torch.rand({shape}, device=device)
+def step(i):
+    loss = {result}.square().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    {more}
+"""
+
+
+def inference(model: str, shape: str, x: str = "x") -> str:
+    """Return the code of a program that infers. x: what a step takes of the inputs."""
+    return f"""
+model, x = {model}.to(device).eval(), torch.rand({shape}, device=device)
+def step(i):
+    with torch.no_grad(): model({x})
+"""
+
+
+# By name, the code, which defines step(i).
 PROGRAMS = {
-    "MLP of tiny ops": MODEL.format(MLP, "SGD(model.parameters(), 0.01)")
-    + RANDOM.format("16, 64")
-    + TRAIN.format("model(x).square().mean()"),
-    "MLP, Adam without foreach": MODEL.format(MLP, "Adam(model.parameters(), foreach=False)")
-    + RANDOM.format("16, 64")
-    + TRAIN.format("model(x).square().mean()"),
-    "transformer": MODEL.format(f"nn.TransformerEncoder({ENCODER}, 4)", "AdamW(model.parameters(), 1e-4)")
-    + RANDOM.format("4, 32, 256")
-    + TRAIN.format("model(x).square().mean()"),
-    "CNN": MODEL.format(CNN, "SGD(model.parameters(), 0.01)")
-    + RANDOM.format("16, 3, 32, 32")
-    + TRAIN.format("model(x).square().mean()"),
-    "CNN, an evaluation every 50 steps": MODEL.format(CNN, "SGD(model.parameters(), 0.01)")
-    + RANDOM.format("16, 3, 32, 32")
-    + TRAIN.format("model(x).square().mean()")
-    + "    if i % 50 == 49:\n        with torch.no_grad():\n            for _ in range(40): model(x)\n",
-    "LSTM": MODEL.format("nn.LSTM(64, 64, batch_first=True)", "SGD(model.parameters(), 0.01)")
-    + RANDOM.format("8, 40, 64")
-    + TRAIN.format("model(x)[0].square().mean()"),
-    "loss.item() in each step": MODEL.format(MLP, "SGD(model.parameters(), 0.01)")
-    + RANDOM.format("256, 64")
-    + TRAIN.format("model(x).square().mean()")
-    + "    loss.item()\n",
-    "inference, MLP": f"model = {MLP}.to(device)\n" + RANDOM.format("16, 64") + "step = lambda i: model(x)\n",
-    "inference, transformer": f"model = nn.TransformerEncoder({ENCODER}, 4).to(device).eval()\n"
-    + RANDOM.format("1, 16, 256")
-    + "def step(i):\n    with torch.no_grad(): model(x)\n",
-    "inference, sizes vary": f"model = {MLP}.to(device)\n"
-    + RANDOM.format("64, 64")
-    + "step = lambda i: model(x[: 1 + i % 64])\n",
+    "MLP of tiny ops": training(MLP, "16, 64"),
+    "MLP, Adam without foreach": training(MLP, "16, 64", "Adam(model.parameters(), foreach=False)"),
+    "transformer": training(ENCODER, "4, 32, 256", "AdamW(model.parameters(), 1e-4)"),
+    "CNN": training(CNN, "16, 3, 32, 32"),
+    "CNN, an evaluation every 50 steps": training(CNN, "16, 3, 32, 32", more=EVALUATION),
+    "LSTM": training("nn.LSTM(64, 64, batch_first=True)", "8, 40, 64", result="model(x)[0]"),
+    "loss.item() in each step": training(MLP, "256, 64", more="loss.item()"),
+    "inference, MLP": inference(MLP, "16, 64"),
+    "inference, transformer": inference(ENCODER, "1, 16, 256"),
+    "inference, sizes vary": inference(MLP, "64, 64", "x[: 1 + i % 64]"),
 }
 LASTS, ROUNDS = 20, 2  # s of a program's loop, and how often each runs
 WHOLE = """
