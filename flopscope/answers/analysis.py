@@ -325,10 +325,8 @@ class Analysis:
 
     @cached_property
     def bare_scales(self) -> tuple[float, float]:
-        """Factors of the times of work and of idle times that make steps as long as those that nothing recorded.
-
-        A device's work takes as long, recorded or not, and is idle for the rest. On a CPU, ops are slowed as what is
-        between them. 1 where nothing is known of such steps.
+        """Factors of the times of work and of idle times that make steps as long as those that nothing recorded; 1
+        where these are unknown. A device's work takes as long, recorded or not; a CPU's ops are slowed as the rest is.
         """
         if self.bare is None or not self.total > 0:
             return 1.0, 1.0

@@ -16,6 +16,7 @@ AT_END = 5.0
 """What a recording takes while its results are written, in multiples of what it takes while it runs."""
 TORCHS_AT_END = 11.0
 """The same of torch's profiler: docs/running.md."""
+Reads = Callable[[], float]
 PARTS = 6  # of the last two thirds of the time
 MOST_SAMPLES = 1000
 
@@ -53,12 +54,7 @@ class SteadyGrowth:
     size of a part is its least, as tensors come and go.
     """
 
-    def __init__(
-        self,
-        steady: float,
-        size: Callable[[], float] = private_growth,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, steady: float, size: Reads = private_growth, clock: Reads = time.monotonic) -> None:
         self._steady, self._size, self._clock = steady, size, clock
         self._samples = [(clock(), size())]  # the least size of each interval, and when that began
         self._interval = 0.0

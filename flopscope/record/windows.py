@@ -185,7 +185,7 @@ class Windows:
         return self.times.bare_count >= SURELY or abs(last - before) <= ALIKE * before
 
     def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
-        """Return what is known of the program's steps, for RunSteps.of(); None if torch was not recorded.
+        """Return what is known of the program's steps, as RunSteps; None if torch was not recorded.
 
         began: when the program did. kind, of: what ends a step. count: of all steps.
         """
