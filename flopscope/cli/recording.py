@@ -19,6 +19,8 @@ from typing import Any, cast
 from flopscope._core import Store, inject_nvtx
 from flopscope.cli.memory_limit import Records
 from flopscope.cli.reporter import NO_OPS, why_no_lines
+from flopscope.record import torch_hooks as hooks
+from flopscope.record import watching
 from flopscope.record.arguments import record_arguments
 from flopscope.record.forward import Forward
 from flopscope.record.jax_modules import listen
@@ -26,15 +28,6 @@ from flopscope.record.profile import profile
 from flopscope.record.profiler import running, set_background
 from flopscope.record.stack_samples import StackSamples
 from flopscope.record.steps import StepCounter, Window
-from flopscope.record.torch_hooks import (
-    after_cuda,
-    all_threads_setting,
-    quiet_start,
-    starts_cuda,
-    uses_cuda,
-    when_used,
-)
-from flopscope.record.watching import end_background, pause_background, watch_in_background, why_unwatched
 from flopscope.record.windows import LARGE, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
@@ -119,7 +112,8 @@ class Recording:
 
     def about(self) -> dict[str, Any]:
         """Return what else the report says, for read_recorded(). Call it after end()."""
-        unwatched = {"graphs": f"They could not be watched: {why_unwatched()}."} if why_unwatched() else {}
+        why = watching.why_unwatched()
+        unwatched = {"graphs": f"They could not be watched: {why}."} if why else {}
         hints = {"busy": self._busy, **unwatched}
         of = self._steps.kind, "" if self._forward is None else self._forward.name, self._steps.count
         steps = None if self._windows is None else self._windows.facts(self._began, *of)
@@ -240,7 +234,8 @@ class Recording:
         if self._state != "recording" or self._step is not None:
             return
         by_steps = self._window.unit == "steps"
-        if not (self._steps.count or by_steps or self._expects_steps):
+        ended = self._windows is not None and self._windows.have_steps_ended
+        if ended or not (self._steps.count or by_steps or self._expects_steps):
             return  # do not mark steps in a program without any; steps are seen at their end
         self._step_name = name = f"ProfilerStep#{self._steps.count}"
         if isinstance(self._prof, profile):
@@ -282,9 +277,9 @@ class Recording:
             prof = profile(**self._settings)
             prof._recipe = replace(prof._recipe, early=True)
             self._start(prof)
-        elif starts_cuda(self._torch):
+        elif hooks.starts_cuda(self._torch):
             self._state = "armed"
-            self._disarm = when_used(self._torch, functools.partial(self._safely, self._start_torch))
+            self._disarm = hooks.when_used(self._torch, functools.partial(self._safely, self._start_torch))
         else:
             self._start_torch()
 
@@ -314,10 +309,10 @@ class Recording:
         if self._torch.autograd.profiler._is_profiler_enabled:
             self.why_nothing = "the program's own torch.profiler was recording"
             return
-        if uses_cuda(self._torch):
+        if hooks.uses_cuda(self._torch):
             self._watch_graphs()
         settings = dict(self._settings)
-        everywhere = all_threads_setting(self._torch)
+        everywhere = hooks.all_threads_setting(self._torch)
         alone = self._of_one_thread and threading.current_thread() is threading.main_thread()
         if self._of_one_thread and not alone:
             self._tell("no memory is recorded: torch records it on one thread, and this is not the main thread")
@@ -328,7 +323,7 @@ class Recording:
         elif self._window.unit == "seconds" and not alone:
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = import_module("flopscope.torch").profile(**settings)
-        with quiet_start(self._torch):
+        with hooks.quiet_start(self._torch):
             self._start(prof)
 
     def _watch_graphs(self) -> None:
@@ -337,7 +332,7 @@ class Recording:
             return
         before, self._starter = self._starter, threading.get_ident()
         try:
-            watch_in_background(with_stack=bool(self._settings.get("with_stack")))
+            watching.watch_in_background(with_stack=bool(self._settings.get("with_stack")))
         finally:
             self._starter = before
 
@@ -352,7 +347,7 @@ class Recording:
         if self._windows is not None and not isinstance(prof, profile):
             self._windows.begin()
         self._begin_step()
-        if isinstance(prof, profile) or (not self._window.unit and all_threads_setting(self._torch) is not None):
+        if isinstance(prof, profile) or (not self._window.unit and hooks.all_threads_setting(self._torch) is not None):
             self._records = Records(prof, SURELY if self._windows is None else SOON)
             if not self._is_watched:
                 self._is_watched = True
@@ -376,7 +371,7 @@ class Recording:
         elif self._state == "armed":
             self.why_nothing = _UNUSED
         self._state = "ended"
-        end_background()
+        watching.end_background()
 
     def _pause(self, is_last: bool = False) -> None:
         """Stop a recording, of which others may follow."""
@@ -396,6 +391,8 @@ class Recording:
             self._windows.end(self._prof, took, is_last)
             if records is not None and records.nbytes > LARGE and took < QUICK:  # it ended for its size
                 self._windows.was_nothing()
+        if not (is_last or isinstance(self._prof, profile)) and hooks.uses_cuda(self._torch):
+            watching.release_cupti(for_good=self._windows is None or self._windows.is_over)
 
     def _leave_step(self) -> None:
         """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""
@@ -423,9 +420,9 @@ class Recording:
         if self._state in ("ended", "forked"):
             return
         self._torch = torch
-        if uses_cuda(torch):  # its profiler must find CUPTI free at its first profile
-            pause_background()
-            after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
+        if hooks.uses_cuda(torch):  # its profiler must find CUPTI free at its first profile
+            watching.pause_background()
+            hooks.after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
         self._forward = None if self._windows is None else Forward(torch, self._steps.passed)
         # a process can have only one profiler of torch

@@ -129,6 +129,26 @@ def test_torchs_profiler_attaches_to_cupti_before_the_watch_does(run: Run) -> No
     assert found[1:] == [["Node"], []]
 
 
+@NEEDS_TORCH
+def test_cupti_is_detached_where_torchs_profiler_left_it_attached(run: Run) -> None:
+    found = run(BEGIN, TORCH, """
+        recorded = recording()
+        recorded._turn_to_torch(torch)
+        torch.cuda._lazy_init()
+        said = []
+        for over in (False, True):
+            Node.apply(torch.ones(2))
+            recorded._windows.is_over = over
+            before = cuda.count("finalized")
+            recorded._safely(recorded._pause)
+            said.append([cuda.count("finalized") - before, _core.watch_is_on(), watching._background])
+            recorded._safely(recorded._start_torch)
+        recorded.end()
+        print(json.dumps([said, told, recorded.why_nothing]))
+    """)  # fmt: skip
+    assert found == [[[1, True, True], [1, False, False]], [], ""], "watched again while recordings follow"
+
+
 @pytest.mark.parametrize(
     ("where", "why"), [("no driver", "no NVIDIA driver could be loaded"), ("switched off", "FLOPSCOPE_WATCH_GRAPHS=0")]
 )
