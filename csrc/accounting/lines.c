@@ -37,6 +37,7 @@ typedef struct {
     uint32_t sum_count, sum_capacity;
     uint32_t *met;      /* by name: 1 + the last of the sums whose stack has it */
     fs_stack_run *runs; /* by process, thread and begin */
+    uint32_t count;     /* of runs */
     uint32_t *sum_of;   /* by run */
     int64_t process;    /* whose child processes the others are */
 } builder;
@@ -112,7 +113,7 @@ static void add_to_group(fs_line_sums *sums, const fs_stack_run *run, const fs_s
 
 static fs_status add_runs(builder *to, fs_error *err)
 {
-    for (uint32_t i = 0; i < to->stacks->count; i++) {
+    for (uint32_t i = 0; i < to->count; i++) {
         const fs_stack_run *run = &to->runs[i];
         const uint32_t key[2] = {group_of(to, run), run->stack};
         FS_TRY(FS_LIST_ROOM(&to->sums, to->sum_count, &to->sum_capacity, 64, err));
@@ -156,12 +157,12 @@ static bool ends_before(const builder *to, const fs_stack_run *run, uint64_t thr
 /* Return the index of the first run of a thread that ends after a time. */
 static uint32_t first_run(const builder *to, uint64_t thread, int64_t time)
 {
-    return FS_FIRST_NOT(i, 0, to->stacks->count, ends_before(to, &to->runs[i], thread, time));
+    return FS_FIRST_NOT(i, 0, to->count, ends_before(to, &to->runs[i], thread, time));
 }
 
 static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *span)
 {
-    for (uint32_t i = first_run(to, thread, span->begin); i < to->stacks->count; i++) {
+    for (uint32_t i = first_run(to, thread, span->begin); i < to->count; i++) {
         const fs_stack_run *run = &to->runs[i];
         if (run->process != to->process || run->thread != thread || run->begin >= span->end) return;
         int64_t begin = run->begin > span->begin ? run->begin : span->begin;
@@ -187,27 +188,39 @@ static fs_status add_spans(const builder *to, const fs_store *store, const fs_ac
 
 /* Building ------------------------------------------------------------------------------------------------------- */
 
+/* Take the parts of the runs that lie in [begin, end). */
+static void take_runs(builder *to, int64_t begin, int64_t end)
+{
+    for (uint32_t i = 0; i < to->stacks->count; i++) {
+        fs_stack_run run = to->stacks->runs[i];
+        if (run.begin < begin || run.end > end) run.cpu = FS_MISSING; /* of a part it is unknown */
+        if (run.begin < begin) run.begin = begin;
+        if (run.end > end) run.end = end;
+        if (run.end > run.begin || (begin == INT64_MIN && end == INT64_MAX)) to->runs[to->count++] = run;
+    }
+}
+
 static fs_status build(builder *to, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                       fs_error *err)
+                       int64_t begin, int64_t end, fs_error *err)
 {
     uint32_t count = to->stacks->count;
     FS_TRY(FS_NEW(&to->runs, count, err));
     FS_TRY(FS_NEW(&to->sum_of, count, err));
     FS_TRY(FS_NEW_ZEROED(&to->met, to->stacks->names.count, err));
-    memcpy(to->runs, to->stacks->runs, count * sizeof *to->runs);
-    FS_TRY(fs_sort(to->runs, count, sizeof *to->runs, compare_runs, err));
+    take_runs(to, begin, end);
+    FS_TRY(fs_sort(to->runs, to->count, sizeof *to->runs, compare_runs, err));
     FS_TRY(add_runs(to, err));
     return add_spans(to, store, accounting, first_step, err);
 }
 
 fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                         fs_error *err)
+                         int64_t begin, int64_t end, fs_error *err)
 {
     *lines = (fs_lines){0};
     const fs_stacks *stacks = fs_store_stacks(store);
     if (stacks->count == 0) return FS_OK;
     builder to = {.lines = lines, .stacks = stacks, .process = first_process(stacks)};
-    fs_status status = build(&to, store, accounting, first_step, err);
+    fs_status status = build(&to, store, accounting, first_step, begin, end, err);
     if (status != FS_OK) fs_lines_clear(lines);
     fs_intern_clear(&to.keys);
     fs_intern_clear(&to.alike);

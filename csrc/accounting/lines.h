@@ -52,10 +52,11 @@ typedef struct {
     fs_line_sums groups[FS_LINE_GROUP_COUNT];
 } fs_lines;
 
-/* Sum up the stacks of a store. `accounting` (fs_accounting_list; NULL: none) tells when devices were idle, of which
- * the steps from `first_step` on count. FS_OUT_OF_MEMORY. fs_lines_clear also accepts a zeroed struct. */
+/* Sum up the stacks of a store in [begin, end). `accounting` (fs_accounting_list; NULL: none) tells when devices were
+ * idle, of which the steps from `first_step` on count. FS_OUT_OF_MEMORY. fs_lines_clear also accepts a zeroed
+ * struct. */
 fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                         fs_error *err);
+                         int64_t begin, int64_t end, fs_error *err);
 void fs_lines_clear(fs_lines *lines);
 
 #endif

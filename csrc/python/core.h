@@ -176,6 +176,8 @@ int fs_add_store(PyObject *module);
 int fs_add_profiler(PyObject *module);      /* after the store */
 int fs_add_counters(PyObject *module);      /* after the store */
 int fs_add_stack_sampler(PyObject *module); /* after the store */
+int fs_add_step_times(PyObject *module);
+int fs_add_steady_growth(PyObject *module);
 int fs_add_launch_hook(PyObject *module);
 int fs_add_range(PyObject *module);           /* after the profiler */
 int fs_add_trace_reader(PyObject *module);    /* after the store */

@@ -75,9 +75,10 @@ static uint32_t outermost(const fs_store *store, uint32_t index, bool any)
     uint32_t found = FS_NONE, at;
     for (int depth = 0; depth < FS_MOST_ENCLOSING && index != FS_NONE; depth++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        uint32_t name = chunk->kind[at] == FS_EVENT_FRAME && any ? chunk->name[at] : FS_NONE;
-        bool module = name != FS_NONE && fs_begins(fs_store_name_text(store, name), "nn.Module: ");
-        if (chunk->kind[at] == FS_EVENT_OP || module || (any && chunk->kind[at] == FS_EVENT_RANGE)) found = index;
+        const char *name = any && chunk->name[at] != FS_NONE ? fs_store_name_text(store, chunk->name[at]) : "";
+        bool module = chunk->kind[at] == FS_EVENT_FRAME && fs_begins(name, "nn.Module: ");
+        bool range = any && chunk->kind[at] == FS_EVENT_RANGE && !fs_begins(name, "ProfilerStep#"); /* unfinished */
+        if (chunk->kind[at] == FS_EVENT_OP || module || range) found = index;
         index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
     }
     return found;

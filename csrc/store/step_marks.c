@@ -112,7 +112,8 @@ void fs_step_marks_undo(fs_store *store, const char *name)
         fs_event event;
         if (FS_EVENT_AT(store, index, kind) != FS_EVENT_STEP) continue;
         fs_store_get(store, index, &event);
-        if (event.name == FS_NONE || strcmp(fs_store_name_text(store, event.name), name) != 0) continue;
+        const char *own = event.name != FS_NONE ? fs_store_name_text(store, event.name) : "";
+        if (name[0] != '\0' && strcmp(own, name) != 0) continue;
         event.kind = FS_EVENT_RANGE;
         fs_store_set(store, index, &event);
     }

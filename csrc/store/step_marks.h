@@ -34,7 +34,7 @@ uint32_t fs_step_marks_at(const fs_step_marks *marks, int64_t time);
 /* Return the host event that launched a piece of device work: its API call or else its launcher; or FS_NONE. */
 uint32_t fs_step_marks_launch(const fs_step_marks *marks, const fs_chunk *chunk, uint32_t at);
 
-/* Make ranges of the steps of a name: the recording began or ended amid them. */
+/* Make ranges of the steps of a name, as the recording began or ended amid them; "": of all. */
 void fs_step_marks_undo(fs_store *store, const char *name);
 
 #endif

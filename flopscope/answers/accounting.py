@@ -13,6 +13,8 @@ import numpy.typing as npt
 from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, WORK_PARTS, Analysis
 from flopscope.answers.host_events import causes_of
+from flopscope.answers.lines import lines_of, places_of
+from flopscope.answers.pieces import LONG
 from flopscope.results.head import RunSteps
 from flopscope.support.core_facts import parts_of
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -123,8 +125,8 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 # As text: a sentence, and a bar for each part -------------------------------------------------------------------------
 
 BAR = 10
-SLOW = 2.0
-"""Times the median, above which a step is slow."""
+SLOW, WEIGHTY = 2.0, 0.05
+"""Times the median, above which a step is slow; and the part of all time from which steps of LONG times it are told."""
 CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
@@ -241,7 +243,7 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
         "recorded_step": known if steps else math.nan,
         "bare_steps": run.bare_steps,
         **dict(zip(("bare_step", "bare_step_low", "bare_step_high"), (run.bare, run.low, run.high), strict=True)),
-        "slow_steps": [{"number": number, "time": time} for time, number in run.slowest],
+        "slow_steps": [slow._asdict() for slow in analysis.once(slow_steps)],
     }
 
 
@@ -265,10 +267,40 @@ def recorded_lines(analysis: Analysis) -> list[str]:
             f"{which}from second {run.recorded_from_s:.3g} to {run.recorded_to_s:.3g} of the {run.lasted_s:.3g} that "
             "the program took; flopscope run --whole records all."
         )
-    if bare is not None and (slow := [one for one in run.slowest if one[0] > SLOW * bare.bare]):
-        listed = ", ".join(f"{number:,} ({short_time_text(time)})" for time, number in slow)
-        lines.append(f"Slow steps among those: {listed}.")
+    if bare is None:
+        return lines
+    if run.long_share >= WEIGHTY:
+        time, share = short_time_text(run.long), percent_text(100 * run.long_share)
+        lines.append(
+            f"{run.long_steps:,} of the steps not recorded take {LONG:g} times that or more, {time} in the median, and "
+            f"{share} of their time."
+        )
+    if slow := [one for one in analysis.once(slow_steps) if one.time > SLOW * bare.bare]:
+        listed = (f"{one.number:,} ({', '.join(filter(None, (short_time_text(one.time), one.line)))})" for one in slow)
+        lines.append(f"Slow steps among those: {', '.join(listed)}.")
     return lines
+
+
+class SlowStep(NamedTuple):
+    """One of the longest steps that nothing recorded: its number, from 1, its time in µs, and the line of the program
+    that the main thread was in for the most of it; None if that is unknown."""
+
+    number: int
+    time: float
+    line: str | None
+
+
+def slow_steps(analysis: Analysis) -> list[SlowStep]:
+    """Return the longest steps that nothing recorded, longest first.
+
+    Their lines are those that were sampled meanwhile: samples go on after the last recording.
+    """
+    run, found = analysis.facts.run_steps or RunSteps(), []
+    for time, number, end in run.slowest:
+        lines = [line for line in lines_of(analysis.core, 0, end - int(1000 * time), end).lines if line.group == "main"]
+        places = places_of(lines, lambda line: line.own, lambda line: line.time, 1)
+        found.append(SlowStep(number, time, places[0].line if places else None))
+    return found
 
 
 class Most(NamedTuple):

@@ -65,9 +65,10 @@ class Lines(NamedTuple):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def lines_of(core: Store, first_step: int = 0) -> Lines:
-    """Return the lines that were sampled. Idle times are those of the steps from ``first_step`` on."""
-    columns = core.lines(first_step)
+def lines_of(core: Store, first_step: int = 0, *between: int) -> Lines:
+    """Return the lines that were sampled, between two times in ns since 1970. Idle times are those of the steps from
+    ``first_step`` on, and 0 between times."""
+    columns = core.lines(first_step, *between)
     idle = dict(zip(_core.idle_causes, _core.idle_parts, strict=True))
     found = []
     for i, group in enumerate(columns["group"]):

@@ -238,12 +238,17 @@ class Report:
 
 def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of RunSteps, by what Windows.facts() has."""
+    from flopscope.answers.pieces import LONG
     from flopscope.measuring.distribution import median_interval
 
     found = {name: value for name, value in facts.items() if name != "bare"}  # there it is the times themselves
     if len(times := facts["bare"]) > 2:  # fewer have no interval
         low, high = median_interval(times)
-        found |= {"bare": median(times), "low": low, "high": high}
+        found |= {"bare": (usual := median(times)), "low": low, "high": high}
+        if long := [time for time in times if time >= LONG * usual]:
+            share = len(long) / len(times)  # of more steps than are kept, as many
+            found |= {"long_steps": round(share * facts["bare_steps"]), "long": median(long)}
+            found["long_share"] = sum(long) / sum(times)
     return found
 
 

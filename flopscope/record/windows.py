@@ -9,13 +9,12 @@ by the number of steps alone, so that all record the same.
 
 from __future__ import annotations
 
-import heapq
 import math
-from array import array
 from collections.abc import Callable
 from time import monotonic
 from typing import Any, NamedTuple
 
+from flopscope._core import StepTimes
 from flopscope.support.statistics import median
 
 FIRST_STEPS, FIRST_TIME, FEW_STEPS, LONG_TIME = 10, 1.0, 3, 10.0
@@ -33,55 +32,8 @@ OF_RANKS = (FIRST_STEPS, 40, 40 + LATER_STEPS)
 AGAIN, SHORT, MORE = 1.0, 0.1, 4.0
 """s from the end of a recording without steps to the next, twice as long each time; the share of the time of the one
 before that it must last to be kept; and times its size, if it turns out that something else grew."""
-MOST_TIMES, MOST_PASSED, SLOWEST = 1 << 16, 1000, 5
-"""Times of steps that are kept (of more steps, those of every second one, every fourth, …) and that are passed on."""
-
-
-class StepTimes:
-    """How long the steps of a program took, in µs: those that nothing recorded, and those of this recording."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._last = math.nan  # when the step before ended; NaN: it tells nothing of this one
-        self.recorded: list[float] | None = None
-        """Of this recording; None outside of any."""
-        self.bare = array("d")
-        """Of steps that nothing recorded, thinned out."""
-        self.bare_count = 0
-        self._stride = 1
-        self.is_off = False
-        """Steps are ignored: what records them is unknown."""
-        self.slowest: list[tuple[float, int]] = []
-        """A heap of the longest of these, with their numbers."""
-
-    def begin(self) -> None:
-        """A recording has begun, between two steps."""
-        self.recorded, self._last = [], self._clock()
-
-    def end(self) -> list[float]:
-        """A recording has ended: the step under way is of neither kind. Return the times of its steps."""
-        found, self.recorded, self._last = self.recorded or [], None, math.nan
-        return found
-
-    def step(self, number: int) -> None:
-        """A step has ended."""
-        now = self._clock()
-        time, self._last = 1e6 * (now - self._last), now
-        if self.is_off or time != time:
-            return
-        if self.recorded is not None:
-            self.recorded.append(time)
-            return
-        self.bare_count += 1
-        if self.bare_count % self._stride == 0:
-            self.bare.append(time)
-            if len(self.bare) == MOST_TIMES:
-                del self.bare[::2]
-                self._stride *= 2
-        if len(self.slowest) < SLOWEST:
-            heapq.heappush(self.slowest, (time, number))
-        elif time > self.slowest[0][0]:
-            heapq.heapreplace(self.slowest, (time, number))
+ENDED, OUTLASTED = 5.0, 4.0
+"""s without a step, and times the time of all steps so far, after which those were a warm-up, as of a CUDA graph."""
 
 
 class Kept(NamedTuple):
@@ -97,11 +49,12 @@ class Windows:
     """Decides when recordings begin and end. ``of_ranks``: by the number of steps alone."""
 
     def __init__(self, of_ranks: bool = False, clock: Callable[[], float] = monotonic) -> None:
-        self.times = StepTimes(clock)
+        self.times = StepTimes() if clock is monotonic else StepTimes(clock)
         self._clock = clock
         self._of_ranks = of_ranks
         self._count = 0
         self._began = self._since = math.nan  # of this one; when its first step, or the last one, ended
+        self._first = self._latest = math.nan  # when the first step ended, and the latest
         self._cost = self._slow = math.nan  # s that ending the later one takes, µs of a recorded step; by the first
         self._due, self._wait = math.inf, AGAIN  # when the next one without steps begins, and after how long
         self._large = float(LARGE)
@@ -122,7 +75,7 @@ class Windows:
         now, before = self._clock(), self.kept
         found = Kept(prof, self.times.end(), self._began, now - took)
         steps = len(found.times)
-        known = 0 if before is None else len(before.times)
+        known = 0 if before is None or self.have_steps_ended else len(before.times)
         long = before is None or now - self._began >= SHORT * (before.end - before.begin)
         if steps >= min(FEW_STEPS, known) and (steps or long):
             self.kept = found
@@ -143,15 +96,17 @@ class Windows:
 
         count: of the steps that have ended. nbytes: of the records, about.
         """
-        self._count = count
+        self._count, self._latest = count, self._clock()
+        if math.isnan(self._first):
+            self._first = self._latest
         self.times.step(count)
         if self._of_ranks:
             return self._count in OF_RANKS
-        if self.times.recorded is None:
+        if not self.times.is_recording:
             return self._has_settled()
         if math.isnan(self._since):
             self._since = self._clock()
-        lasted, steps = self._clock() - self._since, len(self.times.recorded)
+        lasted, steps = self._clock() - self._since, self.times.recorded_count
         if self.kept is not None and len(self.kept.times) >= FEW_STEPS:
             return steps >= LATER_STEPS and (lasted >= LATER_TIME or nbytes >= LARGE)
         if steps >= FEW_STEPS and (lasted >= LONG_TIME or nbytes >= LARGE):
@@ -162,9 +117,18 @@ class Windows:
         """Return whether to begin or to end a recording amid whatever runs. expects_steps: some may end soon."""
         if self.is_over or self._of_ranks:
             return False
-        if self.times.recorded is None:
-            return not self._count and self._clock() >= self._due
-        return nbytes >= (MOST * LARGE if self._count or expects_steps else self._large)
+        has_steps = not self.have_steps_ended and self._count > 0
+        if not self.times.is_recording:
+            return not has_steps and self._clock() >= self._due
+        few = has_steps and self.times.recorded_count < FEW_STEPS  # or else there are enough of them
+        return nbytes >= (MOST * LARGE if few or (expects_steps and not self._count) else self._large)
+
+    @property
+    def have_steps_ended(self) -> bool:
+        """Whether what the program does has no steps any more."""
+        if self.is_over or self._of_ranks or not self._count:
+            return False
+        return self._clock() - self._latest > max(ENDED, OUTLASTED * (self._latest - self._first))
 
     def was_nothing(self) -> None:
         """A recording has ended for its size, with few ops: data of the program has grown. The next may grow more."""
@@ -175,33 +139,34 @@ class Windows:
         """Return whether the steps have settled that are only timed, and a recording of some costs little."""
         if math.isnan(self._cost):
             return self.kept is not None  # no step was recorded, and this is the first
-        bare = self.times.bare
-        if len(bare) < 2 * SETTLED:
+        times, count = self.times, self.times.kept
+        if count < 2 * SETTLED:
             return False
-        cost = self._cost + LATER_STEPS * max(self._slow - median(bare[:SETTLED]), 0.0) / 1e6
+        cost = self._cost + LATER_STEPS * max(self._slow - median(times.bare(0, SETTLED)), 0.0) / 1e6
         if self._clock() - self._since < cost / SHARE:
             return False
-        before, last = median(bare[-2 * SETTLED : -SETTLED]), median(bare[-SETTLED:])
-        return self.times.bare_count >= SURELY or abs(last - before) <= ALIKE * before
+        before, last = (median(times.bare(count - back, count - back + SETTLED)) for back in (2 * SETTLED, SETTLED))
+        return times.bare_count >= SURELY or abs(last - before) <= ALIKE * before
 
     def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
         """Return what is known of the program's steps, as RunSteps; None if torch was not recorded.
 
-        began: when the program did. kind, of: what ends a step. count: of all steps.
+        began: when the program did. kind, of: what ends a step. count: of all steps. Those of a warm-up have no kind.
         """
         kept, times = self.kept, self.times
         if kept is None:
             return None
-        thin = times.bare[:: 1 + len(times.bare) // MOST_PASSED]
+        if self.have_steps_ended:
+            kind, of, times, kept = "", "", StepTimes(), kept._replace(times=[])
         return {
             "kind": kind,
             "of": of,
             "steps": count,
-            "bare": list(thin),
+            "bare": times.bare(),
             "bare_steps": times.bare_count,
             "recorded": median(kept.times) if kept.times else None,
             "recorded_from_s": kept.begin - began if self.is_part else None,
             "recorded_to_s": kept.end - began,
             "lasted_s": self._clock() - began,
-            "slowest": sorted(times.slowest, reverse=True),
+            "slowest": times.slowest,
         }

@@ -63,9 +63,11 @@ def members_of(head: bytes) -> dict[str, Any]:
 
 
 def unfinished_steps(metadata: Mapping[str, Any]) -> list[str]:
-    """Return the names of the steps amid which the recording of ``flopscope run`` began or ended."""
-    names = metadata.get("unfinishedSteps")
-    return [name for name in names if isinstance(name, str) and name.isascii()] if isinstance(names, list) else []
+    """Return the names of the steps amid which the recording of ``flopscope run`` began or ended; "" stands for all, if
+    they were a warm-up for what has no steps."""
+    names, run = metadata.get("unfinishedSteps"), run_steps_of(metadata)
+    found = [name for name in names if isinstance(name, str) and name.isascii()] if isinstance(names, list) else []
+    return [""] if run is not None and not run.kind and run.steps else found
 
 
 def _integer(text: str) -> int | float:
@@ -84,7 +86,9 @@ class RunSteps(NamedTuple):
     bare, low, high: the median time in µs of the ``bare_steps`` that nothing recorded, and its 95 % interval.
     recorded: the median of those of the recording, which lasted from and to a time in s since the program began; it
         has no begin if it lasted from start to end.
-    slowest: time and number, from 1, of the longest steps that nothing recorded.
+    long_steps, long, long_share: of steps that take 3 times the median or more, how many there are, the median of
+        these, and their part of the time of all that nothing recorded.
+    slowest: time, number, from 1, and end in ns since 1970 of the longest steps that nothing recorded.
     """
 
     kind: str = ""
@@ -98,7 +102,10 @@ class RunSteps(NamedTuple):
     recorded_from_s: float = math.nan
     recorded_to_s: float = math.nan
     lasted_s: float = math.nan
-    slowest: tuple[tuple[float, int], ...] = ()
+    long_steps: int = 0
+    long: float = math.nan
+    long_share: float = math.nan
+    slowest: tuple[tuple[float, int, int], ...] = ()
 
 
 def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
@@ -107,8 +114,8 @@ def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
     if not isinstance(found, Mapping):
         return None
     known = {name: value for name, value in found.items() if name in usual and _is_like(value, usual[name])}
-    pairs = [pair for pair in found.get("slowest") or () if isinstance(pair, list) and len(pair) == 2]
-    slowest = [(time, number) for time, number in pairs if _is_like(time, 0.0) and _is_like(number, 0)]
+    rows = [row for row in found.get("slowest") or () if isinstance(row, list) and len(row) == 3]
+    slowest = [tuple(row) for row in rows if all(map(_is_like, row, (0.0, 0, 0)))]
     return RunSteps(**known, slowest=tuple(slowest))
 
 

@@ -46,7 +46,8 @@ _RECORDING = (
     *columns("bare_steps#", bare_steps="steps that nothing recorded"),
     *columns("bare_step bare_step_low bare_step_high", "µs", "no step was timed that nothing recorded",
              bare_step="median; low and high: its 95 % confidence interval"),
-    rows("slow_steps", columns("number# time:µs"), "the longest steps that nothing recorded, numbered from 1"),
+    rows("slow_steps", columns("number# time:µs line$", line="where the host was for most of it"),
+         "the longest steps that nothing recorded, numbered from 1"),
 )  # fmt: skip
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (

@@ -403,7 +403,7 @@ static void sum_up_lines(const fs_store *store)
     fs_lines found = {0};
     if (!done(fs_table_build(store, &options, &table, &fuzz_error))) return;
     if (done(fs_accounting_list(&accounting, store, table, &fuzz_error)) &&
-        done(fs_lines_build(&found, store, &accounting, 0, &fuzz_error)))
+        done(fs_lines_build(&found, store, &accounting, 0, INT64_MIN, INT64_MAX, &fuzz_error)))
         for (uint32_t i = 0; i < found.count; i++) FUZZ_CHECK(found.lines[i].time >= 0, "line %u", i);
     fs_lines_clear(&found);
     fs_accounting_clear(&accounting);

@@ -14,7 +14,7 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 192_000,
+    "lines in all": 193_000,
     "bytes of the checkout": 10_050_000,
     "lines of flopscope/*.py": 37_500,
     "modules of flopscope": 229,

@@ -9,8 +9,9 @@ import pytest
 from helpers.run_programs import own, run, script
 
 import flopscope as fs
+from flopscope._core import SteadyGrowth
 from flopscope.cli import memory_limit
-from flopscope.cli.memory_limit import Records, SteadyGrowth
+from flopscope.cli.memory_limit import Records
 from flopscope.cli.recording import SURELY
 from flopscope.support.process import available_memory, private_growth
 
@@ -73,11 +74,11 @@ def test_a_recording_ends_where_its_end_would_take_half_of_the_memory(monkeypatc
 def grown(size: Callable[[float], float], seconds: float) -> list[float]:
     """Return what SteadyGrowth makes of a process of that size after each 0.3 s."""
     now = 0.0
-    growth = SteadyGrowth(SURELY, lambda: size(now), lambda: now)
-    found = []
+    growth, found = SteadyGrowth(SURELY), []
+    growth.look(now, size(now))
     while now < seconds:
         now += 0.3
-        found.append(growth.look())
+        found.append(growth.look(now, size(now)))
     return found
 
 

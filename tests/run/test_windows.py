@@ -2,8 +2,8 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from itertools import count, pairwise
+from collections.abc import Callable
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from helpers.run_programs import run, script
 import flopscope as fs
 from flopscope import _core
 from flopscope.record import windows as module
-from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, MOST_TIMES, OF_RANKS, Windows
+from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
 
 
 class Program:
@@ -36,7 +36,7 @@ class Program:
 
     def run(self, steps: int) -> "Program":
         for _ in range(steps):
-            is_recorded = self.windows.times.recorded is not None
+            is_recorded = self.windows.times.is_recording
             bare = self._bare(self.steps)
             time = bare * (self._slower if is_recorded else 1.0)
             self.now, self.steps, self.spent = self.now + time, self.steps + 1, self.spent + time - bare
@@ -60,10 +60,14 @@ def test_the_first_steps_are_recorded_later_a_few_and_the_others_timed() -> None
     assert windows.kept.times == pytest.approx([30_000] * LATER_STEPS)
     dropped = 2  # steps amid which a recording ended
     assert windows.times.bare_count == 3000 - sum(last - first for first, last in program.spans) - dropped
-    assert list(windows.times.bare) == pytest.approx([20_000] * windows.times.bare_count)
+    assert windows.times.bare() == pytest.approx([20_000] * windows.times.bare_count)
     assert begun - program.spans[0][1] >= 2 * module.SETTLED
     facts = windows.facts(0.0, "optimizer", "", 3000)
-    assert facts is not None and len(facts["bare"]) <= 1000 and facts["recorded"] == pytest.approx(30_000)
+    assert (
+        facts is not None
+        and len(facts["bare"]) == windows.times.bare_count
+        and facts["recorded"] == pytest.approx(30_000)
+    )
     assert facts["recorded_to_s"] - facts["recorded_from_s"] == pytest.approx(5 * 0.03)
 
 
@@ -109,15 +113,70 @@ def test_processes_of_one_program_record_the_same_steps() -> None:
     assert spans[0] == [[0, OF_RANKS[0]], [OF_RANKS[1], OF_RANKS[2]]] and all(one == spans[0] for one in spans)
 
 
+def test_steps_that_were_a_warm_up_are_forgotten() -> None:
+    """Three optimizer steps, the capture of a graph, and its replays."""
+    program = Program(lambda _: 0.2).run(3)
+    windows = program.windows
+    program.now += module.ENDED - 0.1
+    assert not windows.have_steps_ended and windows.look(LARGE, expects_steps=True), "three are enough"
+    program.end()
+    assert windows.facts(0.0, "optimizer", "", 3)["recorded"] == pytest.approx(0.3e6)  # type: ignore[index]
+    assert not windows.look(0.0, expects_steps=True), "steps may come again"
+    program.now += 2.0
+    assert windows.have_steps_ended and windows.look(0.0, expects_steps=True), "the next recording begins"
+    program._begin()
+    program.now += 3.0
+    program.end(is_last=True)
+    facts = windows.facts(0.0, "optimizer", "", 3)
+    assert facts is not None and windows.kept is not None and windows.kept.prof == "profile 2"
+    assert (facts["kind"], facts["steps"], facts["bare"], facts["recorded"]) == ("", 3, [], None)
+
+
+def test_one_step_is_too_few_to_end_for_its_size() -> None:
+    windows = Program(lambda _: 0.2).run(1).windows
+    assert not windows.look(2 * LARGE, expects_steps=True) and windows.look(module.MOST * LARGE, expects_steps=True)
+
+
+def test_passes_are_found_after_a_warm_up_with_steps(tmp_path: Path) -> None:
+    code = """
+        import time, torch
+        torch.set_num_threads(1)
+        weights = [torch.rand(16, 16, requires_grad=True) for _ in range(4)]
+        optimizer = torch.optim.SGD(weights, 0.01)
+        for _ in range(3):
+            optimizer.step()
+        begin, count = time.monotonic(), 0
+        with torch.no_grad():
+            while time.monotonic() < begin + 6 or count < 100:
+                x = torch.ones(16, 16)
+                for weight in weights:
+                    x = torch.relu(torch.mm(x, weight))
+                x.sum()
+                count += 1
+                time.sleep(0.005)
+        """
+    facts, text, trace = recorded(tmp_path, code)
+    assert facts["step"] == "repetition" and " 3 steps" not in text
+    calls = next(row.count for row in trace.key_averages() if row.key == "aten::relu")
+    assert 4 * facts["recorded_steps"] == pytest.approx(calls, abs=8)
+
+
+def test_steps_may_come_again() -> None:
+    program = Program(lambda _: 0.2).run(3)
+    program.now += 2 * module.ENDED
+    assert program.windows.have_steps_ended
+    assert not program.run(1).windows.have_steps_ended
+
+
 def test_without_steps_a_recording_ends_for_its_size_and_others_follow() -> None:
     program = Program(lambda _: 1.0)
     windows, begun = program.windows, [program.now]
     assert not windows.look(LARGE - 1, expects_steps=False) and not windows.look(LARGE, expects_steps=True)
     while program.now < 200:
         program.now += 0.05
-        size = 1e9 * (program.now - begun[-1]) if windows.times.recorded is not None else 0.0
+        size = 1e9 * (program.now - begun[-1]) if windows.times.is_recording else 0.0
         if windows.look(size, expects_steps=False):
-            if windows.times.recorded is None:
+            if not windows.times.is_recording:
                 windows.begin()
                 begun.append(program.now)
             else:
@@ -138,14 +197,16 @@ def test_data_that_grew_is_no_recording() -> None:
 
 
 def test_of_many_steps_every_so_many_times_are_kept() -> None:
-    ticks: Iterator[int] = count()
-    windows = Windows(clock=lambda: float(next(ticks)))
-    windows.times.step(0)
-    for number in range(5 * MOST_TIMES):
-        windows.times.step(number)
-    times = windows.times
-    assert times.bare_count == 5 * MOST_TIMES and MOST_TIMES // 2 <= len(times.bare) < MOST_TIMES
-    assert set(times.bare) == {1e6} and len(times.slowest) == module.SLOWEST
+    random.seed(2)
+    most, spans = 1 << 16, [random.randrange(1, 1000) for _ in range(150_000)]
+    ends = iter([0, *accumulate(spans)])
+    times = _core.StepTimes(lambda: float(next(ends)))
+    for number in range(len(spans) + 1):
+        times.step(number)
+    assert times.bare_count == len(spans) and most // 2 <= times.kept < most
+    assert times.bare() == [1e6 * span for span in spans[3::4]], "every fourth"
+    longest = sorted(range(len(spans)), key=lambda at: (-spans[at], at))[:5]
+    assert [[time, number] for time, number, _ in times.slowest] == [[1e6 * spans[at], at + 1] for at in longest]
 
 
 def test_a_program_that_profiles_itself_is_timed_no_more() -> None:
@@ -171,7 +232,11 @@ TRAINING = """
     torch.set_num_threads(1)
     model = torch.nn.Linear(64, 64)
     optimizer, times, begin = torch.optim.SGD(model.parameters(), 0.01), [], time.monotonic()
+    def evaluate():
+        time.sleep(0.1)
     while time.monotonic() < begin + 6 or len(times) < 600:
+        if len(times) % 60 == 59:
+            evaluate()
         model(torch.ones(8, 64)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
@@ -185,6 +250,8 @@ def test_a_step_takes_what_it_takes_without_recording(tmp_path: Path) -> None:
     assert facts["step"] == "optimizer" and facts["recorded_steps"] >= FEW_STEPS and facts["bare_steps"] > 20
     assert facts["bare_step_low_us"] <= facts["bare_step_us"] <= facts["bare_step_high_us"]
     assert "steps that nothing recorded" in text and "flopscope run --whole records all" in text
+    assert "of the steps not recorded take 3 times that or more" in text
+    assert any(slow["line"] and slow["line"].endswith(" evaluate") for slow in facts["slow_steps"])
     whole = trace.accounting().iloc[-1]
     assert whole.step == "not recorded" and whole.total == pytest.approx(facts["bare_step_us"])
     assert whole[list(_core.parts)].sum() == pytest.approx(whole.total)
