@@ -11,6 +11,7 @@ from typing_extensions import Self
 _DType: TypeAlias = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
 _Number: TypeAlias = SupportsFloat | SupportsIndex
 _Operand: TypeAlias = Tensor | _Number
+_Integers: TypeAlias = npt.NDArray[np.int64]
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 
 class _SupportsDLPack(Protocol):
@@ -463,6 +464,41 @@ def measure_mark(device: str, /) -> None: ...
 def measure_call(device: str, function: Callable[[], Any], hold: float, /) -> tuple[int, bool]: ...
 def measure_graph(device: str, function: Callable[[], Any], calls: int, /) -> object: ...
 def measure_replay(graph: object, /) -> None: ...
+
+@final
+class Replay:
+    """Consecutive steps of a store, to be simulated with changes.
+
+    Times are in ns. Arrays whose names begin with ``work_`` and ``call_`` have one item for each work and each call.
+    """
+
+    GONE: int
+    NO_WAIT: int
+    NO_GAP: int
+    kinds: tuple[str, ...]
+    begin: int
+    recorded: float
+    replayed: float
+    usable: bool
+    problems: list[str]
+    work_event: _Integers
+    work_call: _Integers
+    call_event: _Integers
+    call_begin: _Integers
+    call_gap: _Integers
+    call_kind: _Integers
+    call_sequence: _Integers
+    def __init__(self, store: Store, begins: _Integers, ends: _Integers) -> None: ...
+    def run(
+        self,
+        *,
+        work_factor: npt.NDArray[np.float64] | None = None,
+        call_flags: npt.NDArray[np.uint8] | None = None,
+        host_factor: npt.NDArray[np.float64] | None = None,
+        stream: npt.NDArray[np.int32] | None = None,
+        event_ns: float = ...,
+    ) -> float: ...
+    def fit(self, bare_ns: float, /) -> float | None: ...
 
 @final
 class Roof:

@@ -183,6 +183,7 @@ int fs_add_range(PyObject *module);           /* after the profiler */
 int fs_add_trace_reader(PyObject *module);    /* after the store */
 int fs_add_database_reader(PyObject *module); /* after the store */
 int fs_add_testing(PyObject *module);         /* after the store */
+int fs_add_replay(PyObject *module);          /* after the store */
 int fs_add_device(PyObject *module);
 int fs_add_facts(PyObject *module);
 int fs_add_work(PyObject *module);

@@ -102,7 +102,7 @@ static int exec_module(PyObject *module)
         fs_add_profiler, fs_add_counters,    fs_add_stack_sampler, fs_add_step_times,      fs_add_steady_growth,
         fs_add_range,    fs_add_launch_hook, fs_add_trace_reader,  fs_add_database_reader, fs_add_device,
         fs_add_work,     fs_add_hlo,         fs_add_measure,       fs_add_roofline,        fs_add_facts,
-        fs_add_testing,  fs_add_nvtx};
+        fs_add_replay,   fs_add_testing,     fs_add_nvtx};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i](module) < 0) return -1;
     return add_public_names(module);

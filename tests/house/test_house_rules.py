@@ -34,11 +34,12 @@ MAY_INCLUDE = {
     "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
     "summaries": {"base", "store", "ops", "device", "work", "summaries"},
     "accounting": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting"},
+    "replay": {"base", "store", "summaries", "replay"},
     "timeline": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting", "timeline"},
     "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
     "python": {
         *("base", "store", "ops", "kernels", "device", "sources"),
-        *("work", "roofline", "table", "summaries", "accounting", "timeline", "views", "python"),
+        *("work", "roofline", "table", "summaries", "accounting", "replay", "timeline", "views", "python"),
     },
 }
 

@@ -1,0 +1,211 @@
+/* The type Replay: a store's steps, simulated with changes. Arrays of what may be changed go out, and arrays of changes
+ * of the same lengths come in. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "python/arrays.h"
+#include "python/store_object.h"
+#include "replay/replay.h"
+
+#include <structmember.h> /* after Python.h */
+
+typedef struct {
+    PyObject_HEAD
+    fs_replay replay;
+} replay_object;
+
+static PyTypeObject *replay_type;
+
+static fs_replay *replay_of(PyObject *object)
+{
+    return &((replay_object *)object)->replay;
+}
+
+/* Arrays ----------------------------------------------------------------------------------------------------------- */
+
+/* Take an array of changes with one number for each item. None: the view stays empty. */
+static bool take_changes(PyObject *object, Py_buffer *view, const char *format, Py_ssize_t count, const char *name)
+{
+    if (object == NULL || object == Py_None) return true;
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0) return false;
+    if (strcmp(view->format, format) == 0 && view->ndim == 1 && view->shape[0] == count) return true;
+    return fs_refuse(PyExc_ValueError, "%s must be an array of %zd numbers of type '%s'", name, count, format);
+}
+
+static void release(Py_buffer *views, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (views[i].obj != NULL) PyBuffer_Release(&views[i]);
+}
+
+/* A field of works, or of calls: an integer of 1, 4 or 8 bytes. */
+typedef struct {
+    bool of_works;
+    size_t offset, size;
+} field;
+
+#define FIELD(of_works, record, name) &(field){of_works, offsetof(record, name), sizeof((record *)0)->name}
+
+static PyObject *get_column(PyObject *object, void *closure)
+{
+    const fs_replay *of = replay_of(object);
+    const field *one = closure;
+    uint32_t count = one->of_works ? of->work_count : of->call_count;
+    const char *from = (one->of_works ? (const char *)of->works : (const char *)of->calls) + one->offset;
+    size_t each = one->of_works ? sizeof *of->works : sizeof *of->calls;
+    int64_t *values = fs_calloc(count + (size_t)1, sizeof *values);
+    if (values == NULL) return PyErr_NoMemory();
+    for (uint32_t i = 0; i < count; i++) memcpy(&values[i], from + i * each, one->size); /* little endian */
+    return fs_array_taking(values, (Py_ssize_t)count, FS_ARRAY_INT64);
+}
+
+#define SAY(condition, ...) \
+    if (good && (condition)) good = fs_append(list, PyUnicode_FromFormat(__VA_ARGS__))
+
+static PyObject *get_problems(PyObject *object, void *Py_UNUSED(unused))
+{
+    const fs_replay *of = replay_of(object);
+    long long unexplained = of->step_count > 0 ? of->unexplained / of->step_count : 0,
+              early = (of->earliest + 999) / 1000;
+    PyObject *list = PyList_New(0);
+    bool good = list != NULL;
+    SAY(of->step_count == 0, "no step has any time");
+    SAY(of->step_count > 0 && of->work_count == 0, "no work has a recorded launch");
+    SAY(of->unlaunched > 0, "%u works have no recorded launch", of->unlaunched);
+    SAY(of->early > 0, "clocks disagree: %u works begin before their launch, by up to %lld us", of->early, early);
+    SAY((double)unexplained > of->recorded / 100,
+        "no cause was recorded of %lld us of a step, in which work was delayed", unexplained / 1000);
+    SAY(!of->usable && of->work_count > 0, "a step of %lld us is replayed in %lld us", (long long)of->recorded / 1000,
+        (long long)of->replayed / 1000);
+    if (!good) Py_CLEAR(list);
+    return list;
+}
+
+/* Methods ---------------------------------------------------------------------------------------------------------- */
+
+static PyObject *run(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"work_factor", "call_flags", "host_factor", "stream", "event_ns", NULL};
+    const fs_replay *of = replay_of(object);
+    PyObject *given[4] = {NULL};
+    Py_buffer views[4] = {{0}};
+    double ns = NAN, event_ns = of->event_ns;
+    fs_error err;
+    if (!fs_parse_arguments(args, kwargs, "|$OOOOd:run", names, &given[0], &given[1], &given[2], &given[3], &event_ns))
+        return NULL;
+    Py_ssize_t works = of->work_count, calls = of->call_count;
+    bool good = take_changes(given[0], &views[0], "d", works, names[0]) &&
+                take_changes(given[1], &views[1], "B", calls, names[1]) &&
+                take_changes(given[2], &views[2], "d", calls, names[2]) &&
+                take_changes(given[3], &views[3], "i", works, names[3]);
+    fs_replay_edit edit = {views[0].buf, views[1].buf, views[2].buf, views[3].buf, event_ns, false};
+    fs_status status = good ? FS_LONG_WORK(fs_replay_run(of, &edit, &ns, &err)) : FS_OK;
+    release(views, 4);
+    if (!good) return NULL;
+    return status == FS_OK ? PyFloat_FromDouble(ns) : fs_raise(&err);
+}
+
+static PyObject *fit(PyObject *object, PyObject *bare)
+{
+    double event_ns, ns = PyFloat_AsDouble(bare);
+    fs_error err;
+    if (PyErr_Occurred()) return NULL;
+    if (FS_LONG_WORK(fs_replay_fit(replay_of(object), ns, &event_ns, &err)) != FS_OK) return fs_raise(&err);
+    return isnan(event_ns) ? Py_NewRef(Py_None) : PyFloat_FromDouble(event_ns);
+}
+
+static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"store", "begins", "ends", NULL};
+    PyObject *store, *begins, *ends, *self = NULL;
+    Py_buffer views[2] = {{0}};
+    fs_error err;
+    if (!fs_parse_arguments(args, kwargs, "O!OO:Replay", names, fs_store_type, &store, &begins, &ends)) return NULL;
+    const fs_store_object *of = (fs_store_object *)store;
+    if (!fs_store_object_is_stopped(of, "replay") || !fs_store_object_may_change(of)) return NULL;
+    bool good = fs_take_numbers(begins, &views[0], true, "begins") && fs_take_numbers(ends, &views[1], true, "ends");
+    if (good && views[0].len != views[1].len)
+        good = fs_refuse(PyExc_ValueError, "there must be as many ends as begins");
+    if (good) self = type->tp_alloc(type, 0);
+    uint32_t count = (uint32_t)(views[0].len / 8);
+    if (self != NULL && /* with the GIL */
+        fs_replay_build(replay_of(self), of->store, views[0].buf, views[1].buf, count, &err) != FS_OK) {
+        Py_CLEAR(self);
+        fs_raise(&err);
+    }
+    release(views, 2);
+    return self;
+}
+
+static void replay_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    fs_replay_clear(replay_of(self));
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
+     "run($self, *, work_factor=None, call_flags=None, host_factor=None, stream=None, event_ns=...)\n--\n\n"
+     "Return the ns that a step takes with changes. work_factor: float64 by work, of its time; 0: it is gone. "
+     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it. "
+     "stream: int32 by\nwork, a new stream of 16, or -1. event_ns: what recording an event cost the host; that of "
+     "fit(), or else 0."},
+    {"fit", fit, METH_O,
+     "fit($self, bare_ns, /)\n--\n\nFind and keep the ns that recording an event cost, if a step takes bare_ns without "
+     "a recording; 0 if the devices alone\ntake as long. None: no cost gives that time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"work_event", get_column, NULL, "By work: its event.", FIELD(true, fs_replay_work, event)},
+    {"work_call", get_column, NULL, "By work: the call that launched it.", FIELD(true, fs_replay_work, call)},
+    {"call_event", get_column, NULL, "By call: its event, or 2**32 - 1.", FIELD(false, fs_replay_call, event)},
+    {"call_begin", get_column, NULL, "By call: when it began, ns since `begin`.", FIELD(false, fs_replay_call, begin)},
+    {"call_gap", get_column, NULL, "By call: ns of the host before it.", FIELD(false, fs_replay_call, gap)},
+    {"call_kind", get_column, NULL, "By call: its place in Replay.kinds.", FIELD(false, fs_replay_call, kind)},
+    {"call_sequence", get_column, NULL, "By call: its threads.", FIELD(false, fs_replay_call, sequence)},
+    {"problems", get_problems, NULL, "What the recording lacks, or contradicts itself in.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"begin", T_LONGLONG, offsetof(replay_object, replay.begin), READONLY, "When the steps begin, ns of the store."},
+    {"recorded", T_DOUBLE, offsetof(replay_object, replay.recorded), READONLY, "The ns of a step as recorded."},
+    {"replayed", T_DOUBLE, offsetof(replay_object, replay.replayed), READONLY, "The same of the replay, unchanged."},
+    {"usable", T_BOOL, offsetof(replay_object, replay.usable), READONLY,
+     "Whether these differ by at most 3 %, and the launches were recorded."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, replay_new},
+    {Py_tp_dealloc, replay_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_members, members},
+    {Py_tp_doc, "Replay(store, begins, ends)\n--\n\nConsecutive steps, from begins[i] to ends[i] on the host in ns of "
+                "the store, to be simulated with changes: csrc/replay/replay.h."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flopscope._core.Replay",
+    .basicsize = sizeof(replay_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fs_add_replay(PyObject *module)
+{
+    if (fs_add_type(module, &replay_type, &spec) < 0) return -1;
+    PyObject *dict = replay_type->tp_dict;
+    return fs_put_column(dict, "GONE", PyLong_FromLong(FS_REPLAY_GONE)) &&
+                   fs_put_column(dict, "NO_WAIT", PyLong_FromLong(FS_REPLAY_NO_WAIT)) &&
+                   fs_put_column(dict, "NO_GAP", PyLong_FromLong(FS_REPLAY_NO_GAP)) &&
+                   fs_put_column(dict, "kinds", fs_names_object(fs_replay_kind_names, FS_REPLAY_KIND_COUNT))
+               ? 0
+               : -1;
+}
