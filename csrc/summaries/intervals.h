@@ -1,4 +1,5 @@
-/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/summaries and csrc/accounting. */
+/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/summaries, csrc/accounting and
+ * csrc/replay. */
 #ifndef FS_SUMMARIES_INTERVALS_H
 #define FS_SUMMARIES_INTERVALS_H
 

@@ -5,6 +5,7 @@
 #include "accounting/late.h"
 #include "accounting/lines.h"
 #include "base/saturate.h"
+#include "replay/replay.h"
 #include "summaries/collective_calls.h"
 #include "summaries/collectives.h"
 #include "summaries/efficiency.h"
@@ -143,6 +144,34 @@ static void account_for(const fs_store *store)
 {
     account_for_works(store, false);
     account_for_works(store, true);
+}
+
+/* Replay the steps, unchanged and with all that can be changed. */
+static void replay_steps(const fs_store *store)
+{
+    fs_steps steps;
+    fs_replay replay = {0};
+    double ns, event_ns;
+    if (!done(fs_steps_find(&steps, store, &fuzz_error))) return;
+    int64_t *begins = calloc(2 * (size_t)steps.count + 1, sizeof *begins), *ends = begins + steps.count;
+    for (uint32_t i = 0; begins != NULL && i < steps.count; i++) {
+        begins[i] = steps.steps[i].host_begin;
+        ends[i] = steps.steps[i].host_end;
+    }
+    if (begins != NULL && done(fs_replay_build(&replay, store, begins, ends, steps.count, &fuzz_error))) {
+        size_t room = (size_t)replay.call_count + replay.work_count + 1;
+        uint8_t *flags = malloc(room);
+        for (size_t i = 0; flags != NULL && i < room; i++) flags[i] = (uint8_t)(i * i);
+        const fs_replay_edit edits[] = {{0}, {.call_flags = flags, .event_ns = 700}};
+        for (size_t i = 0; i < COUNT_OF(edits); i++)
+            if (done(fs_replay_run(&replay, &edits[i], &ns, &fuzz_error)))
+                FUZZ_CHECK(ns >= 0 || replay.step_count == 0, "edit %zu: %g ns", i, ns);
+        FS_IGNORE(done(fs_replay_fit(&replay, replay.recorded / 2, &event_ns, &fuzz_error)));
+        free(flags);
+    }
+    fs_replay_clear(&replay);
+    fs_steps_clear(&steps);
+    free(begins);
 }
 
 static void check_late(const fs_named_calls *idle, const fs_late_sums *spent)
@@ -482,8 +511,9 @@ static void write_and_reload(const fs_store *store)
 
 enum { MOST_FAILING = 8 << 10 }; /* bytes of the files that each allocation fails for */
 
-static fuzz_stage *const stages[] = {build_tables, account_for, draw_timeline, look_at_late_times, summarize,
-                                     take_rows,    take_calls,  sum_up_lines,  write_and_reload,   NULL};
+static fuzz_stage *const stages[] = {build_tables,       account_for,      replay_steps, draw_timeline,
+                                     look_at_late_times, summarize,        take_rows,    take_calls,
+                                     sum_up_lines,       write_and_reload, NULL};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
