@@ -469,7 +469,8 @@ def measure_replay(graph: object, /) -> None: ...
 class Replay:
     """Consecutive steps of a store, to be simulated with changes.
 
-    Times are in ns. Arrays whose names begin with ``work_`` and ``call_`` have one item for each work and each call.
+    Times are in ns. Arrays whose names begin with ``work_`` and ``call_`` have one item for each work and each call. So
+    have the changes of ``run``: ``work_factor``, ``stream`` (int32); ``call_flags`` (uint8), ``host_factor``.
     """
 
     GONE: int
@@ -489,15 +490,7 @@ class Replay:
     call_kind: _Integers
     call_sequence: _Integers
     def __init__(self, store: Store, begins: _Integers, ends: _Integers) -> None: ...
-    def run(
-        self,
-        *,
-        work_factor: npt.NDArray[np.float64] | None = None,
-        call_flags: npt.NDArray[np.uint8] | None = None,
-        host_factor: npt.NDArray[np.float64] | None = None,
-        stream: npt.NDArray[np.int32] | None = None,
-        event_ns: float = ...,
-    ) -> float: ...
+    def run(self, *, event_ns: float = ..., **changes: npt.NDArray[Any] | None) -> float: ...
     def fit(self, bare_ns: float, /) -> float | None: ...
 
 @final

@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 194_700,
-    "bytes of the checkout": 10_150_000,
+    "lines in all": 194_300,
+    "bytes of the checkout": 10_120_000,
     "lines of flopscope/*.py": 37_500,
     "modules of flopscope": 229,
-    "lines of tests": 59_700,
+    "lines of tests": 59_800,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }
