@@ -18,7 +18,7 @@ enum { LEAST_PERCENT = 15, LONGEST_COST_NS = 2000, LEAST_CALL_NS = 1000 };
 typedef struct {
     const fs_replay *replay;
     const fs_replay_edit *edit;
-    int64_t *clocks;        /* by sequence: when its last call returned */
+    int64_t *clocks, *last; /* by sequence: when its last call returned, and began */
     int64_t *ready;         /* by lane: the end of its work */
     int64_t *begins, *ends; /* of works */
     int64_t *returns;       /* of calls */
@@ -97,6 +97,7 @@ static void run_call(simulation *run, uint32_t index)
     bool gone = (flags & FS_REPLAY_GONE) != 0, copies = call->kind == FS_REPLAY_COPY;
     int64_t begin = fs_add_saturated(run->clocks[call->sequence], gap_of(run, index, call));
     if (call->after != FS_NONE) begin = not_before(begin, run->returns[call->after], call->after_lag);
+    begin = run->last[call->sequence] = fs_later(begin, run->last[call->sequence]);
     int64_t returned = gone ? begin : fs_add_saturated(begin, own_of(run, call));
     if (copies) run_works(run, call, begin, returned);
     if (!gone && (flags & FS_REPLAY_NO_WAIT) == 0) returned = not_before(returned, awaited(run, call), call->tail);
@@ -114,14 +115,15 @@ static int64_t run_round(simulation *run)
 static fs_status begin_run(simulation *run, const fs_replay *replay, const fs_replay_edit *edit, fs_error *err)
 {
     size_t lanes = replay->lane_count + (size_t)FS_REPLAY_NEW_LANES, works = replay->work_count;
-    size_t count = replay->sequence_count + lanes + 2 * works + replay->call_count + 1;
+    size_t count = 2 * (size_t)replay->sequence_count + lanes + 2 * works + replay->call_count + 1;
     *run = (simulation){.replay = replay, .edit = edit, .all = FS_REPLAY_NEVER};
     FS_TRY(FS_NEW(&run->clocks, count, err));
-    run->ready = run->clocks + replay->sequence_count;
+    run->last = run->clocks + replay->sequence_count;
+    run->ready = run->last + replay->sequence_count;
     run->begins = run->ready + lanes;
     run->ends = run->begins + works;
     run->returns = run->ends + works;
-    for (size_t i = 0; i < count; i++) run->clocks[i] = i < replay->sequence_count ? 0 : FS_REPLAY_NEVER;
+    for (size_t i = 0; i < count; i++) run->clocks[i] = run->clocks + i < run->ready ? 0 : FS_REPLAY_NEVER;
     return FS_OK;
 }
 

@@ -227,3 +227,17 @@ def test_arrays_of_other_lengths_and_types_are_refused() -> None:
         _core.Replay(load(LAUNCH)._core, np.array([0]), np.array([2, 3]))
     with pytest.raises(TypeError, match="begins must be"):
         _core.Replay(load(LAUNCH)._core, np.array([0.5]), np.array([2]))
+
+
+def test_threads_that_overlap_a_little_never_go_back_in_time() -> None:
+    """Amid a long wait of one thread another goes on: with less to wait for, it begins no earlier than the wait."""
+    events = []
+    for at in range(120):
+        events += [call("cudaLaunchKernel", 100 * at, 5, 1 + at % 2, correlation=1 + at)]
+        events += [kernel("kernel", 100 * at + 10, 587 if at == 119 else 20, correlation=1 + at)]
+    events += [call("cudaDeviceSynchronize", 12000, 500), call("cudaLaunchKernel", 12400, 5, 2, correlation=121)]
+    events += [kernel("kernel", 12498, 2, correlation=121)]
+    brief = replay(*events, end=12_500_000)
+    assert set(brief.call_sequence) == {0}
+    calls_alone = brief.run(host_factor=np.zeros(123), work_factor=np.zeros(121))
+    assert calls_alone == (120 * 5000 + 5000) / 2, "the launches of two steps, of which the last begins with the wait"
