@@ -487,6 +487,7 @@ class Replay:
     call_event: _Integers
     call_begin: _Integers
     call_gap: _Integers
+    call_own: _Integers
     call_kind: _Integers
     call_sequence: _Integers
     def __init__(self, store: Store, begins: _Integers, ends: _Integers) -> None: ...

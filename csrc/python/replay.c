@@ -150,7 +150,7 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
      "run($self, *, work_factor=None, call_flags=None, host_factor=None, stream=None, event_ns=...)\n--\n\n"
      "Return the ns that a step takes with changes. work_factor: float64 by work, of its time; 0: it is gone. "
-     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it. "
+     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it and of its own. "
      "stream: int32 by\nwork, a new stream of 16, or -1. event_ns: what recording an event cost the host; that of "
      "fit(), or else 0."},
     {"fit", fit, METH_O,
@@ -165,6 +165,7 @@ static PyGetSetDef getset[] = {
     {"call_event", get_column, NULL, "By call: its event, or 2**32 - 1.", FIELD(false, fs_replay_call, event)},
     {"call_begin", get_column, NULL, "By call: when it began, ns since `begin`.", FIELD(false, fs_replay_call, begin)},
     {"call_gap", get_column, NULL, "By call: ns of the host before it.", FIELD(false, fs_replay_call, gap)},
+    {"call_own", get_column, NULL, "By call: ns of its own, without waiting.", FIELD(false, fs_replay_call, own)},
     {"call_kind", get_column, NULL, "By call: its place in Replay.kinds.", FIELD(false, fs_replay_call, kind)},
     {"call_sequence", get_column, NULL, "By call: its threads.", FIELD(false, fs_replay_call, sequence)},
     {"problems", get_problems, NULL, "What the recording lacks, or contradicts itself in.", NULL},

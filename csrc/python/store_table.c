@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "python/core.h"
 #include "python/roofline.h"
+#include "python/arrays.h"
 #include "python/store_methods.h"
 #include "store/accelerator.h"
 #include "store/signature.h"
@@ -468,8 +469,40 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
     return columns;
 }
 
+/* A piece of a device's work, and the rows of its op and of itself; -1: none. */
+typedef struct {
+    int64_t event, row, kernel;
+} work_row;
+
+typedef struct {
+    work_row *rows;
+    uint32_t count;
+} work_rows;
+
+#define WORK_FIELD(name) FS_ARRAY_FIELD(work_row, int64_t, name)
+static const fs_array_field work_fields[] = {WORK_FIELD(event) WORK_FIELD(row) WORK_FIELD(kernel)};
+
+static int64_t row_number(uint32_t row)
+{
+    return row != FS_NONE ? (int64_t)row : -1;
+}
+
+/* List the works of devices while the table has them. */
+static fs_status list_works(const fs_table *table, work_rows *works, fs_error *err)
+{
+    uint32_t count = table->has_device ? table->work_count : 0;
+    FS_TRY(FS_NEW(&works->rows, count, err));
+    works->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        const fs_table_work *work = &table->works[i];
+        works->rows[i] = (work_row){work->event, row_number(work->row), row_number(work->own_row)};
+    }
+    return FS_OK;
+}
+
 /* The accounting, and the total times as an Analysis reads them: without torch's rounding. */
-static PyObject *accounting_of(const fs_store *store, const fs_table *table, const fs_accounting *accounting)
+static PyObject *accounting_of(const fs_store *store, const fs_table *table, const fs_accounting *accounting,
+                               const work_rows *works)
 {
     PyObject *result = fs_accounting_object(store, accounting), *totals = result != NULL ? PyDict_New() : NULL;
     bool good = totals != NULL;
@@ -477,6 +510,7 @@ static PyObject *accounting_of(const fs_store *store, const fs_table *table, con
         if (rounding_of(i) >= 0) good = fs_put_column(totals, numeric_columns[i].name, numbers_of(table, i, -1));
     if (good) good = PyDict_SetItemString(result, "totals", totals) == 0;
     Py_XDECREF(totals);
+    good = good && fs_put_column(result, "works", FS_ARRAYS(works->rows, works->count, work_fields));
     if (!good) Py_CLEAR(result);
     return result;
 }
@@ -495,6 +529,7 @@ typedef struct {
     question asked;
     fs_table *table;
     fs_accounting accounting;
+    work_rows works;
     fs_timeline timeline;
     fs_memory_changes changes;
     double seconds; /* how long grouping took */
@@ -511,6 +546,7 @@ static fs_status make(made *all, const fs_store *store, fs_error *err)
         FS_TRY(fs_accounting_of_window(&all->accounting, store, all->table, asked->begin, asked->end, err));
     else if (asked->accounts) FS_TRY(fs_accounting_build(&all->accounting, store, all->table, err));
     all->seconds = (double)(fs_clock_now() - began) / 1e9;
+    if (draws || asked->accounts) FS_TRY(list_works(all->table, &all->works, err));
     if (draws) FS_TRY(fs_timeline_build(&all->timeline, store, all->table, &all->accounting, asked->blocks, err));
     return draws && all->table->has_memory ? fs_memory_list(&all->changes, store, all->table, err) : FS_OK;
 }
@@ -520,6 +556,7 @@ static void clear(made *all)
     fs_memory_clear(&all->changes);
     fs_timeline_clear(&all->timeline);
     fs_accounting_clear(&all->accounting);
+    fs_free(all->works.rows);
     fs_table_destroy(all->table);
     PyMem_Free(all);
 }
@@ -549,8 +586,8 @@ static PyObject *result_of(fs_store_object *self, made *all)
     PyObject *meta = PyTuple_GET_ITEM(result, 1);
     bool good = options->stack_depth == 0 || fs_put_column(meta, "stacks", VALUES(stack_of(store, table, row)));
     good = good && (options->groupings == 0 || put_parts(meta, store, table, options->groupings));
-    good = good &&
-           (!all->asked.accounts || fs_put_column(meta, "accounting", accounting_of(store, table, &all->accounting)));
+    good = good && (!all->asked.accounts ||
+                    fs_put_column(meta, "accounting", accounting_of(store, table, &all->accounting, &all->works)));
     good = good && (all->asked.blocks == 0 ||
                     fs_put_column(meta, "timeline", timeline_object(store, &all->timeline, &all->accounting)));
     good =

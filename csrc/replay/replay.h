@@ -97,7 +97,7 @@ enum { FS_REPLAY_GONE = 1, FS_REPLAY_NO_WAIT = 2, FS_REPLAY_NO_GAP = 4, FS_REPLA
 typedef struct {
     const double *work_factor; /* by work, of its time; 0: it is gone */
     const uint8_t *call_flags; /* by call */
-    const double *host_factor; /* by call, of its gap */
+    const double *host_factor; /* by call, of its gap and of its own time */
     const int32_t *stream;     /* by work: a new lane, or below 0 its own */
     double event_ns;           /* taken from gaps for each event in them, until 15 % are left */
     bool again;                /* once, from where the work before the steps left off: `replayed` */

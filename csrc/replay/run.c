@@ -48,11 +48,15 @@ static int64_t gap_of(const simulation *run, uint32_t index, const fs_replay_cal
     return edit->host_factor != NULL ? scaled(gap, edit->host_factor[index]) : gap;
 }
 
-static int64_t own_of(const simulation *run, const fs_replay_call *call)
+static int64_t own_of(const simulation *run, uint32_t index, const fs_replay_call *call)
 {
-    if (!(run->edit->event_ns > 0) || call->own <= LEAST_CALL_NS) return call->own;
-    int64_t cost = run->edit->event_ns < LONGEST_COST_NS ? (int64_t)run->edit->event_ns : LONGEST_COST_NS;
-    return fs_later(call->own - cost, LEAST_CALL_NS);
+    const fs_replay_edit *edit = run->edit;
+    int64_t own = call->own;
+    if (edit->event_ns > 0 && own > LEAST_CALL_NS) {
+        int64_t cost = edit->event_ns < LONGEST_COST_NS ? (int64_t)edit->event_ns : LONGEST_COST_NS;
+        own = fs_later(own - cost, LEAST_CALL_NS);
+    }
+    return edit->host_factor != NULL ? scaled(own, edit->host_factor[index]) : own;
 }
 
 /* Run a work whose call began at a time and sent it off at another. Whoever waits for one that is gone waits for what
@@ -98,7 +102,7 @@ static void run_call(simulation *run, uint32_t index)
     int64_t begin = fs_add_saturated(run->clocks[call->sequence], gap_of(run, index, call));
     if (call->after != FS_NONE) begin = not_before(begin, run->returns[call->after], call->after_lag);
     begin = run->last[call->sequence] = fs_later(begin, run->last[call->sequence]);
-    int64_t returned = gone ? begin : fs_add_saturated(begin, own_of(run, call));
+    int64_t returned = gone ? begin : fs_add_saturated(begin, own_of(run, index, call));
     if (copies) run_works(run, call, begin, returned);
     if (!gone && (flags & FS_REPLAY_NO_WAIT) == 0) returned = not_before(returned, awaited(run, call), call->tail);
     if (!copies) run_works(run, call, begin, returned);

@@ -243,7 +243,7 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
         "recorded_step": known if steps else math.nan,
         "bare_steps": run.bare_steps,
         **dict(zip(("bare_step", "bare_step_low", "bare_step_high"), (run.bare, run.low, run.high), strict=True)),
-        "slow_steps": [slow._asdict() for slow in analysis.once(slow_steps)],
+        "slow_steps": analysis.once(slow_steps),
     }
 
 
@@ -275,31 +275,24 @@ def recorded_lines(analysis: Analysis) -> list[str]:
             f"{run.long_steps:,} of the steps not recorded take {LONG:g} times that or more, {time} in the median, and "
             f"{share} of their time."
         )
-    if slow := [one for one in analysis.once(slow_steps) if one.time > SLOW * bare.bare]:
-        listed = (f"{one.number:,} ({', '.join(filter(None, (short_time_text(one.time), one.line)))})" for one in slow)
-        lines.append(f"Slow steps among those: {', '.join(listed)}.")
+    if slow := [one for one in analysis.once(slow_steps) if one["time"] > SLOW * bare.bare]:
+        texts = ((one["number"], filter(None, (short_time_text(one["time"]), one["line"]))) for one in slow)
+        listed = ", ".join(f"{number:,} ({', '.join(text)})" for number, text in texts)
+        lines.append(f"Slow steps among those: {listed}.")
     return lines
 
 
-class SlowStep(NamedTuple):
-    """One of the longest steps that nothing recorded: its number, from 1, its time in µs, and the line of the program
-    that the main thread was in for the most of it; None if that is unknown."""
+def slow_steps(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return the longest steps that nothing recorded, longest first: "number", from 1, "time" in µs, and the "line" of
+    the program that the main thread was in for the most of it, or None.
 
-    number: int
-    time: float
-    line: str | None
-
-
-def slow_steps(analysis: Analysis) -> list[SlowStep]:
-    """Return the longest steps that nothing recorded, longest first.
-
-    Their lines are those that were sampled meanwhile: samples go on after the last recording.
+    Lines are those that were sampled meanwhile: samples go on after the last recording.
     """
     run, found = analysis.facts.run_steps or RunSteps(), []
     for time, number, end in run.slowest:
         lines = [line for line in lines_of(analysis.core, 0, end - int(1000 * time), end).lines if line.group == "main"]
         places = places_of(lines, lambda line: line.own, lambda line: line.time, 1)
-        found.append(SlowStep(number, time, places[0].line if places else None))
+        found.append({"number": number, "time": time, "line": places[0].line if places else None})
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
+from flopscope.answers.replays import Replayed
 from flopscope.answers.rules import RULES
 from flopscope.answers.sentences.words import facts_of, shown_as_sentence
 
@@ -22,6 +23,8 @@ class Advice(NamedTuple):
     """The rule that applies; each has a section in docs/answers.md."""
     saving_us: float
     """Estimated gain in wall time: µs per step, or of the profile if it has no steps."""
+    saving_alone_us: float
+    """The same of this change alone; ``saving_us`` is what it gains after those that stand before it."""
     saving_pct: float
     """The same in percent of the step as it would be without recording."""
     action: str
@@ -55,8 +58,9 @@ class Pools:
     def __init__(self, analysis: Analysis) -> None:
         self.times = {id(op): op.time for op in (*analysis.ops, *analysis.tried)}
         self.times |= {id(gap): analysis.gap_unobserved(gap) for gap in analysis.gaps}
-        self.wholes = dict(self.times)
-        self.slack, self.host_of = analysis.slack, analysis.host_of
+        # By so much the device's work could shrink before the host would hold it up.
+        self.slack = analysis.unobserved - analysis.host if analysis.on_device else analysis.total
+        self.host_of = analysis.host_of
         self.left = analysis.unobserved
 
     def granted(self, finding: Finding) -> list[tuple[Op | Gap, float]]:
@@ -75,10 +79,6 @@ class Pools:
             device = slack
         return min(device + idle, self.left), claims
 
-    def whole(self, finding: Finding) -> float:
-        """Return the whole time, without recording, of the ops and idle times from which a finding claims."""
-        return sum(self.wholes[source] for source in {id(source) for source, _ in finding.claims})
-
     def take(self, saving: float, claims: Sequence[tuple[Op | Gap, float]]) -> None:
         for source, granted in claims:
             self.times[id(source)] -= granted
@@ -87,24 +87,44 @@ class Pools:
 
 
 def advised(analysis: Analysis) -> Iterator[Advice]:
-    """Apply the rules. A rule claims the time that its change gains; no time is claimed twice.
+    """Apply the rules. First comes the change that gains most alone, then the one that gains most after it, and so on.
 
-    Of a profile whose whole time is the recording's own, nothing is known that a change would gain.
+    A change gains no more than the time that it claims and that no earlier one has, and no more than a replay of the
+    steps with it says, alone and after the earlier ones. Of a profile whose whole time is the recording's own, nothing
+    is known that a change would gain.
     """
-    pools = Pools(analysis)
-    for name, rule in RULES.items() if analysis.unobserved > 0 else ():
-        for finding in rule(analysis):
-            saving, claims = pools.offer(finding)
-            if saving < LEAST_SHARE * analysis.unobserved:
-                continue
-            assert saving <= pools.whole(finding) * (1 + 1e-9), f"{name} saves more than the parts that it comes from"
-            pools.take(saving, claims)
-            share = 100 * saving / analysis.unobserved
-            action, reason = finding.says()
-            known = {name: _plain(value) for name, value in facts_of(finding.says).items()}
-            evidence = _tied(analysis, finding)
-            what = f"{action}: {reason}"
-            yield Advice(name, float(saving), float(share), action, what, evidence, finding.where, known)
+    if not analysis.unobserved > 0:
+        return
+    replayed, pools, least = Replayed(analysis), Pools(analysis), LEAST_SHARE * analysis.unobserved
+
+    def offer(finding: Finding) -> float:
+        if not replayed.usable:
+            return pools.offer(finding)[0]
+        claims = pools.granted(finding)
+        claimed = min(sum(time for _, time in claims), pools.left)
+        return min(claimed, replayed.gain(finding, claims) * analysis.unobserved) if claimed >= least else 0.0
+
+    found = [(rule, one, offer(one)) for rule, finds in RULES.items() for one in finds(analysis)]
+    found = [(rule, one, alone) for rule, one, alone in found if alone >= least]
+    if pacing := [one for one in found if one[1].sets_pace]:
+        found = pacing
+    after = {id(one) for _, one, _ in found if any(rule == one.needs for rule, *_ in found)}  # alone, they gain nothing
+    while found:
+        known = {rule for rule, *_ in found}
+        offers = [(offer(one[1]), one) for one in found if one[1].needs not in known]
+        saving, best = max(offers, key=lambda pair: pair[0])
+        found.remove(best)
+        rule, finding, alone = best
+        saving, alone = (saving, 0.0) if id(finding) in after else (min(saving, alone), alone)
+        if saving < least:
+            continue
+        claims = pools.granted(finding) if replayed.usable else pools.offer(finding)[1]
+        pools.take(saving, claims)
+        replayed.gain(finding, claims, take=True)
+        action, reason = finding.says()
+        facts = {name: _plain(value) for name, value in facts_of(finding.says).items()}
+        share, what, evidence = 100 * saving / analysis.unobserved, f"{action}: {reason}", _tied(analysis, finding)
+        yield Advice(rule, saving, alone, share, action, what, evidence, finding.where, facts)
 
 
 def _plain(value: Any) -> Any:

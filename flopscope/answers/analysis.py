@@ -43,6 +43,8 @@ WORK_PARTS = PARTS[: PARTS.index("copy") + 1]
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
 SCOPE = "scope: "  # how the names of scopes of JAX begin, as events around an instruction
 MOST_DESCRIBED = 1_000_000  # events of a profile up to which every call is looked at, and not a sample of them
+BOUND = 0.05
+"""Share of a step by which recording must delay it for the whole delay to be the host's."""
 ROUNDING = 1e-9
 """Share of a time below which a difference is the rounding error of sums."""
 
@@ -83,6 +85,7 @@ class Analysis:
         self.cells: Mapping[str, Any] = content["cells"]
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
+        self.works: Mapping[str, Any] = content["works"]
         self.launching: Mapping[str, Any] = content["launching"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
         self.capabilities: Mapping[int, int] = content["capabilities"]
@@ -339,9 +342,6 @@ class Analysis:
     @cached_property
     def recording(self) -> Recording:
         """What recording cost the host, and how much of it delayed the device."""
-        if self.bare is not None:
-            delay = max(self.total - self.bare.bare * max(len(self.devices), 1), 0.0)
-            return Recording(delay, delay, 0.0)
         gaps = [gap for gap in self.gaps if gap.cause in LATE and self.on_device]
         calls = ALLOCATIONS if self.on_device else ()
         steps, count = self.alike, max(len(self.alike), 1)
@@ -354,7 +354,12 @@ class Analysis:
             late=[(gap.time, gap.count) for gap in gaps],
             allocations=[(self.row_sum(name, "cpu_time_total"), self.row_sum(name, "count")) for name in calls],
         )
-        return recording_cost(recorded)
+        found = recording_cost(recorded)
+        if self.bare is None:
+            return found
+        delay = max(self.total - self.bare.bare * max(len(self.devices), 1), 0.0)
+        # A step as long as without recording tells nothing of what that cost the host: the device took as long.
+        return Recording(delay if delay > BOUND * self.total else found.host, delay, 0.0)
 
     @property
     def is_delayed(self) -> bool:
@@ -405,13 +410,6 @@ class Analysis:
         """Return the host time of ops, estimated by their share of all launches."""
         count = sum(op.count for op in self.ops)
         return self.host * sum(op.count for op in ops) / count if count > 0 else 0.0
-
-    @cached_property
-    def slack(self) -> float:
-        """µs per step by which the device's work could shrink before the host would hold it up; without recording."""
-        if not self.on_device:
-            return self.total
-        return self.unobserved - self.host
 
     def row_sum(self, key: str, column: str) -> float:
         """Return a column (times in µs) per step, summed over the rows of a name."""

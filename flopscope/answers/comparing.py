@@ -290,10 +290,7 @@ class Idle(NamedTuple):
 
 
 def sentences(
-    changes: Sequence[Change],
-    scale: Scale,
-    runs: tuple[Analysis | None, Analysis | None],
-    wholes: tuple[Whole, Whole],
+    changes: Sequence[Change], scale: Scale, runs: tuple[Analysis | None, Analysis | None], wholes: tuple[Whole, Whole]
 ) -> Iterator[str]:
     """Yield three sentences; fewer if the runs cannot be compared as a whole."""
     (a, b), (x, y) = runs, wholes

@@ -30,6 +30,10 @@ class Finding(NamedTuple):
     where: str | None
     removed: Sequence[Op] = ()
     """Ops that the program would no longer call, which frees the host as well."""
+    sets_pace: bool = False
+    """Whether nothing else gains anything while this lasts: the host waits for what others work at."""
+    needs: str = ""
+    """A rule whose changes must come first, or this one is impossible."""
 
 
 def finding_about(

@@ -101,7 +101,8 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     pinned = pageable and analysis.accelerator in GRAPHED
     says = partial(host.data_wait, waited, analysis.per, workers, starting, analysis.on_device, pinned)
     seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
-    yield Finding(says, [(gap, KEPT * waited / total * gap.time) for gap in gaps], seen, None)
+    claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
+    yield Finding(says, claims, seen, None, sets_pace=bool(workers))
 
 
 PINNED = {True: 0.25, False: 1.0}

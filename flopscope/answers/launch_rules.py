@@ -57,7 +57,10 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         program = (analysis.uses_torch, analysis.uses_jax)
         says = partial(host.launches, idle, analysis.per, launches, percent, *program)
         claims = [(gap, KEPT * time) for gap, time in short]
-        yield Finding(says, claims, gap_evidence(analysis, short), where(analysis, short[0][0].event))
+        waits = sum(gap.count for gap in analysis.gaps if gap.cause == "sync")
+        needs = "sync" if waits >= HANDFUL else ""  # no graph has waits in it
+        seen = gap_evidence(analysis, short)
+        yield Finding(says, claims, seen, where(analysis, short[0][0].event), needs=needs)
     pause = _pause(analysis, long, limit)
     movable = pause.movable
     covered = min(sum(one.time for one in movable), pause.idle)

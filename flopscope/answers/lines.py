@@ -66,8 +66,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(core: Store, first_step: int = 0, *between: int) -> Lines:
-    """Return the lines that were sampled, between two times in ns since 1970. Idle times are those of the steps from
-    ``first_step`` on, and 0 between times."""
+    """Return the lines that were sampled, ``between`` two times in ns since 1970, or with idle times of later steps."""
     columns = core.lines(first_step, *between)
     idle = dict(zip(_core.idle_causes, _core.idle_parts, strict=True))
     found = []

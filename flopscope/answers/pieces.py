@@ -17,8 +17,9 @@ class Step(NamedTuple):
     name: str | None
     begin: int
     end: int
+    host_begin: int
     host: int
-    """Duration on the host."""
+    """Begin and duration on the host."""
     waits: int
     """Part of it during which the host waited for a device."""
     events: Mapping[str, int]

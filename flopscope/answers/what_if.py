@@ -3,7 +3,7 @@
 The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
 least time does. Time beyond the limits of other rows, of inefficient ones and of those that a counted unit bounds
 stays, and so do communication and copies. A device that works less waits for the host where the host's own time then
-limits the step (Analysis.slack).
+limits the step (Analysis.host).
 """
 
 from __future__ import annotations

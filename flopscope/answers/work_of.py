@@ -90,11 +90,7 @@ def work(name: str, shapes: Sequence[Any], dtypes: Any = "float32", values: Sequ
 
 
 def roofline_time(
-    of: Work | float,
-    bytes: float = math.nan,
-    *,
-    device: str | None = None,
-    unit: str | None = None,
+    of: Work | float, bytes: float = math.nan, *, device: str | None = None, unit: str | None = None
 ) -> float:
     """Return the least time in µs that a device allows for work: the larger of FLOPs / peak and bytes / bandwidth.
 

@@ -246,9 +246,8 @@ def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
         low, high = median_interval(times)
         found |= {"bare": (usual := median(times)), "low": low, "high": high}
         if long := [time for time in times if time >= LONG * usual]:
-            share = len(long) / len(times)  # of more steps than are kept, as many
-            found |= {"long_steps": round(share * facts["bare_steps"]), "long": median(long)}
-            found["long_share"] = sum(long) / sum(times)
+            count = round(len(long) / len(times) * facts["bare_steps"])  # of more steps than are kept, as many
+            found |= {"long_steps": count, "long": median(long), "long_share": sum(long) / sum(times)}
     return found
 
 

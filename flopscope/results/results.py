@@ -269,12 +269,12 @@ class Results(Summaries):
         return upward.rooms.accounting(self, peaks, window)
 
     def advice(self, *, peaks: str | None = None) -> AdviceTable:
-        """Return what to change, the largest gain first: an estimate of what each change saves, with its evidence.
+        """Return what to change: first what saves most alone, then what saves most after it, with the evidence.
 
-        Each row has ``rule`` (a section of docs/answers.md), ``what`` (to change), ``saving_us`` (wall time per step,
-        or of the profile without steps), ``saving_pct`` (of the step without recording), ``where`` (module or source
-        line, or None) and ``evidence`` (dicts of the ops: op, shapes, dtypes, µs and calls per step). ``notes`` of the
-        table lists what could not be judged. ``peaks`` as in key_averages(). Raises RuntimeError as accounting().
+        Each row has ``rule`` (a section of docs/answers.md), ``what`` (to change), ``saving_us`` (per step or, without
+        steps, of the profile; after the rows above), ``saving_alone_us``, ``saving_pct`` (of the step without
+        recording), ``where`` (module or source line, or None) and ``evidence`` (dicts of the ops: op, shapes, dtypes,
+        µs and calls per step). ``notes`` lists what could not be judged. Raises as accounting().
         """
         return upward.rooms.advice(self, peaks)
 

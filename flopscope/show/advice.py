@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
+ALONE = 1.1  # times the saving after others from which on that of a change alone is told
 NOTHING = "Nothing was found that saves at least 1% of the time."
 
 
 class AdviceTable(Sequence[Advice]):
-    """Advice, the largest saving first. It prints as text, and as a table in notebooks."""
+    """Advice: first what saves most alone, then what saves most after it. It prints as text, and as a table in
+    notebooks."""
 
     def __init__(self, rows: Sequence[Advice], per_step: bool, notes: Sequence[str]) -> None:
         self._rows, self._per_step = list(rows), per_step
@@ -58,6 +60,8 @@ class AdviceTable(Sequence[Advice]):
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
             saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
+            if row.saving_alone_us > ALONE * row.saving_us:
+                saves += f"; alone, {short_time_text(row.saving_alone_us)}"
             reason = f"{printable(row.reason)} (rule: {row.rule})"
             yield from textwrap.wrap(f"{number}. {printable(row.action)}: {saves}", width, subsequent_indent="   ")
             yield from textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   ")
@@ -98,6 +102,5 @@ def _evidence_text(entry: Mapping[str, Any], width: int) -> str:
 
 
 def advise(analysis: Analysis) -> AdviceTable:
-    """Return the advice, the largest saving first, and the notes."""
-    rows = sorted(advised(analysis), key=lambda row: -row.saving_us)
-    return AdviceTable(rows, analysis.has_steps, notes_of(analysis))
+    """Return the advice, in its order, and the notes."""
+    return AdviceTable(list(advised(analysis)), analysis.has_steps, notes_of(analysis))

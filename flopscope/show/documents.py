@@ -21,14 +21,18 @@ EVIDENCE = (
 EVIDENCE = tuple(field._replace(type="any") if field.name in ("shapes", "dtypes") else field for field in EVIDENCE)
 ADVICE_FIELDS = (
     *columns("rule$", rule="name of the rule, which has a section in docs/answers.md"),
-    *columns("saving_us saving_pct", saving_us="a step, or of the profile if it has no steps"),
+    *columns(
+        "saving_us saving_alone_us saving_pct",
+        saving_us="a step, or of the profile if it has no steps",
+        saving_alone_us="of this change without those before it; 0 if it needs them",
+    ),
     *columns("action$ what$"),
     rows("evidence", EVIDENCE, "the ops or calls that it rests on, the longest first"),
     *columns("where$", why="no module and no source line was recorded", where="module or source line"),
     Field("facts", "any", doc="what the sentences are made from", why="a fact that was not recorded"),
 )
 _NOTES = columns("notes@", notes="numbers that mislead, and what could not be judged")
-ADVICE = Document("advice", "what to change, the largest saving first", (rows("advice", ADVICE_FIELDS), *_NOTES))
+ADVICE = Document("advice", "what to change, the largest saving alone first", (rows("advice", ADVICE_FIELDS), *_NOTES))
 
 _STEP = columns("step$", why=_WHOLE, step="name of the step")
 ACCOUNTING_FIELDS = (

@@ -78,7 +78,7 @@ def test_replays_equal_the_machine(seed: int) -> None:
     by_call = np.array([factors[place] for place in calls])
     scaled = expected(lambda at, do: replace(do, works=tuple((s, int(time * factors[at])) for s, time in do.works)))
     assert replay.run(work_factor=by_call[replay.work_call]) == scaled
-    slower = expected(lambda at, do: replace(do, gap=int(do.gap * factors[at])))
+    slower = expected(lambda at, do: replace(do, gap=int(do.gap * factors[at]), own=int(do.own * factors[at])))
     assert replay.run(host_factor=by_call) == slower
     for cost in (100, 1500, 9000):
         assert replay.run(event_ns=cost) == step_time(programs, steps, cost), "less the cost of recording"

@@ -50,8 +50,7 @@ def warmup(
     meanwhile = f" Work that was launched meanwhile takes {short_time_text(tried)} {per}." if tried > 0 else ""
     again = (AGAIN_BY_XLA if jax else AGAIN).format(later) if later >= RECOMPILES else ""
     return Said(
-        "Leave the first steps out of the recording",
-        f"{idle} {parts}. Record later ones with {how}.{meanwhile}{again}",
+        "Leave the first steps out of the recording", f"{idle} {parts}. Record later ones with {how}.{meanwhile}{again}"
     )
 
 

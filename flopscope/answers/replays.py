@@ -1,0 +1,139 @@
+"""What changes gain: the recorded steps are replayed with them (csrc/replay)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope import _core
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.findings import Finding
+from flopscope.answers.pieces import Gap, Op
+
+MOST_WORKS = 20_000
+"""Of the steps that are replayed: few are like many, and each change takes a replay."""
+MANY, MOSTLY = 8, 0.8
+"""Waits a step of which one op computes what is waited for: so many, and that share. One op for all can replace it."""
+LEAST = 1e-9  # µs, so that nothing is divided by 0
+Granted = Sequence[tuple[Op | Gap, float]]
+
+
+class Replayed:
+    """The steps of a profile, replayed as they are without recording, with the changes that were taken so far."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        each = sum(op.count for op in analysis.ops) or 1.0
+        steps = analysis.alike[-max(round(MOST_WORKS / each), 1) :]
+        begins, lasted = (np.array([step[at] for step in steps], dtype=np.int64) for at in (3, 4))
+        steps_of = (begins, begins + lasted) if analysis.on_device else (begins[:0], begins[:0])
+        self._analysis, self._replay, self._steps = analysis, _core.Replay(analysis.core, *steps_of), len(steps)
+        self.usable = self._replay.usable
+        """Whether the replay gives the recorded time."""
+        if not self.usable:
+            return
+        replay, works, cells = self._replay, analysis.works, analysis.cells
+        # Where devices set the pace, the step does not tell what recording cost the host.
+        events = sum(sum(step.events.values()) for step in steps) / len(steps)
+        self._event_ns = replay.fit(1000 * analysis.unobserved / max(len(analysis.devices), 1)) or (
+            1000 * analysis.recording.host / max(events, 1.0)
+        )
+        places = np.searchsorted(works["event"], replay.work_event)
+        self._rows, self._row_of = np.unique(_keys(works, places), return_inverse=True)
+        self._place = {row: place for place, row in enumerate(self._rows.tolist())}
+        keys = zip(cells["op"].tolist(), _keys(cells, np.s_[:]).tolist(), strict=True)
+        self._of_op = {number: self._place[key] for number, key in keys if key in self._place}
+        self._of_call = self._rows_of_calls()
+        host = (replay.call_gap + replay.call_own).clip(0) * analysis.unobserved_share("host") / 1000 / len(steps)
+        self._left = np.zeros((2, len(self._rows)))
+        """By row, µs a step of the device's work and of the host before its launches that no change has taken."""
+        self._left[1] = np.bincount(self._of_call, host, len(self._rows))
+        for op in (*analysis.ops, *analysis.tried):
+            if op.number in self._of_op:
+                self._left[0][self._of_op[op.number]] += op.time
+        self._work, self._host = np.ones(len(self._row_of)), np.ones(len(self._of_call))
+        self._flags = np.zeros(len(self._of_call), dtype=np.uint8)
+        self._waiting = [replay.kinds.index(kind) for kind in ("copy", "stream", "event", "device")]
+        self._base = self._now = replay.run(event_ns=self._event_ns)
+
+    def _rows_of_calls(self) -> npt.NDArray[np.intp]:
+        """Return for each call the row of the work that it launches, or that its thread launches next."""
+        replay = self._replay
+        rows = np.full(len(replay.call_event), -1)
+        rows[replay.work_call[::-1]] = self._row_of[::-1]
+        order = np.argsort(replay.call_sequence, kind="stable")
+        launching = np.flatnonzero(rows[order] >= 0)
+        following = np.searchsorted(launching, np.arange(len(order))).clip(0, max(len(launching) - 1, 0))
+        rows[order] = rows[order][launching[following]] if len(launching) else 0
+        return rows
+
+    def gain(self, finding: Finding, claims: Granted, *, take: bool = False) -> float:
+        """Return the share of the step that a change gains, after those taken: the claimed times of the device's work
+        and of the host before its launches go, and so do its waits; infinite if that is unknown. take: it is taken."""
+        if not self.usable:
+            return math.inf
+        spent, flags, before = np.zeros_like(self._left), self._flags.copy(), np.ones(len(self._of_call))
+        everywhere = 0.0
+        for source, time in claims:
+            if isinstance(source, Op):
+                if source.number in self._of_op:
+                    spent[0][self._of_op[source.number]] += time
+            elif source.cause == "sync" and source.wait >= 0:
+                calls, without = self._waits(source)
+                flags[calls] |= self._replay.GONE
+                before *= without
+            elif source.row in self._place:
+                spent[1][self._place[source.row]] += time
+            else:
+                everywhere += time
+        spent[1] += everywhere * self._left[1] / max(self._left[1].sum(), LEAST)
+        kept = 1 - (spent / np.maximum(self._left, LEAST)).clip(0, 1)
+        kept[1][[self._of_op[op.number] for op in finding.removed if op.number in self._of_op]] = 0
+        works, hosts = self._work * kept[0][self._row_of], self._host * kept[1][self._of_call] * before
+        ns = self._replay.run(work_factor=works, host_factor=hosts, call_flags=flags, event_ns=self._event_ns)
+        share = max((self._now - ns) / self._base, 0.0) if self._base > 0 else 0.0
+        if take:
+            self._work, self._host, self._flags, self._now = works, hosts, flags, ns
+            self._left *= kept
+        return share
+
+    def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+        """Return the calls in the outermost ops in which the host waits as it does before an idle time, and the factors
+        of the host's time before each call without these ops; outside of ops, those of the waiting calls alone."""
+        replay, cells, columns = self._replay, self._analysis.gap_cells, self._analysis.events[0]
+        events = cells["wait"][self._analysis.gap_numbers == gap.number]
+        waiting = replay.call_event[np.isin(replay.call_kind, self._waiting)]
+        around, names = self._outermost(waiting), columns["name"]
+        alike = np.isin(names[around], names[self._outermost(events[events >= 0])])
+        ops, outside = np.unique(around[alike]), (around == waiting).any()
+        if not len(ops):
+            return ops, np.ones(len(self._of_call))
+        borders = columns["start"][ops][:, None] + np.stack([0 * ops, columns["duration"][ops]], axis=1) - replay.begin
+        covered = np.append(0, np.cumsum(borders[:, 1] - borders[:, 0])).repeat(2)[1:-1]
+        ends = replay.call_begin
+        gaps = np.stack([ends - replay.call_gap.clip(1), ends, ends + 1])  # how much of these the ops cover
+        at = np.interp(gaps, borders.ravel(), covered)
+        within, left = at[2] > at[1], 1 - (at[1] - at[0]) / (gaps[1] - gaps[0])
+        before = np.flatnonzero(within[1:] & ~within[:-1])  # launches of what is waited for
+        kinds = np.unique(names[self._outermost(replay.call_event[before])], return_counts=True)[1]
+        if not outside and len(before) >= MANY * self._steps and kinds.max() >= MOSTLY * len(before):
+            within[before], left[before] = True, 0.0
+        return np.flatnonzero(within), left
+
+    def _outermost(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the outermost ops around events, or themselves."""
+        columns, _, kinds, _ = self._analysis.events
+        found, around, op = events.copy(), columns["parent"][events], kinds.index("op")
+        while (inside := around >= 0).any():
+            found = np.where(inside & (columns["kind"][around] == op), around, found)
+            around = np.where(inside, columns["parent"][around], -1)
+        return found
+
+
+def _keys(of: Mapping[str, Any], places: Any) -> npt.NDArray[np.int64]:
+    """Return the rows of works or cells; of those without an op, that of the kernel, below 0."""
+    row, kernel = of["row"][places], of["kernel"][places]
+    return np.asarray(np.where(row < 0, -2 - kernel, row), dtype=np.int64)
