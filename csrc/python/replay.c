@@ -150,7 +150,8 @@ static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
      "run($self, *, work_factor=None, call_flags=None, host_factor=None, stream=None, event_ns=...)\n--\n\n"
      "Return the ns that a step takes with changes. work_factor: float64 by work, of its time; 0: it is gone. "
-     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it and of its own. "
+     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it "
+     "and of its own. "
      "stream: int32 by\nwork, a new stream of 16, or -1. event_ns: what recording an event cost the host; that of "
      "fit(), or else 0."},
     {"fit", fit, METH_O,

@@ -213,8 +213,8 @@ static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs
         PyObject *number = PyLong_FromLongLong(host->events[kind]);
         if (!fs_put_column(events, fs_event_kind_names[kind], number)) Py_CLEAR(events);
     }
-    return Py_BuildValue("(NLLLLLNL)", name, (long long)step->begin, (long long)step->end,
-                         (long long)step->host_begin, (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events,
+    return Py_BuildValue("(NLLLLLNL)", name, (long long)step->begin, (long long)step->end, (long long)step->host_begin,
+                         (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events,
                          (long long)host->described);
 }
 
