@@ -13,6 +13,7 @@
 
 enum {
     CLOCKS_NS = 5000,          /* by which the clocks of host and device may disagree */
+    TAIL_PART = 16,            /* of a copy through pageable memory, whose last part is copied behind the call */
     LONGEST_LAG_NS = 100000,   /* no launch is on its way for longer, as in summaries/launches.c */
     USUAL_LAG_NS = 5000,       /* of launches, and of waits until they return, where nothing tells; of a call itself */
     USUAL_QUEUE_NS = 1000,     /* between works of a stream, likewise */
@@ -165,7 +166,7 @@ static bool waits_for_copies(const linking *all, const fs_replay_call *call)
         if (FS_EVENT_AT(store, all->works[i].event, kind) != FS_EVENT_MEMCPY || strstr(text, "DtoD") != NULL)
             return false;
         if (asynchronous && strstr(text, "Pinned") != NULL) return false;
-        if (call->ended + CLOCKS_NS < all->works[i].ended) return false;
+        if (call->ended + fs_later(CLOCKS_NS, lasted(call) / TAIL_PART) < all->works[i].ended) return false;
     }
     return call->first < call[1].first;
 }

@@ -106,9 +106,11 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
 
     found = [(rule, one, offer(one)) for rule, finds in RULES.items() for one in finds(analysis)]
     found = [(rule, one, alone) for rule, one, alone in found if alone >= least]
+    # Who waits for others at work waits the longer for being faster.
     if pacing := [one for one in found if one[1].sets_pace]:
         found = pacing
     after = {id(one) for _, one, _ in found if any(rule == one.needs for rule, *_ in found)}  # alone, they gain nothing
+    # Each change is judged anew after those that were taken: some make others worthless, and some make them possible.
     while found:
         known = {rule for rule, *_ in found}
         offers = [(offer(one[1]), one) for one in found if one[1].needs not in known]

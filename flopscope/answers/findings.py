@@ -30,6 +30,8 @@ class Finding(NamedTuple):
     where: str | None
     removed: Sequence[Op] = ()
     """Ops that the program would no longer call, which frees the host as well."""
+    ends_waits: bool = False
+    """Whether the host no longer waits where idle times are claimed, and all that follows is earlier."""
     sets_pace: bool = False
     """Whether nothing else gains anything while this lasts: the host waits for what others work at."""
     needs: str = ""

@@ -18,6 +18,7 @@ MOST_WORKS = 20_000
 """Of the steps that are replayed: few are like many, and each change takes a replay."""
 MANY, MOSTLY = 8, 0.8
 """Waits a step of which one op computes what is waited for: so many, and that share. One op for all can replace it."""
+FITS = 1.2  # times the step without recording, up to which the replay takes as long
 LEAST = 1e-9  # µs, so that nothing is divided by 0
 Granted = Sequence[tuple[Op | Gap, float]]
 
@@ -38,9 +39,8 @@ class Replayed:
         replay, works, cells = self._replay, analysis.works, analysis.cells
         # Where devices set the pace, the step does not tell what recording cost the host.
         events = sum(sum(step.events.values()) for step in steps) / len(steps)
-        self._event_ns = replay.fit(1000 * analysis.unobserved / max(len(analysis.devices), 1)) or (
-            1000 * analysis.recording.host / max(events, 1.0)
-        )
+        bare = 1000 * analysis.unobserved / max(len(analysis.devices), 1)
+        self._event_ns = replay.fit(bare) or 1000 * analysis.recording.host / max(events, 1.0)
         places = np.searchsorted(works["event"], replay.work_event)
         self._rows, self._row_of = np.unique(_keys(works, places), return_inverse=True)
         self._place = {row: place for place, row in enumerate(self._rows.tolist())}
@@ -57,7 +57,9 @@ class Replayed:
         self._work, self._host = np.ones(len(self._row_of)), np.ones(len(self._of_call))
         self._flags = np.zeros(len(self._of_call), dtype=np.uint8)
         self._waiting = [replay.kinds.index(kind) for kind in ("copy", "stream", "event", "device")]
-        self._base = self._now = replay.run(event_ns=self._event_ns)
+        self._now = replay.run(event_ns=self._event_ns)
+        # A single step also has the latency of its first launch; what takes much longer is not that step.
+        self._whole = min(self._now, bare) if self._now < FITS * bare else self._now
 
     def _rows_of_calls(self) -> npt.NDArray[np.intp]:
         """Return for each call the row of the work that it launches, or that its thread launches next."""
@@ -76,33 +78,39 @@ class Replayed:
         if not self.usable:
             return math.inf
         spent, flags, before = np.zeros_like(self._left), self._flags.copy(), np.ones(len(self._of_call))
-        everywhere = 0.0
+        everywhere, loops = 0.0, False
         for source, time in claims:
             if isinstance(source, Op):
                 if source.number in self._of_op:
                     spent[0][self._of_op[source.number]] += time
-            elif source.cause == "sync" and source.wait >= 0:
-                calls, without = self._waits(source)
+            elif finding.ends_waits and source.wait >= 0:
+                calls, without, in_loop = self._waits(source)
                 flags[calls] |= self._replay.GONE
                 before *= without
+                loops |= in_loop
+            elif finding.ends_waits and not loops:
+                continue  # what would only come earlier does so in the replay
             elif source.row in self._place:
                 spent[1][self._place[source.row]] += time
             else:
                 everywhere += time
+        # Of no known row: the host is so much faster everywhere.
         spent[1] += everywhere * self._left[1] / max(self._left[1].sum(), LEAST)
+        # What is left of each, so that changes multiply.
         kept = 1 - (spent / np.maximum(self._left, LEAST)).clip(0, 1)
         kept[1][[self._of_op[op.number] for op in finding.removed if op.number in self._of_op]] = 0
         works, hosts = self._work * kept[0][self._row_of], self._host * kept[1][self._of_call] * before
         ns = self._replay.run(work_factor=works, host_factor=hosts, call_flags=flags, event_ns=self._event_ns)
-        share = max((self._now - ns) / self._base, 0.0) if self._base > 0 else 0.0
+        share = max((self._now - ns) / self._whole, 0.0) if self._whole > 0 else 0.0
         if take:
             self._work, self._host, self._flags, self._now = works, hosts, flags, ns
             self._left *= kept
         return share
 
-    def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
-        """Return the calls in the outermost ops in which the host waits as it does before an idle time, and the factors
-        of the host's time before each call without these ops; outside of ops, those of the waiting calls alone."""
+    def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], bool]:
+        """Return the calls in the outermost ops in which the host waits as it does before an idle time, the factors of
+        the host's time before each call without these ops, and whether they are a loop, of which the launches of what
+        is waited for go, too. Outside of ops, the waiting calls alone go."""
         replay, cells, columns = self._replay, self._analysis.gap_cells, self._analysis.events[0]
         events = cells["wait"][self._analysis.gap_numbers == gap.number]
         waiting = replay.call_event[np.isin(replay.call_kind, self._waiting)]
@@ -110,7 +118,7 @@ class Replayed:
         alike = np.isin(names[around], names[self._outermost(events[events >= 0])])
         ops, outside = np.unique(around[alike]), (around == waiting).any()
         if not len(ops):
-            return ops, np.ones(len(self._of_call))
+            return ops, np.ones(len(self._of_call)), False
         borders = columns["start"][ops][:, None] + np.stack([0 * ops, columns["duration"][ops]], axis=1) - replay.begin
         covered = np.append(0, np.cumsum(borders[:, 1] - borders[:, 0])).repeat(2)[1:-1]
         ends = replay.call_begin
@@ -119,9 +127,10 @@ class Replayed:
         within, left = at[2] > at[1], 1 - (at[1] - at[0]) / (gaps[1] - gaps[0])
         before = np.flatnonzero(within[1:] & ~within[:-1])  # launches of what is waited for
         kinds = np.unique(names[self._outermost(replay.call_event[before])], return_counts=True)[1]
-        if not outside and len(before) >= MANY * self._steps and kinds.max() >= MOSTLY * len(before):
+        loop = not outside and len(before) >= MANY * self._steps and bool(kinds.max() >= MOSTLY * len(before))
+        if loop:
             within[before], left[before] = True, 0.0
-        return np.flatnonzero(within), left
+        return np.flatnonzero(within), left, loop
 
     def _outermost(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the outermost ops around events, or themselves."""

@@ -109,7 +109,8 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         says = partial(host.waits, call, wait.ops, *often, *times, analysis.per, analysis.uses_jax)
         again = [(one, earlier * one.time / left) for one in late if earlier]
         claims = [*((one, one.time) for one, _ in pairs), *again]
-        yield Finding(says, claims, [entry(op, idle, known)], where(analysis, gap.wait))
+        place = where(analysis, gap.wait)
+        yield Finding(says, claims, [entry(op, idle, known)], place, ends_waits=True)
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:

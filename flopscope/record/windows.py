@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from flopscope._core import StepTimes
 from flopscope.support.statistics import median
 
-FIRST_STEPS, FIRST_TIME, FEW_STEPS, LONG_TIME = 10, 1.0, 3, 10.0
+FIRST_STEPS, FIRST_TIME, FEW_STEPS, LONG_TIME = 10, 0.5, 3, 10.0
 """The first recording lasts for so many steps and s, or for a few long ones; one with fewer than these is replaced."""
 LARGE, MOST = 48 << 20, 10
 """Bytes of torch's records, of about 120,000 ops, with which a recording ends before that: its end takes torch 1 s. And

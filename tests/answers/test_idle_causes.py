@@ -72,7 +72,7 @@ def test_waits_are_named_and_counted_with_the_work_that_they_delay() -> None:
         assert waited == (wait if CAUSES[cause] == "sync" else -1)
         assert count == 2 or CAUSES[cause] != "sync"
     assert host.idle()["sync"] == 200 + 170  # launches take 10 to arrive
-    ((_, _, _, _, waits, events, _),) = account["steps"]
+    ((_, _, _, _, _, waits, events, _),) = account["steps"]
     assert (waits, events["runtime"], events["op"]) == (145, 4, 4)
     assert account["launch_median"] == 0.020  # 10, 20 and 20 ns
 
@@ -150,9 +150,9 @@ def test_waits_are_cut_at_the_steps_of_the_host() -> None:
     host.add("sync", "wait", 80, 270)
     host.add("sync", "wait", 260, 280, thread=2)
     steps = host.account()["steps"]
-    assert [step[4] for step in steps] == [20, 100, 30]
-    assert [step[5]["sync"] for step in steps] == [1, 0, 1]
-    assert steps[0][5]["step"] == 2, "the second began in the first"
+    assert [step[3:6] for step in steps] == [(0, 100, 20), (100, 100, 100), (250, 50, 30)]
+    assert [step[6]["sync"] for step in steps] == [1, 0, 1]
+    assert steps[0][6]["step"] == 2, "the second began in the first"
 
 
 def test_pairs_are_neighbours_on_a_stream() -> None:

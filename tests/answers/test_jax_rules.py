@@ -92,7 +92,8 @@ def test_a_trace_that_flopscope_writes_keeps_the_remarks(tmp_path: Path) -> None
         trace = program.load()
         trace.export_chrome_trace(str(tmp_path / "out.json"))
         again = fs.load_trace(tmp_path / "out.json")
-        assert savings(again.advice())[rule] == pytest.approx(savings(trace.advice())[rule])
+        saved = savings(trace.advice())[rule]  # of a host whose events cost what other events beside them tell
+        assert savings(again.advice())[rule] == pytest.approx(saved, rel=1e-3)
 
 
 def test_a_module_of_the_same_name_has_remarks_of_its_own() -> None:
@@ -102,7 +103,7 @@ def test_a_module_of_the_same_name_has_remarks_of_its_own() -> None:
     events = json.loads(faulty.trace())
     later = json.loads(JaxProgram(other, [(D2D, 130.0, 0.0), ("loop_sub_fusion", 190.0, 0.0)]).trace())
     for event in later["traceEvents"]:
-        event["ts"] += 1e5
+        event["ts"] += 1e3  # the device works until then
         if "correlation" in event["args"]:
             event["args"]["correlation"] += 1000
         event["name"] = event["name"].replace("ProfilerStep#", "ProfilerStep#1")

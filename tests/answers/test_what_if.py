@@ -90,15 +90,14 @@ def test_the_parts_add_up_in_each_row(name: str, change: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("name", sorted(PAIRS))
 def test_a_rule_alone_saves_what_the_advice_says(name: str) -> None:
-    first = True
-    for row in sorted(trace(f"{name}_before").advice(), key=lambda row: list(RULES).index(row.rule)):
-        findings = [one for one in trace(f"{name}_before").advice() if one.rule == row.rule]
+    """To 8 %: the time that a rule claims becomes another sum here, and is replayed there."""
+    advice = trace(f"{name}_before").advice()
+    for row in advice:
         total = whole(trace(f"{name}_before").what_if(rule=row.rule))["total"] / steps(f"{name}_before")
         saved = analysis(f"{name}_before").unobserved - total
-        if first and len(findings) == 1:  # those after it claim what is left
-            assert saved == pytest.approx(row.saving_us, rel=0.01, abs=1)
-        assert saved >= 0.99 * row.saving_us - 1
-        first = False
+        if sum(one.rule == row.rule for one in advice) == 1:
+            assert row.saving_alone_us == pytest.approx(saved, rel=0.08, abs=1)
+        assert saved >= 0.95 * row.saving_us - 1
 
 
 USUAL = {"programs": 1.35, "held_out": 1.6}

@@ -300,7 +300,7 @@ def test_steps_of_host_bound_programs_are_estimated_without_recording(name: str)
 def test_a_hand_made_trace_costs_what_its_events_cost(shapes: bool) -> None:
     """A step of two ops and two calls, on a host that launches in 1 µs: as fast as hosts are assumed to be at most."""
     size = [[8]] if shapes else []
-    program = in_a_row(("made::a", 10.0, size), ("made::b", 10.0, size))
+    program = in_a_row(("made::a", 10.0, size), ("made::b", 10.0, size), host=30)
     recording = analysis_of(program.load(), "cost").recording
     assert recording.host == pytest.approx(0.3 * (2 * (3.2 + 0.3 * shapes) + 2 * 2.0))
     assert recording.delay == recording.host  # of 10 µs without work

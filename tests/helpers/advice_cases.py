@@ -36,8 +36,10 @@ def savings(advice: AdviceTable) -> dict[str, float]:
 def check(trace: Any) -> AdviceTable:
     """Return the advice. Check what holds for all advice."""
     advice, unobserved = trace.advice(), analysis_of(trace, "advice").unobserved
-    each = [row.saving_us for row in advice]
-    assert each == sorted(each, reverse=True)
+    each, alone = [row.saving_us for row in advice], [row.saving_alone_us for row in advice]
+    assert each == sorted(each, reverse=True) or 0 in alone, "after what it needs, a change may gain more than that"
+    assert alone[:1] == sorted(alone)[-1:], "first comes what gains most alone"
+    assert all(least <= most * (1 + 1e-9) or most == 0 for least, most in zip(each, alone, strict=True))
     assert sum(each) <= unobserved * (1 + 1e-9)
     for row in advice:
         assert row.rule in RULES and row.what == f"{row.action}: {row.what[len(row.action) + 2 :]}"

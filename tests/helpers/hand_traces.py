@@ -141,11 +141,10 @@ def in_a_row(*ops: tuple[Any, ...], host: float | None = None, program: Program 
     Each of ``ops`` is (name, duration, shapes, more arguments of Program.run). The host needs little time.
     """
     program = program or Program()
-    length = 10 + sum(op[1] for op in ops)
+    busy, length = host or 2 * len(ops) + 4, 10 + sum(op[1] for op in ops)
     for number in range(2):
-        at = begin = number * length
-        begin += 10
-        program.step(number, at, host or 2 * len(ops) + 4)
+        at, begin = number * busy, number * length + 10
+        program.step(number, at, busy)
         for place, (name, duration, shapes, *more) in enumerate(ops):
             arguments = {"kernel": f"kernel_{name}", **(more[0] if more else {})}
             program.run(name, at + 1 + 2 * place, begin, duration, *shapes, **arguments)

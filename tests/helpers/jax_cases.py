@@ -36,11 +36,12 @@ class JaxProgram:
         return fs.load_trace(self.trace(), hlo=self.hlo)
 
     def trace(self) -> bytes:
-        """Return the recording: all work of a step is launched before its first work runs, unless it comes late."""
+        """Return the recording: the host launches ahead of the work, unless it comes late."""
         events: list[Json] = []
-        time, correlation = 1000.0, 0
+        time = launch = 1000.0
+        correlation = 0
         for step in range(self.steps):
-            begin = launch = time
+            begin = launch
             for name, length, idle in self.works:
                 correlation += 1
                 launch = max(launch + 5, time + idle - 5) if idle else launch + 5
@@ -48,7 +49,8 @@ class JaxProgram:
                 events.append(event("cuda_driver", "cuLaunchKernel", launch, 3.0, correlation=correlation))
                 events.append(_work(name, time, length, correlation))
                 time += length
-            events.append(event("user_annotation", f"ProfilerStep#{step}", begin, time - begin))
+            launch += 5
+            events.append(event("user_annotation", f"ProfilerStep#{step}", begin, launch - begin))
         device = {"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9, "computeMinor": 0}
         return text_of(*events, schemaVersion=1, deviceProperties=[device])
 

@@ -54,7 +54,7 @@ class Program:
 
 def test_the_first_steps_are_recorded_later_a_few_and_the_others_timed() -> None:
     program = Program(lambda step: 1.0 if step == 0 else 0.02).run(3000)
-    assert [last - first for first, last in program.spans] == [module.FIRST_STEPS + 25, LATER_STEPS]
+    assert [last - first for first, last in program.spans] == [module.FIRST_STEPS + 8, LATER_STEPS]
     windows, begun = program.windows, program.spans[1][0]
     assert windows.is_over and windows.kept is not None and windows.kept.prof == "profile 2"
     assert windows.kept.times == pytest.approx([30_000] * LATER_STEPS)

@@ -1,0 +1,93 @@
+"""What advice gains by a replay of the steps, in programs whose answers follow from their times, in µs."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from helpers.advice_cases import TRACES, check, recorded, savings
+from helpers.hand_traces import Program
+
+from flopscope.answers.analysis import analysis_of
+
+
+class Clocked(Program):
+    """A program of one thread and one stream, as they would run: work begins 6 µs after its launch, if that is free."""
+
+    def __init__(self, step: Callable[["Clocked"], None], steps: int = 4) -> None:
+        super().__init__()
+        self.now = self.free = 0.0
+        for number in range(steps):
+            begin = self.now
+            step(self)
+            self.step(number, begin, self.now - begin)
+
+    def launch(self, gap: float, time: float, name: str = "made::op", *shapes: list[int], **more: str) -> None:
+        begin = max(self.now + gap + 6, self.free + 1)
+        self.run(name, self.now + gap, begin, time, *shapes, **more)
+        self.now, self.free = self.now + gap + 2, begin + time
+
+    def wait(self, name: str) -> None:
+        over = max(self.now + 5, self.free + 3)
+        self.op(name, self.now + 1, over - self.now)
+        self.call("cudaStreamSynchronize", self.now + 2, over - self.now - 2)
+        self.now = over + 1
+
+
+def products(of: Clocked, gap: float = 5) -> None:
+    """Launch eight products of float32 that take 400 µs each, and would take 50 in TF32."""
+    for _ in range(8):
+        of.launch(gap, 400, "aten::mm", [2048, 2048], [2048, 2048], kernel="volta_sgemm_128x64_nn")
+
+
+@pytest.mark.parametrize(("gap", "gained"), [(500, 0), (10, 8 * 350), (300, 8 * 99)])
+def test_faster_kernels_gain_until_the_host_sets_the_pace(gap: float, gained: float) -> None:
+    found = savings(check(Clocked(partial(products, gap=gap)).load()))
+    assert found.get("tf32", 0.0) == pytest.approx(gained, rel=0.03)
+
+
+@pytest.mark.parametrize("loader", ["_MultiProcessingDataLoaderIter", "_SingleProcessDataLoaderIter"])
+def test_a_loader_with_workers_that_sets_the_pace_silences_all_else(loader: str) -> None:
+    def step(of: Clocked) -> None:
+        of.add("user_annotation", f"enumerate(DataLoader)#{loader}.__next__", of.now, 6000)
+        of.now += 6000
+        products(of)
+        of.wait("aten::item")
+
+    rules = set(savings(check(Clocked(step).load())))
+    assert "data" in rules and (rules == {"data"}) == loader.startswith("_Multi")
+
+
+@pytest.mark.parametrize("waits", [1, 2])
+def test_a_wait_that_only_moves_to_the_next_one_gains_nothing(waits: int) -> None:
+    """The host takes 300 µs after a wait, in which the device idles, unless another wait follows the first."""
+
+    def step(of: Clocked) -> None:
+        of.launch(5, 1000)
+        for name in ("aten::item", "made::wait")[:waits]:
+            of.wait(name)
+        of.launch(300, 1000)
+
+    gained = savings(check(Clocked(step).load())).get("sync", 0.0)
+    assert gained == pytest.approx(300, rel=0.1) if waits == 1 else gained == 0
+
+
+def test_a_graph_needs_the_waits_gone() -> None:
+    """Six waits a step beside 30 launches that come late, which take 936 µs of the device after each other."""
+
+    def step(of: Clocked, *, waits: bool = True) -> None:
+        for place in range(36):
+            of.launch(30, 100 if place < 6 else 10)
+            if waits and place < 6:
+                of.wait("aten::item")
+
+    waiting, without = Clocked(step).load(), Clocked(partial(step, waits=False)).load()
+    now, then = (analysis_of(one, "advice").unobserved for one in (waiting, without))
+    sync, launch = check(waiting)
+    assert (sync.rule, launch.rule) == ("sync", "launch")
+    assert sync.saving_us == sync.saving_alone_us == pytest.approx(now - then, rel=0.03)
+    assert 0 < launch.saving_us <= then - 930 and launch.saving_alone_us == 0
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_savings_of_recordings_add_up_to_no_more_than_the_step(name: str) -> None:
+    check(recorded(name))
