@@ -18,8 +18,10 @@ MOST_WORKS = 20_000
 """Of the steps that are replayed: few are like many, and each change takes a replay."""
 MANY, MOSTLY = 8, 0.8
 """Waits a step of which one op computes what is waited for: so many, and that share. One op for all can replace it."""
-FITS = 1.2  # times the step without recording, up to which the replay takes as long
-LEAST = 1e-9  # µs, so that nothing is divided by 0
+FITS = 1.2
+"""Times the step without recording, up to which the replay is said to take as long."""
+LEAST = 1e-9
+"""µs, so that nothing is divided by 0."""
 Granted = Sequence[tuple[Op | Gap, float]]
 
 
