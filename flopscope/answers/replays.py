@@ -34,7 +34,7 @@ class Replayed:
         begins, lasted = (np.array([step[at] for step in steps], dtype=np.int64) for at in (3, 4))
         steps_of = (begins, begins + lasted) if analysis.on_device else (begins[:0], begins[:0])
         self._analysis, self._replay, self._steps = analysis, _core.Replay(analysis.core, *steps_of), len(steps)
-        self.usable = self._replay.usable
+        self.usable = self._replay.usable and len(analysis.works["event"]) > 0
         """Whether the replay gives the recorded time."""
         if not self.usable:
             return
@@ -43,7 +43,7 @@ class Replayed:
         events = sum(sum(step.events.values()) for step in steps) / len(steps)
         bare = 1000 * analysis.unobserved / max(len(analysis.devices), 1)
         self._event_ns = replay.fit(bare) or 1000 * analysis.recording.host / max(events, 1.0)
-        places = np.searchsorted(works["event"], replay.work_event)
+        places = np.searchsorted(works["event"], replay.work_event).clip(0, len(works["event"]) - 1)
         self._rows, self._row_of = np.unique(_keys(works, places), return_inverse=True)
         self._place = {row: place for place, row in enumerate(self._rows.tolist())}
         keys = zip(cells["op"].tolist(), _keys(cells, np.s_[:]).tolist(), strict=True)
@@ -127,9 +127,10 @@ class Replayed:
         gaps = np.stack([ends - replay.call_gap.clip(1), ends, ends + 1])  # how much of these the ops cover
         at = np.interp(gaps, borders.ravel(), covered)
         within, left = at[2] > at[1], 1 - (at[1] - at[0]) / (gaps[1] - gaps[0])
-        before = np.flatnonzero(within[1:] & ~within[:-1])  # launches of what is waited for
+        launches = replay.call_event[:-1] < len(names)  # the end of a thread is no event
+        before = np.flatnonzero(within[1:] & ~within[:-1] & launches)  # of what is waited for
         kinds = np.unique(names[self._outermost(replay.call_event[before])], return_counts=True)[1]
-        loop = not outside and len(before) >= MANY * self._steps and bool(kinds.max() >= MOSTLY * len(before))
+        loop = not outside and len(before) >= MANY * self._steps and bool(kinds.max(initial=0) >= MOSTLY * len(before))
         if loop:
             within[before], left[before] = True, 0.0
         return np.flatnonzero(within), left, loop

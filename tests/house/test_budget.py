@@ -16,7 +16,7 @@ from helpers import ROOT
 CAPS = {
     "lines in all": 194_600,
     "bytes of the checkout": 10_140_000,
-    "lines of flopscope/*.py": 37_660,
+    "lines of flopscope/*.py": 37_661,
     "modules of flopscope": 229,
     "lines of tests": 59_900,
     "lines of benchmarks": 6_000,
