@@ -240,6 +240,4 @@ def test_threads_that_overlap_a_little_never_go_back_in_time() -> None:
     brief = replay(*events, end=12_500_000)
     assert set(brief.call_sequence) == {0}
     halved = brief.run(host_factor=np.full(123, 0.5), work_factor=np.zeros(121))
-    assert halved == 121 * 50_000 / 2, (
-        "the launches of two steps, of which the last begins with the wait"
-    )
+    assert halved == 121 * 50_000 / 2, "the launches of two steps, of which the last begins with the wait"
