@@ -5,6 +5,7 @@
  * most a hundredth of the time, and doubles whenever the number of runs doubles beyond MANY_RUNS. */
 #include "python/core.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -402,6 +403,8 @@ static int start_thread(sampler_object *self)
 {
     pthread_condattr_t attributes;
     sigset_t all, before;
+    /* pthread_exit(), with which Python ends threads at its exit, aborts if there is no memory left to load this. */
+    FS_IGNORE(dlopen("libgcc_s.so.1", RTLD_LAZY));
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&self->mutex, NULL);

@@ -418,8 +418,8 @@ def test_memory_of_torch_is_recorded(window: tuple[str, ...], recorded: range, t
 # Runs the command line as on a machine with a GPU, where torch's profiler must not initialize CUDA.
 WITH_GPU = """
 import sys
-from flopscope.cli import recording
-recording.starts_cuda = lambda torch: True
+from flopscope.record import torch_hooks
+torch_hooks.starts_cuda = lambda torch: True
 from flopscope.cli.program import main
 sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))
 """
