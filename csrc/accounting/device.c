@@ -144,11 +144,6 @@ struct device_account {
 
 /* Cells ---------------------------------------------------------------------------------------------------------- */
 
-static int64_t row_number(uint32_t row)
-{
-    return row == FS_NONE ? -1 : (int64_t)row;
-}
-
 /* Fill in the grid of a kernel's launch. */
 static void describe_grid(const fs_store *store, int device, uint32_t signature, fs_cell *cell)
 {
@@ -179,11 +174,11 @@ static fs_status cell_of(const device_account *of, fs_sums *sums, uint32_t step,
     fs_cell *cell = &sums->cells[*index];
     if (cell->event >= 0) return FS_OK;
     cell->class = facts->classes[tag];
-    cell->row = row_number(model->row);
-    cell->kernel = row_number(work->own_row);
+    cell->row = fs_row_number(model->row);
+    cell->kernel = fs_row_number(work->own_row);
     describe_grid(of->all->store, of->device, FS_EVENT_AT(of->all->store, work->event, signature), cell);
     cell->event = work->event;
-    cell->owner = row_number(model->owner);
+    cell->owner = fs_row_number(model->owner);
     cell->ideal = facts->budgets[tag] < 0 ? -1 : 0;
     return FS_OK;
 }

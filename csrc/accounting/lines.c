@@ -196,7 +196,7 @@ static void take_runs(builder *to, int64_t begin, int64_t end)
         if (run.begin < begin || run.end > end) run.cpu = FS_MISSING; /* of a part it is unknown */
         if (run.begin < begin) run.begin = begin;
         if (run.end > end) run.end = end;
-        if (run.end > run.begin || (begin == INT64_MIN && end == INT64_MAX)) to->runs[to->count++] = run;
+        if (run.end >= run.begin) to->runs[to->count++] = run;
     }
 }
 

@@ -125,13 +125,7 @@ static PyObject *times_begin(PyObject *object, PyObject *Py_UNUSED(unused))
 
 static PyObject *list_of(const double *times, uint32_t first, uint32_t end)
 {
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = first; list != NULL && i < end; i++) {
-        PyObject *time = PyFloat_FromDouble(times[i]);
-        if (time == NULL || PyList_Append(list, time) < 0) Py_CLEAR(list);
-        Py_XDECREF(time);
-    }
-    return list;
+    return FS_LIST(i, end > first ? end - first : 0, PyFloat_FromDouble(times[first + i]));
 }
 
 static PyObject *times_end(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -155,14 +149,7 @@ static PyObject *times_bare(PyObject *object, PyObject *args)
 static PyObject *times_slowest(PyObject *object, void *Py_UNUSED(unused))
 {
     const times_object *self = (times_object *)object;
-    PyObject *list = PyList_New(0);
-    for (int i = 0; list != NULL && i < self->slow_count; i++) {
-        const slow_step *one = &self->slowest[i];
-        PyObject *entry = Py_BuildValue("[dLL]", one->time, one->number, one->ended);
-        if (entry == NULL || PyList_Append(list, entry) < 0) Py_CLEAR(list);
-        Py_XDECREF(entry);
-    }
-    return list;
+    return FS_LIST_OF(one, self->slowest, self->slow_count, Py_BuildValue("[dLL]", one->time, one->number, one->ended));
 }
 
 static PyMethodDef times_methods[] = {

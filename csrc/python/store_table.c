@@ -6,9 +6,9 @@
 
 #include "accounting/accounting.h"
 #include "base/clock.h"
+#include "python/arrays.h"
 #include "python/core.h"
 #include "python/roofline.h"
-#include "python/arrays.h"
 #include "python/store_methods.h"
 #include "store/accelerator.h"
 #include "store/signature.h"
@@ -482,11 +482,6 @@ typedef struct {
 #define WORK_FIELD(name) FS_ARRAY_FIELD(work_row, int64_t, name)
 static const fs_array_field work_fields[] = {WORK_FIELD(event) WORK_FIELD(row) WORK_FIELD(kernel)};
 
-static int64_t row_number(uint32_t row)
-{
-    return row != FS_NONE ? (int64_t)row : -1;
-}
-
 /* List the works of devices while the table has them. */
 static fs_status list_works(const fs_table *table, work_rows *works, fs_error *err)
 {
@@ -495,7 +490,7 @@ static fs_status list_works(const fs_table *table, work_rows *works, fs_error *e
     works->count = count;
     for (uint32_t i = 0; i < count; i++) {
         const fs_table_work *work = &table->works[i];
-        works->rows[i] = (work_row){work->event, row_number(work->row), row_number(work->own_row)};
+        works->rows[i] = (work_row){work->event, fs_row_number(work->row), fs_row_number(work->own_row)};
     }
     return FS_OK;
 }

@@ -104,6 +104,12 @@ typedef struct {
     bool counted, active;                   /* some of the roofs is counted; compute_ns is activity, not FLOPs */
 } fs_table_work;
 
+/* A row or an event as a signed number: -1 for FS_NONE. */
+static inline int64_t fs_row_number(uint32_t row)
+{
+    return row == FS_NONE ? -1 : (int64_t)row;
+}
+
 /* An op, or a range with declared work, to which its FLOPs and bytes belong: its work and what the device or, without
  * device work, the CPU reached in it. Of an event whose time is unknown, the rating is too. */
 typedef struct {

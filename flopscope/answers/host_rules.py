@@ -66,6 +66,8 @@ WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter
 STARTING = 3.0
 """Times the median of the others that the first wait lasts for workers that start."""
 FEWEST_WAITS = 2
+PACE = 0.25
+"""Share of the step in waits for workers that set its pace: a batch that is ready takes time to fetch as well."""
 
 
 def _loads(name: str) -> bool:
@@ -102,7 +104,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     says = partial(host.data_wait, waited, analysis.per, workers, starting, analysis.on_device, pinned)
     seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
     claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
-    yield Finding(says, claims, seen, None, sets_pace=bool(workers))
+    yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.total)
 
 
 PINNED = {True: 0.25, False: 1.0}

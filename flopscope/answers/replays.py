@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class Replayed:
         self._work, self._host = np.ones(len(self._row_of)), np.ones(len(self._of_call))
         self._flags = np.zeros(len(self._of_call), dtype=np.uint8)
         self._waiting = [replay.kinds.index(kind) for kind in ("copy", "stream", "event", "device")]
+        self._waits_of = cache(self._waits)
         self._now = replay.run(event_ns=self._event_ns)
         # A single step also has the latency of its first launch; what takes much longer is not that step.
         self._whole = min(self._now, bare) if self._now < FITS * bare else self._now
@@ -86,7 +88,7 @@ class Replayed:
                 if source.number in self._of_op:
                     spent[0][self._of_op[source.number]] += time
             elif finding.ends_waits and source.wait >= 0:
-                calls, without, in_loop = self._waits(source)
+                calls, without, in_loop = self._waits_of(source)
                 flags[calls] |= self._replay.GONE
                 before *= without
                 loops |= in_loop
