@@ -308,7 +308,7 @@ def test_torch_programs_are_told_what_the_host_was_in(tmp_path: Path) -> None:
         import time, torch
         x, parameter = torch.ones(200, 200), torch.zeros(1, requires_grad=True)
         optimizer = torch.optim.SGD([parameter])
-        def prepare(): time.sleep(0.02)
+        def prepare(): time.sleep(0.05)
         for _ in range(12):
             prepare()
             (x @ x).sum() * parameter
