@@ -42,11 +42,16 @@ static int64_t shift_of(const fs_store_object *self)
     return self->clock_base != 0 ? self->clock_base - fs_clock_unix_offset() : FS_MISSING;
 }
 
-/* Replace the events of a store by those with the ops of replays. */
+/* Replace the events of a store by those with the ops of replays. Without any, its captures are those of later ones. */
 static fs_status join_replays(fs_store_object *self, fs_captures *captures, PyObject *stores, bool watched,
                               fs_replay_report *report, fs_error *err)
 {
     fs_store *joined = NULL;
+    if (!fs_replays_exist(self->store)) {
+        if (!watched || fs_watch_state().kept == 0) return FS_OK;
+        FS_TRY(fs_captures_add(captures, self->store, err));
+        return fs_watch_learn(self->store, shift_of(self), captures, err);
+    }
     fs_status status = fs_store_create(&joined, err);
     if (status == FS_OK) status = add_captures(captures, stores, err);
     if (status == FS_OK)
@@ -76,7 +81,6 @@ PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
     if (!fs_store_object_is_stopped(self, "replays") || !fs_store_object_may_change(self)) return NULL;
     if (!are_stores(self, stores)) return NULL;
     if (self->lost != NULL) return PyErr_Format(PyExc_ValueError, "the events of a Profiler are joined when it stops");
-    if (!fs_replays_exist(self->store)) return FS_COUNTS(&report, REPLAY_COUNTS);
     /* With the GIL: nothing changes the captures meanwhile. */
     fs_status status = join_replays(self, &captures, stores, watched, &report, &err);
     PyObject *result = status == FS_OK ? FS_COUNTS(&report, REPLAY_COUNTS) : fs_raise(&err);

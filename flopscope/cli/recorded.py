@@ -11,7 +11,7 @@ from flopscope.read.load import Loaded, read
 from flopscope.read.trace import Trace
 from flopscope.record.energy import Energy
 from flopscope.record.work_rules import restate
-from flopscope.results.head import RUN_MEMBER
+from flopscope.results.head import RUN_MEMBER, unfinished_steps
 from flopscope.results.results import Results, store_of
 from flopscope.support.cpu import CPU
 from flopscope.support.device import STORED
@@ -26,7 +26,9 @@ class Recorded(Trace):
 
     def __init__(self, loaded: Loaded, about: Mapping[str, Any]) -> None:
         if "steps" in about:  # known of torch alone; passes may be found in what flopscope recorded as well
-            loaded.metadata.setdefault(RUN_MEMBER, {})
+            loaded.metadata.setdefault(RUN_MEMBER, about["steps"])  # the program's own text does not have them
+            for name in unfinished_steps(loaded.metadata):
+                loaded.core.undo_step(name)
         super().__init__(*loaded)
         of = about["recorded"]
         del self.source  # there is no file

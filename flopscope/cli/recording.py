@@ -182,6 +182,8 @@ class Recording:
             nbytes = 0.0 if self._records is None else self._records.nbytes
             if self._windows.step(count, nbytes):
                 self._switch()
+                if hooks.uses_cuda(self._torch):
+                    self._windows.times.go_on()
         self._begin_step()
 
     def _switch(self) -> None:
@@ -392,6 +394,8 @@ class Recording:
             if records is not None and records.nbytes > LARGE and took < QUICK:  # it ended for its size
                 self._windows.was_nothing()
         if not (is_last or isinstance(self._prof, profile)) and hooks.uses_cuda(self._torch):
+            if watching.has_unknown_nodes():
+                self._prof.trace()  # it tells the ops of graphs that were captured in it, for later recordings
             watching.release_cupti(for_good=self._windows is None or self._windows.is_over)
 
     def _leave_step(self) -> None:

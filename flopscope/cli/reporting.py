@@ -185,13 +185,14 @@ class Report:
     """What becomes of a recording."""
 
     def __init__(self, about: Mapping[str, Any], file: IO[bytes]) -> None:
-        self._about = about
+        steps = _run_steps(about["steps"]) if about["steps"] else {}
+        self._about = {**about, "steps": steps}
         self._outputs = Outputs(**about["outputs"])
         rank = self._outputs.rank
         self._leads = rank is None or rank["rank"] == 0
         self._kineto = _kept(file, about["kineto"])  # the trace as torch writes it
-        if self._kineto is not None and about["steps"]:
-            add_member(self._kineto, RUN_MEMBER, _run_steps(about["steps"]))
+        if self._kineto is not None and steps:
+            add_member(self._kineto, RUN_MEMBER, steps)
         self._text = _kept(file)
 
     def make(self) -> None:

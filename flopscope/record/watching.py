@@ -169,6 +169,12 @@ def release_cupti(*, for_good: bool) -> None:
                 _core.watch_start()
 
 
+def has_unknown_nodes() -> bool:
+    """Return whether graphs exist whose ops are not known."""
+    state = _core.watch_state()
+    return bool(state["resolved"] < state["nodes"])
+
+
 def end_background() -> None:
     """Record no ops of captures for the background any more."""
     global _background

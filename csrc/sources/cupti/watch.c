@@ -429,16 +429,25 @@ static fs_status add_known(fs_captures *captures, fs_store *copy, fs_error *err)
     return status;
 }
 
+fs_status fs_watch_learn(const fs_store *from, int64_t shift, const fs_captures *captures, fs_error *err)
+{
+    fs_status status = FS_OK;
+    pthread_mutex_lock(&watch.lock);
+    if (watch.of.store != NULL && shift != FS_MISSING)
+        status = fs_watched_resolve_calls(&watch.of, captures, from, shift, err);
+    pthread_mutex_unlock(&watch.lock);
+    return status;
+}
+
 fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captures, fs_store *into,
                         fs_replay_report *report, fs_error *err)
 {
     fs_store *copy = NULL;
     fs_launch_log launches = {0};
+    FS_TRY(fs_watch_learn(from, shift, captures, err));
     FS_TRY(fs_store_create(&copy, err));
     pthread_mutex_lock(&watch.lock);
     fs_status status = shift != FS_MISSING ? fs_launch_log_copy(&watch.launches, from, shift, &launches, err) : FS_OK;
-    if (status == FS_OK && watch.of.store != NULL && shift != FS_MISSING)
-        status = fs_watched_resolve_calls(&watch.of, captures, from, shift, err);
     if (status == FS_OK && watch.of.store != NULL) status = add_known(captures, copy, err);
     pthread_mutex_unlock(&watch.lock);
     if (status == FS_OK) status = fs_launch_log_tie(&launches, from, shift, captures, err);

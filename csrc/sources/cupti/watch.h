@@ -56,10 +56,13 @@ void fs_watch_launched(void *executable);
 fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, int64_t shift, int64_t *found,
                            fs_error *err);
 
+/* Learn what was open when nodes were created from the captures that a recording of this process has of itself, whose
+ * times are `shift` ns less; FS_MISSING: unknown. */
+fs_status fs_watch_learn(const fs_store *from, int64_t shift, const fs_captures *captures, fs_error *err);
+
 /* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and
- * with the captures so far in `captures`, which is cleared. Captures that `from` recorded itself tell what was open
- * too, and launches that were logged which graph its calls launched: its times are `shift` ns less; FS_MISSING:
- * unknown. */
+ * with the captures so far in `captures`, which is cleared, after fs_watch_learn. Launches that were logged tell
+ * which graph its calls launched. */
 fs_status fs_watch_join(const fs_store *from, int64_t shift, fs_captures *captures, fs_store *into,
                         fs_replay_report *report, fs_error *err);
 
