@@ -99,19 +99,20 @@ static PyObject *run(PyObject *object, PyObject *args, PyObject *kwargs)
                 take_changes(given[1], &views[1], "B", calls, names[1]) &&
                 take_changes(given[2], &views[2], "d", calls, names[2]) &&
                 take_changes(given[3], &views[3], "i", works, names[3]);
-    fs_replay_edit edit = {views[0].buf, views[1].buf, views[2].buf, views[3].buf, event_ns, false};
+    fs_replay_edit edit = {views[0].buf, views[1].buf, views[2].buf, views[3].buf, event_ns, false, false};
     fs_status status = good ? FS_LONG_WORK(fs_replay_run(of, &edit, &ns, &err)) : FS_OK;
     release(views, 4);
     if (!good) return NULL;
     return status == FS_OK ? PyFloat_FromDouble(ns) : fs_raise(&err);
 }
 
-static PyObject *fit(PyObject *object, PyObject *bare)
+static PyObject *fit(PyObject *object, PyObject *args)
 {
-    double event_ns, ns = PyFloat_AsDouble(bare);
+    double event_ns, ns;
+    int host_alone = 0;
     fs_error err;
-    if (PyErr_Occurred()) return NULL;
-    if (FS_LONG_WORK(fs_replay_fit(replay_of(object), ns, &event_ns, &err)) != FS_OK) return fs_raise(&err);
+    if (!PyArg_ParseTuple(args, "d|p:fit", &ns, &host_alone)) return NULL;
+    if (FS_LONG_WORK(fs_replay_fit(replay_of(object), ns, host_alone, &event_ns, &err)) != FS_OK) return fs_raise(&err);
     return isnan(event_ns) ? Py_NewRef(Py_None) : PyFloat_FromDouble(event_ns);
 }
 
@@ -154,9 +155,10 @@ static PyMethodDef methods[] = {
      "and of its own. "
      "stream: int32 by\nwork, a new stream of 16, or -1. event_ns: what recording an event cost the host; that of "
      "fit(), or else 0."},
-    {"fit", fit, METH_O,
-     "fit($self, bare_ns, /)\n--\n\nFind and keep the ns that recording an event cost, if a step takes bare_ns without "
-     "a recording; 0 if the devices alone\ntake as long. None: no cost gives that time."},
+    {"fit", fit, METH_VARARGS,
+     "fit($self, bare_ns, host_alone=False, /)\n--\n\nFind and keep the least ns that recording an event cost, if a "
+     "step takes bare_ns without a recording; host_alone:\nwith devices that take no time. None: no cost gives that "
+     "time."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,8 +1,11 @@
 /* StepTimes: how long the steps of a program took, in µs: those that nothing recorded, and those of this recording.
  *
- *   begin()          end()            a step amid which a recording ends is of neither kind
- *     |  |  |  |  |  |?|  |  |  |
- *      recorded         bare          of many bare ones every second is kept, then every fourth, … */
+ *   begin()          end() go_on()     a step amid which a recording ends is of neither kind
+ *     |  |  |  |  |  |??|  |  |  |  |
+ *      recorded          drained bare  of many bare ones every second is kept, then every fourth, …
+ *
+ * The end of a recording waits for the devices. The next steps are as long as the host takes to launch them, until
+ * the queues are full again where the devices set the pace. */
 #include "python/core.h"
 
 #include <math.h>
@@ -11,7 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-enum { MOST_TIMES = 1 << 16, SLOWEST = 5 };
+enum { MOST_TIMES = 1 << 16, SLOWEST = 5, DRAINED = 2 };
 
 /* One of the longest steps. */
 typedef struct {
@@ -24,6 +27,8 @@ typedef struct {
     PyObject *clock; /* NULL: the monotonic one */
     double last;     /* s; when the step before ended; NaN: it tells nothing of this one */
     char recording, off;
+    int draining;   /* so many steps are still drained */
+    double drained; /* the least of them */
     double *bare, *recorded;
     uint32_t kept, kept_capacity, recorded_count, recorded_capacity;
     long long bare_count, stride;
@@ -52,7 +57,7 @@ static PyObject *times_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     times_object *self = (times_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->clock = clock == Py_None ? NULL : Py_XNewRef(clock);
-    self->last = NAN;
+    self->last = self->drained = NAN;
     self->stride = 1;
     return (PyObject *)self;
 }
@@ -107,6 +112,9 @@ static PyObject *times_step(PyObject *object, PyObject *number)
     if (self->off || isnan(time)) Py_RETURN_NONE;
     if (self->recording) {
         status = add_recorded(self, time, &err);
+    } else if (self->draining > 0) {
+        self->draining--;
+        self->drained = fmin(self->drained, time);
     } else {
         add_slow(self, time, which);
         status = add_bare(self, time, &err);
@@ -138,6 +146,14 @@ static PyObject *times_end(PyObject *object, PyObject *Py_UNUSED(unused))
     return list;
 }
 
+static PyObject *times_go_on(PyObject *object, PyObject *Py_UNUSED(unused))
+{
+    times_object *self = (times_object *)object;
+    if (!self->recording && !read_clock(self, &self->last)) return NULL;
+    self->draining = self->recording ? 0 : DRAINED;
+    Py_RETURN_NONE;
+}
+
 static PyObject *times_bare(PyObject *object, PyObject *args)
 {
     times_object *self = (times_object *)object;
@@ -156,6 +172,7 @@ static PyMethodDef times_methods[] = {
     {"begin", times_begin, METH_NOARGS, "A recording has begun, between two steps."},
     {"end", times_end, METH_NOARGS,
      "A recording has ended: the step under way is of neither kind. Return the times of its steps."},
+    {"go_on", times_go_on, METH_NOARGS, "A step begins; after a recording, with devices that have no work."},
     {"step", times_step, METH_O, "step($self, number, /)\n--\n\nA step has ended."},
     {"bare", times_bare, METH_VARARGS,
      "bare($self, first=0, end=..., /)\n--\n\nReturn the times that are kept of steps that nothing recorded."},
@@ -167,6 +184,8 @@ static PyMemberDef times_members[] = {
     {"is_off", T_BOOL, offsetof(times_object, off), 0, "Steps are ignored: what records them is unknown."},
     {"recorded_count", T_UINT, offsetof(times_object, recorded_count), READONLY, "Steps of this recording."},
     {"bare_count", T_LONGLONG, offsetof(times_object, bare_count), READONLY, "Steps that nothing recorded."},
+    {"drained", T_DOUBLE, offsetof(times_object, drained), READONLY,
+     "The least time of the steps after a recording, which began without work on the devices; NaN without any."},
     {"kept", T_UINT, offsetof(times_object, kept), READONLY, "Those of them whose times are kept."},
     {NULL, 0, 0, 0, NULL},
 };

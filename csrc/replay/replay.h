@@ -101,6 +101,7 @@ typedef struct {
     const int32_t *stream;     /* by work: a new lane, or below 0 its own */
     double event_ns;           /* taken from gaps for each event in them, until 15 % are left */
     bool again;                /* once, from where the work before the steps left off: `replayed` */
+    bool host_alone;           /* the devices take no time */
 } fs_replay_edit;
 
 /* Make a replay of the consecutive steps [begins[i], ends[i]) of the host; empty ones are none. FS_OUT_OF_MEMORY.
@@ -112,8 +113,8 @@ void fs_replay_clear(fs_replay *replay);
 /* Simulate, and return the ns that a step takes; NaN without steps. FS_OUT_OF_MEMORY. */
 fs_status fs_replay_run(const fs_replay *replay, const fs_replay_edit *edit, double *ns, fs_error *err);
 
-/* Find and keep the cost of a recorded event with which a step takes `bare` ns, as it does without a recording; 0 if
- * the devices take as long by themselves. NaN: there is none, to 3 %. */
-fs_status fs_replay_fit(fs_replay *replay, double bare, double *event_ns, fs_error *err);
+/* Find and keep the least cost of a recorded event with which a step takes `bare` ns, as it does without a recording,
+ * or as the host alone does; 0 if it takes as long as recorded. NaN: there is none, to 3 %. */
+fs_status fs_replay_fit(fs_replay *replay, double bare, bool host_alone, double *event_ns, fs_error *err);
 
 #endif

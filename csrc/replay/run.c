@@ -65,7 +65,7 @@ static void run_work(simulation *run, uint32_t index, int64_t began, int64_t lef
 {
     const fs_replay_work *work = &run->replay->works[index];
     const fs_replay_edit *edit = run->edit;
-    double factor = edit->work_factor != NULL ? edit->work_factor[index] : 1;
+    double factor = edit->host_alone ? 0 : edit->work_factor != NULL ? edit->work_factor[index] : 1;
     bool moved = edit->stream != NULL && edit->stream[index] >= 0, in_order = moved || work->before == FS_REPLAY_LANE;
     uint32_t lane = moved ? run->replay->lane_count + (uint32_t)edit->stream[index] % FS_REPLAY_NEW_LANES : work->lane;
     int64_t free = in_order ? run->ready[lane] : work->before != FS_NONE ? run->ends[work->before] : FS_REPLAY_NEVER;
@@ -159,9 +159,9 @@ done:
 /* The highest cost of an event that is tried, and in how many halvings it is found; 3 % are a part in CLOSE_PART. */
 enum { MOST_EVENT_NS = 60000, HALVINGS = 20, CLOSE_PART = 33 };
 
-fs_status fs_replay_fit(fs_replay *replay, double bare, double *event_ns, fs_error *err)
+fs_status fs_replay_fit(fs_replay *replay, double bare, bool host_alone, double *event_ns, fs_error *err)
 {
-    fs_replay_edit edit = {0};
+    fs_replay_edit edit = {.host_alone = host_alone};
     double low = 0, high = MOST_EVENT_NS, close = bare / CLOSE_PART, least, most, ns;
     *event_ns = NAN;
     FS_TRY(fs_replay_run(replay, &edit, &most, err));

@@ -270,11 +270,11 @@ class Analysis:
 
     @cached_property
     def gaps(self) -> list[Gap]:
-        """The idle times, longest first."""
+        """The idle times, longest first; as long as in steps that nothing recorded, where these are known."""
         alike = self.gap_cells["step"] >= self.apart
         cells = {"number": self.gap_numbers[alike], **{name: of[alike] for name, of in self.gap_cells.items()}}
         first, of = _numbered(cells["number"])
-        sums = _sums(cells, of, {"time": self.scale, "count": 1000 * self.scale})
+        sums = _sums(cells, of, {"time": self.scale * self.bare_scales[1], "count": 1000 * self.scale})
         rows = _rows(cells, first, ("cause", "row", "wait", "event", "number"))
         found = (Gap(CAUSES[row.pop("cause")], **row, **one) for row, one in zip(rows, sums, strict=True))
         return sorted(found, key=lambda gap: -gap.time)
@@ -389,7 +389,7 @@ class Analysis:
 
     def gap_unobserved(self, gap: Gap) -> float:
         """Return an idle time as it would be without recording, which delays only what the host causes."""
-        return gap.time * self.unobserved_share(gap.cause)
+        return gap.time if self.bare is not None else gap.time * self.unobserved_share(gap.cause)
 
     @cached_property
     def host(self) -> float:

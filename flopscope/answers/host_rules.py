@@ -104,7 +104,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     says = partial(host.data_wait, waited, analysis.per, workers, starting, analysis.on_device, pinned)
     seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
     claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
-    yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.total)
+    yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.unobserved)
 
 
 PINNED = {True: 0.25, False: 1.0}

@@ -168,14 +168,14 @@ def pauses(analysis: Analysis) -> Iterator[str]:
         return
     hints = analysis.facts.hints
     gaps = late_launches(analysis, whole=not recurring(analysis))
-    if sum(time for _, time in gaps) > NOTED * analysis.total and _first(analysis):
+    if sum(time for _, time in gaps) > NOTED * analysis.unobserved and _first(analysis):
         yield (
             "Most of what was recorded ran for the first time, which is slower than later times: record the program "
             f"after it has warmed up ({hints.steps})."
         )
         return
     _, long, limit = _by_length(gaps)
-    if sum(time for _, time in long) <= NOTED * analysis.total:
+    if sum(time for _, time in long) <= NOTED * analysis.unobserved:
         return
     pause = _pause(analysis, long, limit)
     if sum(one.time for one in pause.movable) > COVERED * pause.idle:

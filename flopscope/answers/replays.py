@@ -21,6 +21,8 @@ MANY, MOSTLY = 8, 0.8
 """Waits a step of which one op computes what is waited for: so many, and that share. One op for all can replace it."""
 FITS = 1.2
 """Times the step without recording, up to which the replay is said to take as long."""
+ALL, PACING = 1e6, 0.97
+"""ns of an event, more than any costs; and the share of a step that the devices take by themselves who set its pace."""
 LEAST = 1e-9
 """µs, so that nothing is divided by 0."""
 Granted = Sequence[tuple[Op | Gap, float]]
@@ -40,10 +42,8 @@ class Replayed:
         if not self.usable:
             return
         replay, works, cells = self._replay, analysis.works, analysis.cells
-        # Where devices set the pace, the step does not tell what recording cost the host.
-        events = sum(sum(step.events.values()) for step in steps) / len(steps)
         bare = 1000 * analysis.unobserved / max(len(analysis.devices), 1)
-        self._event_ns = replay.fit(bare) or 1000 * analysis.recording.host / max(events, 1.0)
+        self._event_ns = self._cost_of_events(bare)
         places = np.searchsorted(works["event"], replay.work_event).clip(0, len(works["event"]) - 1)
         self._rows, self._row_of = np.unique(_keys(works, places), return_inverse=True)
         self._place = {row: place for place, row in enumerate(self._rows.tolist())}
@@ -64,6 +64,23 @@ class Replayed:
         self._now = replay.run(event_ns=self._event_ns)
         # A single step also has the latency of its first launch; what takes much longer is not that step.
         self._whole = min(self._now, bare) if self._now < FITS * bare else self._now
+
+    def _cost_of_events(self, bare: float) -> float:
+        """Return the ns that recording an event cost the host, of a step that takes ``bare`` ns without it.
+
+        Where devices set the pace, that step does not tell. Those after a recording do, which began without work, or
+        else it is estimated, as at least so much that the devices do set the pace.
+        """
+        analysis, replay = self._analysis, self._replay
+        fitted = replay.fit(bare)
+        if fitted is not None and replay.run(event_ns=ALL) < PACING * bare:
+            return fitted
+        drained = 1000 * analysis.bare.drained if analysis.bare is not None else math.nan
+        known = replay.fit(drained, True) if drained < PACING * bare else None
+        if known is None:
+            events = sum(sum(step.events.values()) for step in analysis.alike[-self._steps :]) / self._steps
+            known = 1000 * analysis.recording.host / max(events, 1.0)
+        return max(fitted or 0.0, known)
 
     def _rows_of_calls(self) -> npt.NDArray[np.intp]:
         """Return for each call the row of the work that it launches, or that its thread launches next."""

@@ -164,6 +164,7 @@ class Windows:
             "steps": count,
             "bare": times.bare(),
             "bare_steps": times.bare_count,
+            "drained": times.drained,
             "recorded": median(kept.times) if kept.times else None,
             "recorded_from_s": kept.begin - began if self.is_part else None,
             "recorded_to_s": kept.end - began,

@@ -45,6 +45,30 @@ def test_faster_kernels_gain_until_the_host_sets_the_pace(gap: float, gained: fl
     assert found.get("tf32", 0.0) == pytest.approx(gained, rel=0.03)
 
 
+@pytest.mark.parametrize(("drained", "gained"), [(700, 3210 - 700), (1200, 3210 - 1200)])
+def test_steps_after_a_recording_tell_how_fast_the_host_is(drained: float, gained: float) -> None:
+    """Recorded, the host sets the pace; bare steps take as long as the products, and say nothing of the host."""
+
+    def step(of: Clocked) -> None:
+        for _ in range(8):
+            for number in range(20):
+                of.op("aten::view", of.now + 20 * number, 10)
+            of.launch(500, 400, "aten::mm", [2048, 2048], [2048, 2048], kernel="volta_sgemm_128x64_nn")
+
+    program = Clocked(step)
+    program.head["flopscopeRun"] = {"kind": "optimizer", "bare": 3210.0, "bare_steps": 100, "drained": drained}
+    assert savings(check(program.load())).get("tf32", 0.0) == pytest.approx(gained, rel=0.03)
+
+
+def test_idle_times_are_told_as_in_steps_that_nothing_recorded() -> None:
+    program = Clocked(partial(products, gap=1000))
+    program.head["flopscopeRun"] = {"kind": "optimizer", "bare": 4200.0, "bare_steps": 100}
+    found = next(row for row in check(program.load()) if row.rule == "launch")
+    assert "waits 1.00ms a step for the host" in found.what and found.evidence[0]["time"] == pytest.approx(
+        1000, rel=0.01
+    )
+
+
 @pytest.mark.parametrize(
     ("loader", "time", "silent"),
     [

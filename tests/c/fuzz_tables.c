@@ -166,7 +166,7 @@ static void replay_steps(const fs_store *store)
         for (size_t i = 0; i < COUNT_OF(edits); i++)
             if (done(fs_replay_run(&replay, &edits[i], &ns, &fuzz_error)))
                 FUZZ_CHECK(ns >= 0 || replay.step_count == 0, "edit %zu: %g ns", i, ns);
-        FS_IGNORE(done(fs_replay_fit(&replay, replay.recorded / 2, &event_ns, &fuzz_error)));
+        FS_IGNORE(done(fs_replay_fit(&replay, replay.recorded / 2, false, &event_ns, &fuzz_error)));
         free(flags);
     }
     fs_replay_clear(&replay);

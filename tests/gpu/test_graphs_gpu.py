@@ -1,7 +1,10 @@
 """Replays of CUDA graphs know the ops that were captured, on a real GPU."""
 
 import json
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,6 +237,23 @@ print(json.dumps({"flops": sum(row.flops for row in mm), "bytes": coverage["byte
     found = json.loads(output_of(begin + unwatched + end).splitlines()[-1])
     assert found["flops"] == (3 + 3) * MM_FLOPS, "three calls warm up, three are replays; none is of the capture"
     assert found["bytes"] == 1 and not found["unseen"] and found["resolved"] > 0
+
+
+def test_replays_in_a_later_recording_are_the_ops_of_an_earlier_one(tmp_path: Path) -> None:
+    """The graph is captured while the first recording runs, and the steps that are reported are of the next one."""
+    replays = (
+        "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end:\n    graph.replay()\n    fs.step()\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(
+        BEGIN.replace("watch = fs.watch_graphs(with_stack=WITH_STACK)", "") + "graph = capture(step)\n" + replays
+    )
+    command = [sys.executable, "-m", "flopscope", "run", "--no-report", "--json", "s.json", str(program)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
+    assert found["recording"]["bare_steps"] > 0 and found["recording"]["step"] == "flopscope.step()", found["recording"]
+    assert {"aten::mm", "aten::mul"} <= {row["name"] for row in found["most"]}, found["most"]
 
 
 def test_a_graph_of_cupy_keeps_the_range_of_the_capture() -> None:

@@ -53,13 +53,21 @@ def text_of(prof: Any) -> bytes:
         return file.read()
 
 
-def passed_on(prof: Any, path: Path) -> Recorded:
+def passed_on(prof: Any, path: Path, **more: Any) -> Recorded:
     rules = _rules_of(prof)
     path.write_bytes(text_of(prof))
     about = {"recorded": _described(prof), "rules": rules, "program": prof._program, "why_nothing": "", "sampled": True}
-    found, why = read_recorded(str(path), about | {"hints": {}})
+    found, why = read_recorded(str(path), about | {"hints": {}} | more)
     assert found is not None, why
     return found
+
+
+def test_a_text_of_the_program_itself_gets_what_is_known_of_its_steps(tmp_path: Path) -> None:
+    """As of a program with CUDA graphs: steps that were a warm-up for their replays are no steps."""
+    steps = {"kind": "", "of": "", "steps": 3, "bare_steps": 0}
+    assert passed_on(own_program(), tmp_path / "a.json").summary().to_dict()["recording"]["recorded_steps"] == 3
+    found = passed_on(own_program(), tmp_path / "b.json", steps=steps).summary().to_dict()["recording"]
+    assert found["step"] != "marked"
 
 
 def facts(prof: Results) -> Any:

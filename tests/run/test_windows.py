@@ -209,6 +209,19 @@ def test_of_many_steps_every_so_many_times_are_kept() -> None:
     assert [[time, number] for time, number, _ in times.slowest] == [[1e6 * spans[at], at + 1] for at in longest]
 
 
+def test_steps_after_a_recording_begin_with_idle_devices() -> None:
+    """The host runs ahead for a step and waits for its device from then on, 30 s a step; they do not count as bare."""
+    times = _core.StepTimes(iter([0.0, 1, 31, 40, 50, 53, 83, 113]).__next__)
+    times.step(0)
+    times.begin()
+    times.step(1)
+    assert times.end() == [30e6] and times.drained != times.drained
+    times.go_on()
+    for number in range(2, 6):
+        times.step(number)
+    assert times.drained == 3e6 and times.bare() == [30e6, 30e6][: times.bare_count] and times.bare_count == 2
+
+
 def test_a_program_that_profiles_itself_is_timed_no_more() -> None:
     program = Program(lambda _: 0.01).run(300)
     before = program.windows.times.bare_count

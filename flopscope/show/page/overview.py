@@ -88,7 +88,7 @@ MOST_LARGEST = 5
 def _doc(source: Profile, part: str) -> str:
     """Return what a part means, and the causes of its idle time."""
     analysis, text = source.analysis, _part_text(source, part)[1]
-    causes = cause_text(causes_of(analysis, part), analysis.total)
+    causes = cause_text(causes_of(analysis, part), analysis.unobserved)
     return f"{text} Of it: {causes}." if causes else text
 
 
