@@ -53,36 +53,20 @@ def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
 
 
 class Pools:
-    """The time that advice may still claim: of each op, of each cause of idleness, and of all device work together."""
+    """The time that advice may still claim: of each op, of each idle time, and of all together."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.times = {id(op): op.time for op in (*analysis.ops, *analysis.tried)}
         self.times |= {id(gap): analysis.gap_unobserved(gap) for gap in analysis.gaps}
-        # By so much the device's work could shrink before the host would hold it up.
-        self.slack = analysis.unobserved - analysis.host if analysis.on_device else analysis.total
-        self.host_of = analysis.host_of
         self.left = analysis.unobserved
 
     def granted(self, finding: Finding) -> list[tuple[Op | Gap, float]]:
         """Return what is left of each op and gap for the finding to claim."""
         return [(source, min(wanted, self.times[id(source)])) for source, wanted in finding.claims]
 
-    def offer(self, finding: Finding) -> tuple[float, list[tuple[Op | Gap, float]]]:
-        """Return what the finding can still claim, in total and from each op and gap."""
-        claims = self.granted(finding)
-        device = sum(granted for source, granted in claims if isinstance(source, Op))
-        idle = sum(granted for source, granted in claims if isinstance(source, Gap))
-        slack = max(self.slack, 0.0) + self.host_of(finding.removed)
-        if device > slack:  # the host would hold up a faster device
-            share = slack / device
-            claims = [(source, granted * share if isinstance(source, Op) else granted) for source, granted in claims]
-            device = slack
-        return min(device + idle, self.left), claims
-
     def take(self, saving: float, claims: Sequence[tuple[Op | Gap, float]]) -> None:
         for source, granted in claims:
             self.times[id(source)] -= granted
-            self.slack -= granted if isinstance(source, Op) else 0
         self.left -= saving
 
 
@@ -98,11 +82,12 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
     replayed, pools, least = Replayed(analysis), Pools(analysis), LEAST_SHARE * analysis.unobserved
 
     def offer(finding: Finding) -> float:
-        if not replayed.usable:
-            return pools.offer(finding)[0]
         claims = pools.granted(finding)
         claimed = min(sum(time for _, time in claims), pools.left)
-        return min(claimed, replayed.gain(finding, claims) * analysis.unobserved) if claimed >= least else 0.0
+        if claimed < least:
+            return 0.0
+        gained = replayed.gain(finding, claims) * analysis.unobserved
+        return min(gained, pools.left if finding.removed and replayed.usable else claimed)  # ops go with all they cost
 
     found = [(rule, one, offer(one)) for rule, finds in RULES.items() for one in finds(analysis)]
     found = [(rule, one, alone) for rule, one, alone in found if alone >= least]
@@ -120,7 +105,7 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
         saving, alone = (saving, 0.0) if id(finding) in after else (min(saving, alone), alone)
         if saving < least:
             continue
-        claims = pools.granted(finding) if replayed.usable else pools.offer(finding)[1]
+        claims = pools.granted(finding)
         pools.take(saving, claims)
         replayed.gain(finding, claims, take=True)
         action, reason = finding.says()

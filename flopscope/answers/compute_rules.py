@@ -36,6 +36,8 @@ from flopscope.support.statistics import median
 
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""
+RAMP = 8.0
+"""µs that a product takes beside, to fill and to drain the device: of 30 to 80 µs, TF32 ones reach half of the peak."""
 ALIGNMENT = 16
 """Bytes: the fast kernels of cuBLAS load rows as 16-byte vectors (NVIDIA, Matrix Multiplication Background)."""
 
@@ -150,7 +152,7 @@ def faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: f
     now, then, compute = _rate(analysis, op, str(op.unit)), _rate(analysis, op, unit), _compute(analysis, op)
     if not (now > 0 and then > 0 and compute > 0):
         return op.time
-    return max(compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE)
+    return max(compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE) + RAMP * op.count
 
 
 TF32_KERNEL = re.compile(r"tf32|s1688|s161616|bf16x\d|emulat", re.IGNORECASE)
@@ -198,6 +200,8 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
 HALVES = {str(_core.dtypes[name].product_unit): name for name in ("bfloat16", "float16")}
 """The dtypes to advise by the unit that has a peak, the preferred one first."""
+CASTS = 1.5
+"""What torch.autocast launches for each product: of the three of a linear layer, input, weight, bias and gradients."""
 KINDS = (("product", is_product), ("convolution", is_convolution), ("attention", is_attention))
 
 
@@ -243,7 +247,8 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
         scaled=half == "fp16_tensor" and is_trained(analysis),
         ratio=_rate(analysis, ops[0], half) / _rate(analysis, ops[0], unit) if unit else math.nan,
     )
-    yield finding_about(analysis, says, claims, ops)
+    casts = [(op, CASTS * op.calls) for op in ops if not is_attention(op)]
+    yield finding_about(analysis, says, claims, ops)._replace(adds=casts)
 
 
 BATCHED = ("aten::bmm", "aten::baddbmm")

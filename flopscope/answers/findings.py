@@ -30,6 +30,8 @@ class Finding(NamedTuple):
     where: str | None
     removed: Sequence[Op] = ()
     """Ops that the program would no longer call, which frees the host as well."""
+    adds: Sequence[tuple[Op, float]] = ()
+    """Launches a step that the program would make in addition, with those of an op."""
     ends_waits: bool = False
     """Whether the host no longer waits where idle times are claimed, and all that follows is earlier."""
     sets_pace: bool = False

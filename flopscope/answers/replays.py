@@ -17,8 +17,6 @@ from flopscope.answers.pieces import Gap, Op
 
 MOST_WORKS = 20_000
 """Of the steps that are replayed: few are like many, and each change takes a replay."""
-MANY, MOSTLY = 8, 0.8
-"""Waits a step of which one op computes what is waited for: so many, and that share. One op for all can replace it."""
 FITS = 1.2
 """Times the step without recording, up to which the replay is said to take as long."""
 ALL, PACING = 1e6, 0.97
@@ -50,10 +48,12 @@ class Replayed:
         keys = zip(cells["op"].tolist(), _keys(cells, np.s_[:]).tolist(), strict=True)
         self._of_op = {number: self._place[key] for number, key in keys if key in self._place}
         self._of_call = self._rows_of_calls()
-        host = (replay.call_gap + replay.call_own).clip(0) * analysis.unobserved_share("host") / 1000 / len(steps)
+        share = max(analysis.unobserved_share("host"), LEAST)
+        host = (replay.call_gap + replay.call_own).clip(0) * share / 1000 / len(steps)
         self._left = np.zeros((2, len(self._rows)))
         """By row, µs a step of the device's work and of the host before its launches that no change has taken."""
         self._left[1] = np.bincount(self._of_call, host, len(self._rows))
+        self._launch = self._left[1].sum() * len(steps) / max(len(np.unique(replay.work_call)), 1)
         for op in (*analysis.ops, *analysis.tried):
             if op.number in self._of_op:
                 self._left[0][self._of_op[op.number]] += op.time
@@ -61,7 +61,7 @@ class Replayed:
         self._flags = np.zeros(len(self._of_call), dtype=np.uint8)
         self._waiting = [replay.kinds.index(kind) for kind in ("copy", "stream", "event", "device")]
         self._waits_of = cache(self._waits)
-        self._now = replay.run(event_ns=self._event_ns)
+        self._now = self._first = replay.run(event_ns=self._event_ns)
         # A single step also has the latency of its first launch; what takes much longer is not that step.
         self._whole = min(self._now, bare) if self._now < FITS * bare else self._now
 
@@ -69,18 +69,18 @@ class Replayed:
         """Return the ns that recording an event cost the host, of a step that takes ``bare`` ns without it.
 
         Where devices set the pace, that step does not tell. Those after a recording do, which began without work, or
-        else it is estimated, as at least so much that the devices do set the pace.
+        else it is estimated, unless the host would then set the pace.
         """
         analysis, replay = self._analysis, self._replay
-        fitted = replay.fit(bare)
-        if fitted is not None and replay.run(event_ns=ALL) < PACING * bare:
+        fitted, least = replay.fit(bare), replay.run(event_ns=ALL)
+        if fitted is not None and least < PACING * bare:
             return fitted
         drained = 1000 * analysis.bare.drained if analysis.bare is not None else math.nan
         known = replay.fit(drained, True) if drained < PACING * bare else None
         if known is None:
             events = sum(sum(step.events.values()) for step in analysis.alike[-self._steps :]) / self._steps
             known = 1000 * analysis.recording.host / max(events, 1.0)
-        return max(fitted or 0.0, known)
+        return known if fitted is None or replay.run(event_ns=known) < least / PACING else fitted
 
     def _rows_of_calls(self) -> npt.NDArray[np.intp]:
         """Return for each call the row of the work that it launches, or that its thread launches next."""
@@ -99,60 +99,76 @@ class Replayed:
         if not self.usable:
             return math.inf
         spent, flags, before = np.zeros_like(self._left), self._flags.copy(), np.ones(len(self._of_call))
-        everywhere, loops = 0.0, False
+        everywhere = 0.0
         for source, time in claims:
             if isinstance(source, Op):
                 if source.number in self._of_op:
                     spent[0][self._of_op[source.number]] += time
             elif finding.ends_waits and source.wait >= 0:
-                calls, without, in_loop = self._waits_of(source)
+                calls, without = self._waits_of(source)
                 flags[calls] |= self._replay.GONE
                 before *= without
-                loops |= in_loop
-            elif finding.ends_waits and not loops:
+            elif finding.ends_waits:
                 continue  # what would only come earlier does so in the replay
             elif source.row in self._place:
                 spent[1][self._place[source.row]] += time
             else:
                 everywhere += time
+        for op, count in finding.adds:
+            if op.number in self._of_op:
+                spent[1][self._of_op[op.number]] -= count * self._launch
         # Of no known row: the host is so much faster everywhere.
         spent[1] += everywhere * self._left[1] / max(self._left[1].sum(), LEAST)
         # What is left of each, so that changes multiply.
-        kept = 1 - (spent / np.maximum(self._left, LEAST)).clip(0, 1)
+        kept = 1 - (spent / np.maximum(self._left, LEAST**2)).clip(None, 1)
         kept[1][[self._of_op[op.number] for op in finding.removed if op.number in self._of_op]] = 0
         works, hosts = self._work * kept[0][self._row_of], self._host * kept[1][self._of_call] * before
-        ns = self._replay.run(work_factor=works, host_factor=hosts, call_flags=flags, event_ns=self._event_ns)
+        ns = self._run(works, hosts, flags)
         share = max((self._now - ns) / self._whole, 0.0) if self._whole > 0 else 0.0
         if take:
             self._work, self._host, self._flags, self._now = works, hosts, flags, ns
             self._left *= kept
         return share
 
-    def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64], bool]:
-        """Return the calls in the outermost ops in which the host waits as it does before an idle time, the factors of
-        the host's time before each call without these ops, and whether they are a loop, of which the launches of what
-        is waited for go, too. Outside of ops, the waiting calls alone go."""
+    @property
+    def share(self) -> float:
+        """The part of a step that is left after the changes that were taken."""
+        return max(1 - (self._first - self._now) / self._whole, 0.0) if self._whole > 0 else 1.0
+
+    def scale(self, works: Mapping[int, float], host_us: float | None) -> None:
+        """Take a change of the time of each op's work by a factor, by op number; host_us: what the host takes for a
+        piece of work, by itself."""
+        factors = np.ones(len(self._rows))
+        for number, factor in works.items():
+            if number in self._of_op:
+                factors[self._of_op[number]] = factor
+        self._work = self._work * factors[self._row_of]
+        if host_us is not None:
+            host = self._run(np.zeros_like(self._work), self._host, self._flags) * self._steps
+            self._host = self._host * (1000 * host_us * len(self._work) / max(host, LEAST))
+        self._now = self._run(self._work, self._host, self._flags)
+
+    def _run(self, works: Any, hosts: Any, flags: Any) -> float:
+        return self._replay.run(work_factor=works, host_factor=hosts, call_flags=flags, event_ns=self._event_ns)
+
+    def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
+        """Return the calls in the outermost ops in which the host waits as it does before an idle time, and the factors
+        of the host's time before each call without these ops. Outside of ops, the waiting calls alone go."""
         replay, cells, columns = self._replay, self._analysis.gap_cells, self._analysis.events[0]
         events = cells["wait"][self._analysis.gap_numbers == gap.number]
         waiting = replay.call_event[np.isin(replay.call_kind, self._waiting)]
         around, names = self._outermost(waiting), columns["name"]
         alike = np.isin(names[around], names[self._outermost(events[events >= 0])])
-        ops, outside = np.unique(around[alike]), (around == waiting).any()
+        ops = np.unique(around[alike])
         if not len(ops):
-            return ops, np.ones(len(self._of_call)), False
+            return ops, np.ones(len(self._of_call))
         borders = columns["start"][ops][:, None] + np.stack([0 * ops, columns["duration"][ops]], axis=1) - replay.begin
         covered = np.append(0, np.cumsum(borders[:, 1] - borders[:, 0])).repeat(2)[1:-1]
         ends = replay.call_begin
         gaps = np.stack([ends - replay.call_gap.clip(1), ends, ends + 1])  # how much of these the ops cover
         at = np.interp(gaps, borders.ravel(), covered)
         within, left = at[2] > at[1], 1 - (at[1] - at[0]) / (gaps[1] - gaps[0])
-        launches = replay.call_event[:-1] < len(names)  # the end of a thread is no event
-        before = np.flatnonzero(within[1:] & ~within[:-1] & launches)  # of what is waited for
-        kinds = np.unique(names[self._outermost(replay.call_event[before])], return_counts=True)[1]
-        loop = not outside and len(before) >= MANY * self._steps and bool(kinds.max(initial=0) >= MOSTLY * len(before))
-        if loop:
-            within[before], left[before] = True, 0.0
-        return np.flatnonzero(within), left, loop
+        return np.flatnonzero(within), left
 
     def _outermost(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the outermost ops around events, or themselves."""

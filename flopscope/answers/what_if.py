@@ -2,8 +2,8 @@
 
 The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
 least time does. Time beyond the limits of other rows, of inefficient ones and of those that a counted unit bounds
-stays, and so do communication and copies. A device that works less waits for the host where the host's own time then
-limits the step (Analysis.host).
+stays, and so do communication and copies. The steps are then replayed with these times (answers/replays.py), so that a
+device that works less waits where the host then limits the step.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from flopscope.answers.advice import Pools
 from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis
 from flopscope.answers.findings import is_convolution, is_product
 from flopscope.answers.pieces import Op
+from flopscope.answers.replays import Replayed
 from flopscope.answers.rules import RULES
 from flopscope.support.device import Datasheet
 from flopscope.support.model import Model, mismatch
@@ -39,6 +40,7 @@ STAYING = ("inefficient", "l2", "l1", "tensor", "fma", "fp64", "alu", "issue")
 """Bounds of rows whose time beyond their FLOPs and bytes is not that of the peaks that change."""
 LONGEST = 100 * 365 * 86400 * 10**9
 """ns, a century: numbers that make the times longer are refused, as they would not fit 64 bits."""
+NOT_REPLAYED = "the recorded calls of the host do not explain when its work ran"
 _COMPUTE, _MEMORY, _UNMODELLED, _HOST = (PARTS.index(name) for name in ("compute", "memory", "unmodelled", "host"))
 Floats = npt.NDArray[np.float64]
 
@@ -118,8 +120,9 @@ class Times:
         self.active = np.array(cells["active"], dtype=np.float64)
         by_cause = np.array([analysis.unobserved_share(cause) for cause in CAUSES])
         self.idle = gaps["time"] * by_cause[gaps["cause"]]
-        self.freed = 0.0
-        """µs per step that the host no longer needs."""
+        self.replayed = Replayed(analysis)
+        self._factors: dict[int, float] = {}
+        """Of the time of each op's work that a change of peaks makes, by op number."""
         self.rated = bool(analysis.peaks)
         """Whether FLOPs and bytes are known after the change."""
 
@@ -131,14 +134,13 @@ class Times:
         ops = {id(op): [op.time, op.ideal] for op in analysis.ops}
         for rule in rules:
             for finding in RULES[rule](analysis):
-                for source, granted in pools.granted(finding):
+                claims = pools.granted(finding)
+                for source, granted in claims:
                     if isinstance(source, Op):
                         _take(ops[id(source)], granted, rule in CHANGE_WORK)
                         self.rated &= rule not in CHANGE_WORK
-                    else:
-                        self.freed += granted
                     pools.times[id(source)] -= granted
-                self.freed += analysis.host_of(finding.removed)
+                self.replayed.gain(finding, claims, take=True)
         if rules:
             self._keep_ops(ops)
             self._keep_idle(pools.times)
@@ -182,9 +184,12 @@ class Times:
         limited = ((self.part == _COMPUTE) | (self.part == _MEMORY)) & ~np.isin(bounds, STAYING)
         turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
         self.part[turned] = np.where(new_compute > new_memory, _COMPUTE, _MEMORY)[turned]
+        numbers, before = cells["op"], self.time
         beyond = np.where(limited & ~lost, ratio, 1.0) * (self.time - self.ideal)
         self.ideal = np.where(lost, 0.0, self.ideal * ratio)
         self.time = np.where(lost, self.time, self.ideal + beyond)
+        sums = [np.bincount(numbers, times, 1 + numbers.max(initial=-1)) for times in (before, self.time)]
+        self._factors = {at: after / time for at, (time, after) in enumerate(zip(*sums, strict=True)) if time > 0}
         self.part[lost] = _UNMODELLED
         self.compute = np.where(lost | (self.compute == 0), 0.0, self.compute * by_compute)
         self.memory = np.where(lost | (self.memory == 0), 0.0, self.memory * by_memory)
@@ -207,33 +212,16 @@ class Times:
     def parts(self, host_us_per_launch: float | None) -> Floats:
         """Return the parts by device, step and part, in ns."""
         analysis, gaps = self.analysis, self.analysis.gap_cells
-        before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
         parts = self._sum(self.ideal) + self._sum(self.time - self.ideal, self.part)
-        saved = before - parts.sum(axis=-1)
         np.add.at(parts, (analysis.places(gaps), gaps["step"], gaps["part"]), self.idle)
-        if analysis.on_device:
-            alike = np.s_[:, analysis.apart :]  # the host's time is known per step of these
-            self._wait_for_host(parts[alike], saved[alike], host_us_per_launch)
+        if self.replayed.usable:
+            self.replayed.scale(self._factors, host_us_per_launch)
+            alike = parts[:, analysis.apart :]  # these are replayed
+            late, wanted = alike[..., _HOST], self.replayed.share * analysis.unobserved / analysis.scale
+            _add(late, max(wanted - alike.sum(), -late.sum()), alike.sum(axis=-1))
+        elif host_us_per_launch is not None:
+            raise ValueError(f"what_if(host_us_per_launch={host_us_per_launch!r}): {NOT_REPLAYED}")
         return parts
-
-    def _wait_for_host(self, parts: Floats, saved: Floats, host_us_per_launch: float | None) -> None:
-        """Let the device wait for the host after `saved` ns of work, by device and step, are gone."""
-        analysis, late = self.analysis, parts[..., _HOST]
-        others, idle, less = parts.sum() - late.sum(), late.sum(), saved.sum()
-        was = parts.sum() + less  # the time if the device's work had not changed
-        host = min(max(analysis.host - self.freed, 0.0) / analysis.scale, was)
-        if less >= 0:
-            _add(late, max(host - parts.sum(), 0.0), np.maximum(saved, 0.0))
-        else:  # a slower device works while it waited for the host
-            waited = min(max(host - (others + less), 0.0), idle)
-            _add(late, -min(-less, waited), late)
-        if host_us_per_launch is None:
-            return
-        launches = sum(op.count for op in analysis.ops)
-        share = host_us_per_launch * launches / analysis.host if analysis.host > 0 else 1.0
-        idle = late.sum()
-        waited = min(max(host - others, 0.0), idle)  # the rest: single launches that come late
-        _add(late, max(share * host - others, 0.0) + share * (idle - waited) - idle, parts.sum(axis=-1))
 
 
 def _take(left: list[float], granted: float, other_work: bool) -> None:

@@ -253,7 +253,7 @@ def test_replays_in_a_later_recording_are_the_ops_of_an_earlier_one(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))
     assert found["recording"]["bare_steps"] > 0 and found["recording"]["step"] == "flopscope.step()", found["recording"]
-    assert {"aten::mm", "aten::mul"} <= {row["name"] for row in found["most"]}, found["most"]
+    assert {"aten::mm", "aten::mul"} <= {row["op"] for row in found["most"]}, found["most"]
 
 
 def test_a_graph_of_cupy_keeps_the_range_of_the_capture() -> None:
