@@ -22,7 +22,7 @@ from harness import HERE, ROOT, arguments, write_json
 
 # Independent of the device.
 HOST_PROGRAMS = (
-    *("store_append", "nvtx_calls", "import_time", "stack_sampling", "load_trace", "nsys", "xplane", "answers"),
+    *("store_append", "import_time", "stack_sampling", "load_trace", "nsys", "xplane", "answers"),
     *("growth", "report"),
 )
 DEVICE_PROGRAMS = (
