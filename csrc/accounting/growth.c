@@ -112,9 +112,9 @@ static fs_status find_works(fs_named_calls *calls, const fs_store *store, fs_err
     for (uint32_t i = fs_store_count(store); i-- > 0;) { /* what an event encloses or launches comes after it */
         const fs_chunk *chunk = fs_event_chunk(store, i, &at);
         bool on_device = fs_event_kind_on_device[chunk->kind[at]];
-        uint32_t around = on_device ? chunk->launcher[at] : chunk->parent[at];
+        uint32_t around = fs_event_around(chunk, at, i);
         if (on_device && fs_event_is_timed(chunk, at)) times[i] = chunk->duration[at];
-        if (around < i) fs_add_to(&times[around], times[i]);
+        if (around != FS_NONE) fs_add_to(&times[around], times[i]);
         has_device |= on_device;
     }
     for (uint32_t i = 0; has_device && i < calls->count; i++) calls->items[i].duration = times[calls->items[i].event];

@@ -9,6 +9,7 @@
 #include "base/saturate.h"
 #include "python/arrays.h"
 #include "python/store_methods.h"
+#include "store/alike.h"
 #include "store/event.h"
 #include "store/torch_signature.h"
 
@@ -265,8 +266,7 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
         const char *name = chunk->name[at] == FS_NONE ? "" : fs_store_name_text(store, chunk->name[at]);
         if (!fs_append(list, Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name))))
             Py_CLEAR(list);
-        uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
-        event = next < event ? next : FS_NONE;
+        event = fs_event_around(chunk, at, event);
     }
     return list;
 }
@@ -308,8 +308,7 @@ static uint32_t named_event(const fs_store *store, uint32_t event, const char *n
         const fs_chunk *chunk = fs_event_chunk(store, event, &at);
         if (name == NULL) return event;
         if (chunk->name[at] != FS_NONE && strcmp(fs_store_name_text(store, chunk->name[at]), name) == 0) return event;
-        uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
-        event = next < event ? next : FS_NONE;
+        event = fs_event_around(chunk, at, event);
     }
     return FS_NONE;
 }
@@ -330,6 +329,29 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
     fs_torch_call call;
     if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) Py_RETURN_NONE;
     return FS_LIST(i, call.count, argument_tuple(&call.arguments[i]));
+}
+
+PyObject *fs_store_object_alike(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    PyObject *events;
+    int arguments, around;
+    Py_buffer view;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "Opp:alike", &events, &arguments, &around)) return NULL;
+    if (!fs_take_numbers(events, &view, true, "events")) return NULL;
+    fs_alike_request request = {view.buf, (uint32_t)(view.len / view.itemsize), arguments != 0, around != 0};
+    uint32_t group_count = 0;
+    int64_t *groups = fs_malloc_huge((request.count + (size_t)1) * sizeof *groups);
+    int64_t *firsts = fs_malloc_huge((request.count + (size_t)1) * sizeof *firsts);
+    fs_status status = groups == NULL || firsts == NULL ? fs_no_memory(&err) : FS_OK;
+    if (status == FS_OK) status = FS_LONG_WORK(fs_alike_find(store, &request, groups, firsts, &group_count, &err));
+    PyBuffer_Release(&view);
+    PyObject *places = status == FS_OK ? fs_array_of_int64(firsts, group_count) : fs_raise(&err);
+    fs_free(firsts);
+    if (places != NULL) return Py_BuildValue("(NN)", places, fs_array_taking(groups, request.count, FS_ARRAY_INT64));
+    fs_free(groups);
+    return NULL;
 }
 
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)

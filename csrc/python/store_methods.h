@@ -12,6 +12,7 @@ PyObject *fs_store_object_accounting(PyObject *self, PyObject *args);
 PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
 PyObject *fs_store_object_enclosing(PyObject *self, PyObject *args);
 PyObject *fs_store_object_arguments(PyObject *self, PyObject *args);
+PyObject *fs_store_object_alike(PyObject *self, PyObject *args);
 PyObject *fs_store_object_events(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_gpu_summary(PyObject *self, PyObject *args);
 PyObject *fs_store_object_step_breakdown(PyObject *self, PyObject *unused);

@@ -22,20 +22,20 @@ static int64_t id_of(uint32_t id)
     return id == FS_NONE ? -1 : (int64_t)id;
 }
 
-/* X(name, value): of `event`. Ids that are not known are -1, times FS_MISSING; a resource is a thread's id or a stream.
- */
-#define EVENT_VALUES(X)                                             \
-    X(kind, event.kind)                                             \
-    X(name, id_of(event.name))                                      \
-    X(start, event.start)                                           \
-    X(duration, event.duration)                                     \
-    X(bytes, event.bytes)                                           \
-    X(parent, id_of(event.parent))                                  \
-    X(launcher, id_of(event.launcher))                              \
-    X(correlation, id_of(event.correlation))                        \
-    X(device, event.device)                                         \
-    X(on_device, fs_event_lies_on_device(event.kind, event.device)) \
-    X(resource, event.lane == FS_NONE ? -1 : (int64_t)fs_store_lane(store, event.lane).id)
+/* X(name, value): of the event `at` of a chunk. Ids that are not known are -1, times FS_MISSING; a resource is a
+ * thread's id or a stream. */
+#define EVENT_VALUES(X)                                                       \
+    X(kind, chunk->kind[at])                                                  \
+    X(name, id_of(chunk->name[at]))                                           \
+    X(start, chunk->start[at])                                                \
+    X(duration, chunk->duration[at])                                          \
+    X(bytes, chunk->bytes[at])                                                \
+    X(parent, id_of(chunk->parent[at]))                                       \
+    X(launcher, id_of(chunk->launcher[at]))                                   \
+    X(correlation, id_of(chunk->correlation[at]))                             \
+    X(device, chunk->device[at])                                              \
+    X(on_device, fs_event_lies_on_device(chunk->kind[at], chunk->device[at])) \
+    X(resource, chunk->lane[at] == FS_NONE ? -1 : (int64_t)fs_store_lane(store, chunk->lane[at]).id)
 
 enum {
 #define VALUE_ENUM(name, value) VALUE_##name,
@@ -50,14 +50,15 @@ static const char *const value_names[] = {
 #undef VALUE_NAME
 };
 
-/* Column after column, `count` long. */
-static fs_status take_values(const fs_store *store, uint32_t count, int64_t *values, fs_error *err)
+/* Chunk after chunk, and of each one column after the other: both are then read and written in their order. */
+static fs_status take_values(const fs_store *store, uint32_t count, int64_t *const *values, fs_error *err)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        FS_POLL(i, err);
-        fs_event event;
-        fs_store_get(store, i, &event);
-#define TAKE_VALUE(name, value) values[(size_t)VALUE_##name * count + i] = value;
+    for (uint32_t first = 0; first < count; first += FS_CHUNK_EVENTS) {
+        const fs_chunk *chunk = fs_store_chunk(store, first >> FS_CHUNK_BITS);
+        uint32_t room = count - first < FS_CHUNK_EVENTS ? count - first : FS_CHUNK_EVENTS;
+        FS_POLL(first, err);
+#define TAKE_VALUE(name, value) \
+    for (uint32_t at = 0; at < room; at++) values[VALUE_##name][first + at] = value;
         EVENT_VALUES(TAKE_VALUE)
 #undef TAKE_VALUE
     }
@@ -79,20 +80,20 @@ PyObject *fs_store_object_events(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     fs_store_object *self = (fs_store_object *)object;
     uint32_t count = fs_store_count(self->store);
-    int64_t *values = PyMem_Malloc(((size_t)VALUE_COUNT * count + 1) * sizeof *values);
-    if (values == NULL) return PyErr_NoMemory();
+    int64_t *values[VALUE_COUNT] = {NULL};
     fs_error err;
-    fs_status status = FS_LONG_WORK(take_values(self->store, count, values, &err));
-    if (status != FS_OK) {
-        PyMem_Free(values);
-        return fs_raise(&err);
+    fs_status status = FS_OK;
+    for (size_t i = 0; i < VALUE_COUNT && status == FS_OK; i++) {
+        values[i] = fs_malloc_huge((count + (size_t)1) * sizeof **values);
+        if (values[i] == NULL) status = fs_no_memory(&err);
     }
-    PyObject *columns = PyDict_New();
+    if (status == FS_OK) status = FS_LONG_WORK(take_values(self->store, count, values, &err));
+    PyObject *columns = status == FS_OK ? PyDict_New() : fs_raise(&err);
     bool good = columns != NULL;
-    for (size_t i = 0; good && i < VALUE_COUNT; i++) {
-        good = fs_put_column(columns, value_names[i], fs_array_of_int64(values + i * count, count));
+    for (size_t i = 0; i < VALUE_COUNT; i++) {
+        if (good) good = fs_put_column(columns, value_names[i], fs_array_taking(values[i], count, FS_ARRAY_INT64));
+        else fs_free(values[i]);
     }
-    PyMem_Free(values);
     int64_t begin, end;
     fs_store_window(self->store, &begin, &end);
     PyObject *names = good ? name_list(self->store) : NULL;

@@ -46,6 +46,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(timeline, "table")                \
     X(enclosing, "enclosing events")    \
     X(arguments, "arguments")           \
+    X(alike, "calls")                   \
     X(events, "events")                 \
     X(gpu_summary, "GPU summary")       \
     X(step_breakdown, "step breakdown") \
@@ -256,6 +257,11 @@ static PyMethodDef methods[] = {
      "arguments($self, event, name=None, /)\n--\n\n(dtype, shape, strides, text) of each argument of a torch op, or of "
      "the innermost op of that name around it; None where they were not recorded. Strides are None if missing; what is "
      "not a tensor has its text alone."},
+    {"alike", reading_alike, METH_VARARGS,
+     "alike($self, events, arguments, around, /)\n--\n\n(places, numbers): number events of one name, with equal "
+     "arguments and within events of equal names where these are true, alike: 0, 1, 2, … in order of the first of "
+     "each, "
+     "and its place among the events."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

@@ -87,6 +87,14 @@ static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
     return chunk->device[at] < 0 ? 0 : chunk->device[at];
 }
 
+/* What an event is in: of device work the event that launched it, of others the one that encloses it; FS_NONE if there
+ * is none. A hostile trace cannot make it a circle. */
+static inline uint32_t fs_event_around(const fs_chunk *chunk, uint32_t at, uint32_t event)
+{
+    uint32_t around = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
+    return around < event ? around : FS_NONE;
+}
+
 /* Whether the start and the duration of an event are known. */
 static inline bool fs_event_is_timed(const fs_chunk *chunk, uint32_t at)
 {

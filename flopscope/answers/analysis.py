@@ -42,7 +42,6 @@ WORK_PARTS = PARTS[: PARTS.index("copy") + 1]
 """Those of work that the program launched, which stand first; a device is idle in one of them, too: communication."""
 _OF_OP = ("device", "row", "kernel", "part", "event", "op")
 SCOPE = "scope: "  # how the names of scopes of JAX begin, as events around an instruction
-MOST_DESCRIBED = 1_000_000  # events of a profile up to which every call is looked at, and not a sample of them
 BOUND = 0.05
 """Share of a step by which recording must delay it for the whole delay to be the host's."""
 ROUNDING = 1e-9
@@ -94,7 +93,7 @@ class Analysis:
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._found: dict[Callable[[Analysis], Any], Any] = {}
         self._ops_around: dict[int, str] = {}
-        self._described: dict[str, dict[Shapes, list[tuple[int, Sequence[Any]]]]] = {}
+        self._described: dict[str, dict[tuple[str, Shapes], list[tuple[int, Sequence[Any], int]]]] = {}
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
         self.scale = 1 / (1000 * max(len(self.alike), 1))  # from ns of the steps that are alike to µs per step
@@ -263,10 +262,12 @@ class Analysis:
     def gap_numbers(self) -> npt.NDArray[np.intp]:
         """For each idle time its number: of its cause, row and the op that waited, whose waits in steps are alike."""
         names: dict[str, int] = {}
-        cells, (first, of) = self.gap_cells, _numbered(self.gap_cells["wait"])
-        waits = cells["wait"][first].tolist()
-        ops = [-1 if wait < 0 else names.setdefault(self.op_around(wait), len(names)) for wait in waits]
-        return _numbered(cells["cause"], cells["row"], np.array(ops, dtype=np.int64)[of])[1]
+        cells, waits = self.gap_cells, self.gap_cells["wait"]
+        first, _, groups = self.calls_alike(waits[waits >= 0], around=True)
+        ops = np.full_like(waits, -1)
+        numbers = [names.setdefault(self.op_around(wait), len(names)) for wait in first.tolist()]
+        ops[waits >= 0] = np.array(numbers, dtype=np.int64)[groups]
+        return _numbered(cells["cause"], cells["row"], ops)[1]
 
     @cached_property
     def gaps(self) -> list[Gap]:
@@ -297,18 +298,28 @@ class Analysis:
         """Return (kind, name) of an event and of those around it, innermost first."""
         return self.core.enclosing(event) if event >= 0 else []
 
-    def described(self, name: str, shapes: Shapes) -> Sequence[tuple[int, Sequence[Any]]]:
-        """Return (event, recorded arguments) of the calls of an op of that name whose first two arguments have these
-        shapes, of many an even sample. All calls are read once, as an op may have as many shapes."""
-        if name not in self._described:
-            found = self._described[name] = {}
+    def calls_alike(
+        self, events: npt.NDArray[np.int64], *, arguments: bool = False, around: bool = False
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.intp], npt.NDArray[np.int64]]:
+        """Return of each group of events that are alike (csrc/store/alike.h) the first and their number, and the group
+        of each event. Rules look at one call of a group: a profile has millions of calls, but few that are unlike."""
+        places, groups = self.core.alike(events, arguments, around)
+        return events[places], np.bincount(groups, minlength=len(places)), groups
+
+    def described(self, name: str, shapes: Shapes, around: bool = False) -> Sequence[tuple[int, Sequence[Any], int]]:
+        """Return (first event, recorded arguments, number) of the calls with equal arguments of an op of torch of that
+        name whose first two arguments have these shapes; around: and within events of equal names."""
+        of = name if around else "aten::"
+        if of not in self._described:
+            found = self._described[of] = {}
             columns, texts, *_ = self.events
-            of_name = columns["name"] == (texts.index(name) if name in texts else -2)
-            events = np.flatnonzero(of_name)[:: 1 + len(of_name) // MOST_DESCRIBED].tolist()
-            for event in events:
+            chosen = np.array([text == of if around else text.startswith(of) for text in (*texts, "")])
+            first, counts, _ = self.calls_alike(np.flatnonzero(chosen[columns["name"]]), arguments=True, around=around)
+            for event, count in zip(first.tolist(), counts.tolist(), strict=True):
                 given = self.core.arguments(event) or ()
-                found.setdefault(tuple(one[1] for one in given[:2]), []).append((event, given))
-        return self._described[name].get(shapes, ())
+                key = texts[columns["name"][event]], tuple(one[1] for one in given[:2])
+                found.setdefault(key, []).append((event, given, count))
+        return self._described[of].get((name, shapes), ())
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""

@@ -194,19 +194,20 @@ def names_around(analysis: Analysis, op: Op) -> list[str]:
 
 
 def _copies_of(analysis: Analysis, op: Op) -> Iterator[tuple[int, Argument, Argument]]:
-    """Yield the calls of a row of copies with both tensors."""
+    """Yield the calls of a row of copies with both tensors: the first of those that are alike, also in what is around
+    them."""
     shapes = tuple(tuple(shape) for shape in op.shapes[:2])
-    for event, given in analysis.described(op.key, shapes) if len(shapes) == 2 else ():
+    for event, given, _ in analysis.described(op.key, shapes, around=True) if len(shapes) == 2 else ():
         yield event, Argument(*given[0]), Argument(*given[1])
 
 
 def casts_of(analysis: Analysis, op: Op) -> list[int]:
-    """Return the calls of a row of copies whose dtypes differ."""
+    """Return the calls of a row of copies whose dtypes differ, each the first of those that are alike."""
     return [event for event, to, given in _copies_of(analysis, op) if to.dtype != given.dtype]
 
 
 def reorders_of(analysis: Analysis, op: Op) -> list[int]:
-    """Return the calls of a row of copies with one dtype and two sets of strides."""
+    """Return the calls of a row of copies with one dtype and two sets of strides, each the first of those alike."""
     alike = ((event, to, given) for event, to, given in _copies_of(analysis, op) if to.dtype == given.dtype)
     return [event for event, to, given in alike if given.strides is not None and to.strides != given.strides]
 

@@ -88,15 +88,16 @@ def waits_of(analysis: Analysis) -> list[Wait]:
     A call that may wait did so if work ended while it lasted.
     """
     calls = calls_named(analysis, WAITING.search, "waiting")
-    timing = calls_named(analysis, lambda text: text.endswith("EventElapsedTime"))["event"].tolist()
-    tuning = {_ops_around(analysis, event)[:1] for event in timing} - {()}
+    timing = calls_named(analysis, lambda text: text.endswith("EventElapsedTime"))["event"]
+    tuning = {_ops_around(analysis, one)[:1] for one in analysis.calls_alike(timing, around=True)[0].tolist()} - {()}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    chosen = np.flatnonzero(_steps_of(analysis, calls) >= analysis.apart)
-    values = (calls[name][chosen].tolist() for name in ("event", "name", "duration"))
-    for event, name, duration in zip(*values, strict=True):
-        one = sums.setdefault((analysis.names[name], _ops_around(analysis, event)), [0, 0])
-        one[0] += 1
-        one[1] += duration
+    chosen = _steps_of(analysis, calls) >= analysis.apart
+    first, counts, groups = analysis.calls_alike(calls["event"][chosen], around=True)
+    times = np.bincount(groups, calls["duration"][chosen], len(first)).astype(np.int64).tolist()
+    for event, count, time in zip(first.tolist(), counts.tolist(), times, strict=True):
+        one = sums.setdefault((analysis.enclosing(event)[0][1], _ops_around(analysis, event)), [0, 0])
+        one[0] += count
+        one[1] += time
     ordered = sorted(sums.items(), key=lambda item: -item[1][0])
     return [Wait(*of, count, time * analysis.scale, of[1][:1] in tuning) for of, (count, time) in ordered]
 
@@ -106,13 +107,12 @@ def _ops_around(analysis: Analysis, event: int) -> tuple[str, ...]:
     return tuple(name for kind, name in analysis.enclosing(event)[1:] if kind == "op")
 
 
-def outermost(analysis: Analysis, wanted: Callable[[str], object]) -> list[tuple[int, str]]:
-    """Return (event, name) of the host's events of these names within no other such, by thread and start."""
+def outermost(analysis: Analysis, wanted: Callable[[str], object]) -> Ints:
+    """Return the host's events of these names within no other such, by thread and start."""
     columns, texts, *_ = analysis.events
     named = np.array([*map(bool, map(wanted, texts)), False])[columns["name"]] & (columns["on_device"] == 0)
     events = np.flatnonzero(named & ~np.append(named, False)[columns["parent"]])
-    events = events[np.lexsort((columns["start"][events], columns["resource"][events]))]
-    return [(event, texts[name]) for event, name in zip(events.tolist(), columns["name"][events].tolist(), strict=True)]
+    return events[np.lexsort((columns["start"][events], columns["resource"][events]))]
 
 
 def own_streams(analysis: Analysis, name: str) -> bool:

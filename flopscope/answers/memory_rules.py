@@ -8,7 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import pairwise
+
+import numpy as np
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.compute_rules import attention, most_elements
@@ -161,12 +162,12 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
     ops = [op for op in analysis.ops if op.key.startswith("aten::") and op.part != "copy"]
     floats = [_floats(analysis, op) for op in ops]
     copies = [op for op in ops if op.key == "aten::copy_"]
-    mixed = [op for op, of in zip(ops, floats, strict=True) if {"float32", "float64"} in of and op not in copies]
+    mixed = [op for op, of in zip(ops, floats, strict=True) if of["float32", "float64"] and op not in copies]
     within = [op for op in copies if op.cast > 0 and any(one.key in names_at(analysis, op.event) for one in mixed)]
     wide = [
-        (op, op.time * of.count({"float64"}) / len(of))
+        (op, op.time * of["float64",] / of.total())
         for op, of in zip(ops, floats, strict=True)
-        if {"float64"} in of and op.part == "memory"
+        if of["float64",] and op.part == "memory"
     ]
     if mixed and (within or wide):
         time, calls = sum(time for _, time in wide), sum(op.calls for op in mixed)
@@ -175,14 +176,15 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
         yield finding_about(analysis, says, claims, [*mixed, *within, *(op for op, _ in wide)])
 
 
-def _floats(analysis: Analysis, op: Op) -> list[set[str]]:
-    """Return the float dtypes of the tensors with dimensions that each call of a row takes, as far as was recorded."""
+def _floats(analysis: Analysis, op: Op) -> Counter[tuple[str, ...]]:
+    """Return by how many calls a row takes tensors with dimensions of which float dtypes, as far as was recorded."""
     pairs = zip(op.shapes[:2], op.dtypes[:2], strict=False)
     shapes = tuple(None if dtype in ("", "scalar") else tuple(shape) for shape, dtype in pairs)
-    return [
-        {dtype for dtype, shape, *_ in given if shape and dtype and dtype.startswith("float")}
-        for _, given in analysis.described(op.key, shapes)
-    ]
+    counts = Counter[tuple[str, ...]]()
+    for _, given, count in analysis.described(op.key, shapes):
+        dtypes = {dtype for dtype, shape, *_ in given if shape and dtype and dtype.startswith("float")}
+        counts[tuple(sorted(dtypes))] += count
+    return counts
 
 
 def cast(analysis: Analysis) -> Iterator[Finding]:
@@ -351,19 +353,23 @@ def foldable(analysis: Analysis) -> Iterator[str]:
     if not time or is_trained(analysis) or any("backward" in key.lower() for key in analysis.columns["key"]):
         return
     inferred = all(ran_as(op, INFERS) and not ran_as(op, LEARNS) for op in norms)
-    ops, names = outermost(analysis, re.compile("^aten::").search), set(filter(UNFUSED[NORM].search, analysis.names))
-    pairs, found = [pair for pair in pairwise(ops) if pair[1][1] in names], 0
-    for (before, name), (event, _) in pairs:
+    ops, names = outermost(analysis, re.compile("^aten::").search), analysis.events[0]["name"]
+    normal = np.isin(names[ops[1:]], [at for at, name in enumerate(analysis.names) if UNFUSED[NORM].search(name)])
+    pairs, found = np.stack([ops[:-1][normal], ops[1:][normal]]), 0
+    befores, afters = (analysis.calls_alike(of, arguments=True) for of in pairs)
+    _, place, counts = np.unique(befores[2] * len(ops) + afters[2], return_index=True, return_counts=True)
+    for before, event, count in zip(*pairs[:, place].tolist(), counts.tolist(), strict=True):
         source, given = (analysis.core.arguments(one) or [] for one in (before, event))
         known = len(source) > 1 and len(given) > 5
+        name = analysis.names[names[before]]
         if not CONVOLVES.search(name) or (known and (source[1][1] or ())[:1] != (given[0][1] or ())[1:2]):
             continue
         trains = given[5][3] if known else ""
-        found += trains == "False" if trains else inferred
+        found += count * (trains == "False" if trains else inferred)
     share = time / whole
-    if share * found > NOTED * len(pairs):
+    if share * found > NOTED * len(pairs[0]):
         yield (
-            f"{found} of {plural(len(pairs), NORM)} ({percent_text(100 * share)} of the time of ops) "
+            f"{found} of {plural(len(pairs[0]), NORM)} ({percent_text(100 * share)} of the time of ops) "
             f"{form(found, 'uses', 'use')} running statistics directly after a convolution, into which "
             "torch.nn.utils.fusion.fuse_conv_bn_eval folds them where nothing else reads its result."
         )

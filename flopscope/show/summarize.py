@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope.answers.accounting import (
     CAUSED,
@@ -64,11 +65,14 @@ HEAD = 300  # characters
 def summarize(results: Results, peaks: str | None = None) -> Summary:
     """Return the summary of a profile. Raise RuntimeError while it is running. peaks: as in key_averages()."""
     core = store_of(results, "summary")
-    analysis = analysis_of(results, "summary", peaks)
+    with ThreadPoolExecutor(1) as other:  # beside the accounting, on another processor
+        finding = other.submit(found_in, core)
+        analysis = analysis_of(results, "summary", peaks)
+        found = finding.result()
+    advice = advise(analysis)
     sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
-    rest = details(core, counted, energy_section(results.energy, analysis))
-    advice = advise(analysis)
+    rest = details(core, counted, energy_section(results.energy, analysis), found)
     every, most = accounting_columns(analysis), most_time(analysis)
     document = partial(
         SUMMARY.of,
@@ -80,9 +84,9 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
             "most": [one._asdict() for one in most],
             "advice": advice.to_dicts(),
             "notes": advice.notes,
-            "gpus": records(of_gpus(core.gpu_summary())),
-            "steps": records(microseconds(core.step_breakdown())),
-            "launches": records(core.launch_summary()),
+            "gpus": records(of_gpus(found.gpus)),
+            "steps": records(found.steps),
+            "launches": records(found.launches),
             "lines": sampled.to_dicts(),
         },
     )
@@ -145,31 +149,46 @@ def overview_html(results: Results) -> str:
     return "\n".join([f"<div>{markup(head)}</div>", *shown])
 
 
-def details(core: Store, counted: Counted | None = None, energy: Section = ()) -> list[str | Rows]:
+class Found(NamedTuple):
+    """What the core finds of devices, steps, launches and collectives, as columns; times in µs."""
+
+    gpus: Columns
+    steps: Columns
+    launches: Columns
+    collectives: Columns
+
+
+def found_in(core: Store) -> Found:
+    steps = microseconds(core.step_breakdown())
+    return Found(core.gpu_summary(), steps, core.launch_summary(), core.collectives()[0])
+
+
+def details(
+    core: Store, counted: Counted | None = None, energy: Section = (), found: Found | None = None
+) -> list[str | Rows]:
     """Return device_sections() one below the other, with their titles.
 
-    counted: of the same profile; None: it is read here. energy: what energy_section() returns.
+    counted, found: of the same profile; None: read here. energy: what energy_section() returns.
     """
-    found = device_sections(core, counted or Counted(core))
-    if not found:
+    known = device_sections(core, counted or Counted(core), found)
+    if not known:
         return ["Nothing was recorded."]
-    sections = {**found, "Energy in J, W": energy}
+    sections = {**known, "Energy in J, W": energy}
     return [part for title, parts in sections.items() if parts for part in (title, *parts, "")]
 
 
-def device_sections(core: Store, counted: Counted) -> dict[str, Section]:
+def device_sections(core: Store, counted: Counted, found: Found | None = None) -> dict[str, Section]:
     """Return the sections about GPUs, steps, launches and communication by their titles; {} if nothing was recorded."""
-    steps = microseconds(core.step_breakdown())
+    gpu, steps, launches, collectives = found or found_in(core)
     if not steps["step"]:
         return {}
-    gpu, launches = core.gpu_summary(), core.launch_summary()
     whole = "the steps" if steps["step"][0] is not None else "the profile"
     return {
         "GPUs" if core.accelerator in GPUS else "Devices": _gpu_section(core, gpu, whole),
         "Counters": _counter_section(counted),
         **_step_section(steps, bool(gpu["device"])),
         "Launches": _launch_section(core, launches),
-        "Communication": _communication_section(core),
+        "Communication": _communication_section(core, collectives),
     }
 
 
@@ -256,9 +275,8 @@ def _launch_section(core: Store, launches: Columns) -> Section:
     return [Rows(rows), note, *warnings] if len(rows) > 1 else []
 
 
-def _communication_section(core: Store) -> Section:
+def _communication_section(core: Store, calls: Columns) -> Section:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
-    calls, _ = core.collectives()
     rows: list[tuple[str, ...]] = [
         ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max")
     ]
