@@ -6,12 +6,14 @@ import bisect
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import NamedTuple
+
+import numpy as np
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding, claim_all, evidence, finding_about, is_trained
-from flopscope.answers.host_events import calls_named
+from flopscope.answers.host_events import calls_named, steps_of
 from flopscope.answers.sentences import collectives
 from flopscope.answers.sentences.collectives import SMALL_MESSAGE
 from flopscope.support.statistics import median
@@ -49,15 +51,15 @@ def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float, int]:
     names = ("collective", "message_bytes", "duration", "exposed", "bus_gbytes_per_s")
     groups: dict[tuple[object, ...], list[Call]] = {}
     exposed, count = 0.0, 0
-    places = zip(*(columns[name] for name in ("device", "stream", "group", "group_size", "start")), strict=True)
-    for row, (*place, start) in zip(zip(*(columns[name] for name in names), strict=True), places, strict=True):
+    inside = steps_of(analysis, np.array(columns["start"], np.int64)) >= 0
+    places = zip(*(columns[name] for name in ("device", "stream", "group", "group_size")), strict=True)
+    rows = zip(*(columns[name] for name in names), strict=True)
+    for row, place in compress(zip(rows, places, strict=True), inside):
         call = Call(*row)
-        if not any(step.begin <= start < step.end for step in analysis.steps):
-            continue
         exposed += call.exposed
         count += 1
         if call.size > 0 and call.duration > 0:
-            groups.setdefault(tuple(place), []).append(call)
+            groups.setdefault(place, []).append(call)
     return [pair for calls in groups.values() if len(calls) >= FEWEST for pair in _least(calls)], exposed, count
 
 
@@ -125,7 +127,7 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     least time, which follows from the best rate among them. The estimate is the exposed part of the time beyond.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed, count = _calls(analysis) if ops else ([], 0.0, 0)
+    calls, exposed, count = analysis.once(_calls) if ops else ([], 0.0, 0)
     waits = [waited for call, least in calls if (waited := _waited(call, least)) > 0]
     if not waits:
         return
@@ -142,7 +144,7 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     estimate is 80 % of the transfers, as far as the computation of a step lasts.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed, _ = _calls(analysis) if ops else ([], 0.0, 0)
+    calls, exposed, _ = analysis.once(_calls) if ops else ([], 0.0, 0)
     moved = [(call, call.exposed - _waited(call, least)) for call, least in calls if _is_transfer(call, least)]
     transfers = sum(time for _, time in moved)
     if transfers <= 0 or 2 * sum(_waited(*pair) > 0 for pair in calls) > len(calls):

@@ -62,17 +62,17 @@ def calls_named(
     return analysis.core.named_calls(_flags(analysis, wanted), asked)
 
 
-def _steps_of(analysis: Analysis, calls: dict[str, Ints]) -> Ints:
-    """Return the index of the step in which each call began, -1 if in none."""
+def steps_of(analysis: Analysis, starts: Ints) -> Ints:
+    """Return the index of the step in which each time lies, -1 if in none."""
     begins, ends = (np.array([getattr(step, name) for step in analysis.steps], np.int64) for name in ("begin", "end"))
-    at = np.searchsorted(begins, calls["start"], side="right") - 1
-    return np.asarray(np.where((at >= 0) & (calls["start"] < np.append(ends, 0)[at]), at, -1), dtype=np.int64)
+    at = np.searchsorted(begins, starts, side="right") - 1
+    return np.asarray(np.where((at >= 0) & (starts < np.append(ends, 0)[at]), at, -1), dtype=np.int64)
 
 
 def calls_of(analysis: Analysis, names: Collection[str]) -> tuple[Ints, Ints]:
     """Return for each call on the host of these names, in order, the index of its step, -1 if none, and its ns."""
     calls = calls_named(analysis, names.__contains__)
-    return _steps_of(analysis, calls), calls["duration"]
+    return steps_of(analysis, calls["start"]), calls["duration"]
 
 
 def has_stacks(analysis: Analysis) -> bool:
@@ -91,7 +91,7 @@ def waits_of(analysis: Analysis) -> list[Wait]:
     timing = calls_named(analysis, lambda text: text.endswith("EventElapsedTime"))["event"]
     tuning = {_ops_around(analysis, one)[:1] for one in analysis.calls_alike(timing, around=True)[0].tolist()} - {()}
     sums: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    chosen = _steps_of(analysis, calls) >= analysis.apart
+    chosen = steps_of(analysis, calls["start"]) >= analysis.apart
     first, counts, groups = analysis.calls_alike(calls["event"][chosen], around=True)
     times = np.bincount(groups, calls["duration"][chosen], len(first)).astype(np.int64).tolist()
     for event, count, time in zip(first.tolist(), counts.tolist(), times, strict=True):
@@ -141,7 +141,7 @@ def idle_of_calls(analysis: Analysis, names: Collection[str]) -> tuple[list[floa
     Only calls in steps that are alike; of a profile without steps, only what lies between its first and last work.
     """
     calls = analysis.core.named_calls(_flags(analysis, names.__contains__), "device" if analysis.on_device else "cpu")
-    alike, unused = _steps_of(analysis, calls) >= analysis.apart, calls["unused"] == 1
+    alike, unused = steps_of(analysis, calls["start"]) >= analysis.apart, calls["unused"] == 1
     return (calls["idle"][alike & ~unused] / 1000).tolist(), float(calls["idle"][alike & unused].sum() / 1000)
 
 
