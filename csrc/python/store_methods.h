@@ -16,6 +16,7 @@ PyObject *fs_store_object_alike(PyObject *self, PyObject *args);
 PyObject *fs_store_object_events(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_gpu_summary(PyObject *self, PyObject *args);
 PyObject *fs_store_object_step_breakdown(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_phases(PyObject *self, PyObject *args);
 PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collective_calls(PyObject *self, PyObject *unused);

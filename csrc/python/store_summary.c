@@ -10,6 +10,7 @@
 #include "summaries/collectives.h"
 #include "summaries/efficiency.h"
 #include "summaries/launches.h"
+#include "summaries/phases.h"
 #include "summaries/steps.h"
 #include "summaries/streams.h"
 
@@ -312,5 +313,22 @@ PyObject *fs_store_object_step_breakdown(PyObject *object, PyObject *Py_UNUSED(u
     }
     if (!good) Py_CLEAR(result);
     fs_steps_clear(&steps);
+    return result;
+}
+
+/* {phase: (ns of the host, ns of devices)} */
+PyObject *fs_store_object_phases(PyObject *object, PyObject *args)
+{
+    long long begin, end;
+    fs_phase_times times[FS_PHASE_COUNT];
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "LL:phases", &begin, &end)) return NULL;
+    if (FS_LONG_WORK(fs_phases_sum(times, ((fs_store_object *)object)->store, begin, end, &err)) != FS_OK)
+        return fs_raise(&err);
+    PyObject *result = PyDict_New();
+    for (int i = 0; result != NULL && i < FS_PHASE_COUNT; i++) {
+        PyObject *both = Py_BuildValue("(LL)", (long long)times[i].host, (long long)times[i].device);
+        if (!fs_put_column(result, fs_phase_names[i], both)) Py_CLEAR(result);
+    }
     return result;
 }

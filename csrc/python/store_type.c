@@ -50,6 +50,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(events, "events")                 \
     X(gpu_summary, "GPU summary")       \
     X(step_breakdown, "step breakdown") \
+    X(phases, "phases")                 \
     X(launch_summary, "launch summary") \
     X(collectives, "collectives")       \
     X(collective_calls, "calls")        \
@@ -267,6 +268,9 @@ static PyMethodDef methods[] = {
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,
      "gpu_summary($self, step=None, /)\n--\n\nHow well each device was used, in percent; in steps of that name."},
     {"step_breakdown", reading_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
+    {"phases", reading_phases, METH_VARARGS,
+     "phases($self, begin, end, /)\n--\n\n{phase: (ns of the host, ns of devices)} of what began in that time, in ns: "
+     "csrc/summaries/phases.h."},
     {"launch_summary", reading_launch_summary, METH_NOARGS,
      "How the kernels of each device were launched, times in µs."},
     {"collectives", reading_collectives, METH_NOARGS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -142,7 +141,6 @@ LEAST = 0.0005
 """Share of the total time below which a part is left out, as it would show as 0.0%."""
 MOSTLY = 0.9
 """Counted share of the work from which on the share is not mentioned."""
-MOST = 5  # ops that a summary names as those with the most time
 
 
 class Known(NamedTuple):
@@ -294,31 +292,6 @@ def slow_steps(analysis: Analysis) -> list[dict[str, Any]]:
         places = places_of(lines, lambda line: line.own, lambda line: line.time, 1)
         found.append({"number": number, "time": time, "line": places[0].line if places else None})
     return found
-
-
-class Most(NamedTuple):
-    """An op with much of the time, or a kernel of which no op is known; times in µs a step, or of the profile."""
-
-    op: str
-    calls: float
-    time: float
-    ideal: float
-    """At the peaks; NaN if it is unknown of a part of the time."""
-
-
-def most_time(analysis: Analysis) -> list[Most]:
-    """Return the MOST ops with the most time, longest first; those of several shapes are one."""
-    sums: dict[str, list[float]] = {}
-    for op in analysis.ops:
-        of_key = sums.setdefault(op.key, [0.0] * 4)
-        for place, value in enumerate((op.time, op.calls or op.count, op.ideal, op.time if op.ideal > 0 else 0.0)):
-            of_key[place] += value
-    scale = analysis.bare_scales[0]  # as the accounting above, of which these are shares
-    longest = heapq.nlargest(MOST, sums.items(), key=lambda item: item[1][0])
-    return [
-        Most(key, calls, scale * time, ideal if known > KNOWN * time else math.nan)
-        for key, (time, calls, ideal, known) in longest
-    ]
 
 
 def accounting_bars(analysis: Analysis, whole: Mapping[str, Any]) -> Iterator[str]:

@@ -92,7 +92,6 @@ class Analysis:
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._found: dict[Callable[[Analysis], Any], Any] = {}
-        self._ops_around: dict[int, str] = {}
         self._described: dict[str, dict[tuple[str, Shapes], list[tuple[int, Sequence[Any], int]]]] = {}
         self.apart = first_apart([step.time for step in self.steps])
         """Number of first steps that are left out of what is per step, as they are unlike the others."""
@@ -323,11 +322,9 @@ class Analysis:
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
-        if event not in self._ops_around:
-            around = self.enclosing(event)
-            name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
-            self._ops_around[event] = name.removeprefix(AUTOGRAD)
-        return self._ops_around[event]
+        around = self.enclosing(event)
+        name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        return name.removeprefix(AUTOGRAD)
 
     # What the program would take without being recorded -------------------------------------------------------------
 
@@ -425,10 +422,10 @@ class Analysis:
     def row_sum(self, key: str, column: str) -> float:
         """Return a column (times in µs) per step, summed over the rows of a name."""
         values = self.columns[column]
-        return sum(float(values[i]) for i in self._rows_of.get(key, ())) / self.step_count
+        return sum(float(values[i]) for i in self.rows_of.get(key, ())) / self.step_count
 
     @cached_property
-    def _rows_of(self) -> Mapping[str, Sequence[int]]:
+    def rows_of(self) -> Mapping[str, Sequence[int]]:
         """The rows of each name."""
         rows: dict[str, list[int]] = {}
         for row, key in enumerate(self.columns["key"]):

@@ -41,7 +41,17 @@ ACCOUNTING_FIELDS = (
     *columns(" ".join(("total", *PARTS)), "µs", total="the sum of the parts"),
     *columns("mfu mbu", "%", "the work or the peaks are unknown"),
 )
-_MOST = (*columns("op$ calls"), *columns("time ideal", "µs", "the work or the peaks are unknown", ideal="at the peaks"))
+_NO_LIMIT = "the work or the peaks are unknown"
+_MOST = (
+    *columns("op$ calls"),
+    *columns("time ideal", "µs", _NO_LIMIT, ideal="at the peaks"),
+    *columns("tflops_per_s:TFLOP/s gbytes_per_s:GB/s", why="the work is unknown"),
+    *columns("computes? unknown$", why="the ideal time is known", computes="its limit is the peak FLOP/s"),
+)
+_EXPOSED = (
+    *columns("time:µs share:%"),
+    *columns("collective$ bus_gbytes_per_s:GB/s", why="no size was recorded", bus_gbytes_per_s="median, with waits"),
+)
 _RECORDING = (
     *columns("step$", why="the program has no steps", step="what ends a step: optimizer, flopscope.step(), …"),
     *columns("step_of$", why="steps are not the passes of a module", step_of="class of the module"),
@@ -67,6 +77,8 @@ SUMMARY = Document(
         record("recording", _RECORDING, "what steps take, those that were recorded and those that were not"),
         rows("accounting", ACCOUNTING_FIELDS, "every instant of each device in each step"),
         rows("most", _MOST, "the ops with the most time, longest first; kernels of which no op is known"),
+        rows("phases", columns("phase$ host:µs device:µs"), "of a training step, or of all"),
+        record("exposed", _EXPOSED, "communication that nothing hides", "it takes less than 5 % of the time"),
         rows("advice", ADVICE_FIELDS, "what to change, the largest saving first"),
         *_NOTES,
         rows("gpus", (*columns("device#"), *columns(" ".join(GPU_COLUMNS[1:]), "%"))),

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope.answers.accounting import (
     CAUSED,
-    Most,
     accounting_bars,
     accounting_columns,
     accounting_head,
     cause_text,
-    most_time,
     recording_facts,
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
@@ -24,7 +22,10 @@ from flopscope.answers.counted import Counted, counter_rows, used
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.pieces import first_apart
+from flopscope.answers.sentences import top
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
+from flopscope.answers.top import Most, exposed, most_time, phases_of
+from flopscope.results.categories import short_names
 from flopscope.results.results import cpu_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.show.advice import AdviceTable, advise
@@ -58,7 +59,7 @@ MOSTLY = 0.5
 """Share of the time; with more unmodelled work, the option that records shapes comes first."""
 NAME_WIDTH = 18
 OPS_SHOWN = 10
-MOST_WIDTH = 48  # characters of the names of the ops with the most time
+MOST_WIDTH = 40  # characters of the names of the ops with the most time
 HEAD = 300  # characters
 
 
@@ -73,7 +74,10 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     sampled = lines_of(core, analysis.apart)
     counted = Counted(core)
     rest = details(core, counted, energy_section(results.energy, analysis), found)
-    every, most = accounting_columns(analysis), most_time(analysis)
+    every, most, phases = accounting_columns(analysis), most_time(analysis), phases_of(analysis)
+    steps = len(analysis.alike) if analysis.has_steps else 0
+    whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items() if values}
+    alone = exposed(whole, steps, found.collectives) if whole else None
     document = partial(
         SUMMARY.of,
         {
@@ -82,6 +86,8 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
             "recording": recording_facts(analysis),
             "accounting": records(every),
             "most": [one._asdict() for one in most],
+            "phases": [{"phase": name, "host": host, "device": device} for name, host, device in phases],
+            "exposed": alone._asdict() if alone else None,
             "advice": advice.to_dicts(),
             "notes": advice.notes,
             "gpus": records(of_gpus(found.gpus)),
@@ -94,11 +100,9 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
-        alone = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
-        return Summary(alone if sampled.lines else [*rest, *(said or _without_work(results))], document)
-    steps = len(analysis.alike) if analysis.has_steps else 0
+        shown = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
+        return Summary(shown if sampled.lines else [*rest, *(said or _without_work(results))], document)
     hfu = counted.hfu(every)
-    whole = {name: values[-1] for name, values in accounting_columns(analysis, alike=True).items()}
     per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
     causes = {part: cause_text(causes_of(analysis, part), per["total"]) for part in CAUSED}
     said = [f"{part}: {text}" for part, text in causes.items() if text]
@@ -109,19 +113,25 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
+    above += [top.exposed(*alone, analysis.per)] if alone else []
+    above += [top.phases(phases, analysis.on_device, analysis.per)] if phases else []
     below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
 
 
 def _most_section(most: Sequence[Most], total: float) -> Section:
     """Return the section about the ops with the most time, of a total in µs."""
-    rows: list[tuple[str, ...]] = [("name", "calls", "time", "share", "at its limits")]
-    names = cut_apart([printable(one.op) for one in most], MOST_WIDTH)
+    rows: list[tuple[str, ...]] = [("name", "calls", "time", "share", "rate", "at its limits")]
+    short = {key: printable(name) for key, name in short_names(one.op for one in most).items()}
+    cut = cut_apart(short.values(), MOST_WIDTH)
+    names = {key: cut[name] for key, name in short.items()}
     for one in most:
         parts = ((one.time, total), (one.ideal, one.time))
-        shares = (percent_text(100 * part / whole if whole else math.nan) for part, whole in parts)
-        rows.append((names[printable(one.op)], count_text(one.calls), short_time_text(one.time), *shares))
-    return ["Most time", Rows(rows), ""] if most else []
+        share, limit = (percent_text(100 * part / whole if whole else math.nan) for part, whole in parts)
+        rate = top.rate(one.tflops_per_s, one.gbytes_per_s, one.computes)
+        rows.append((names[one.op], count_text(one.calls), short_time_text(one.time), share, rate, limit))
+    why = top.unknown_limits({names[one.op]: one.unknown for one in most if one.unknown}, len(most))
+    return ["Most time", Rows(rows), *why, ""] if most else []
 
 
 def _without_work(results: Results) -> list[str | Rows]:
