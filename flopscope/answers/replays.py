@@ -17,6 +17,9 @@ from flopscope.answers.pieces import Gap, Op
 
 MOST_WORKS = 20_000
 """Of the steps that are replayed: few are like many, and each change takes a replay."""
+MANY, MOSTLY = 8, 0.8
+"""Waits a step between which one op runs and nothing else: so many, and that share of all. One op for all can replace
+both, as for the norms of gradients."""
 FITS = 1.2
 """Times the step without recording, up to which the replay is said to take as long."""
 ALL, PACING = 1e6, 0.97
@@ -153,7 +156,8 @@ class Replayed:
 
     def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
         """Return the calls in the outermost ops in which the host waits as it does before an idle time, and the factors
-        of the host's time before each call without these ops. Outside of ops, the waiting calls alone go."""
+        of the host's time before each call without these ops. Outside of ops, the waiting calls alone go. In a loop of
+        one op and a wait, the launches of the op go, too."""
         replay, cells, columns = self._replay, self._analysis.gap_cells, self._analysis.events[0]
         events = cells["wait"][self._analysis.gap_numbers == gap.number]
         waiting = replay.call_event[np.isin(replay.call_kind, self._waiting)]
@@ -168,6 +172,17 @@ class Replayed:
         gaps = np.stack([ends - replay.call_gap.clip(1), ends, ends + 1])  # how much of these the ops cover
         at = np.interp(gaps, borders.ravel(), covered)
         within, left = at[2] > at[1], 1 - (at[1] - at[0]) / (gaps[1] - gaps[0])
+        # What runs between two of these ops: in a loop, one op, the same in most rounds.
+        known = replay.call_event[:-1] < len(names)  # the end of a thread is no event
+        calls = np.flatnonzero(~within[:-1] & known)
+        outer, rounds = self._outermost(replay.call_event[calls]), np.cumsum(within)[calls]
+        first, times = np.unique(rounds[np.unique(outer, return_index=True)[1]], return_counts=True)
+        single = np.isin(rounds, first[times == 1])
+        kind, count = np.unique(names[outer[single]], return_counts=True)
+        loops = single & (names[outer] == (kind[count.argmax()] if len(kind) else -1))
+        turns = len(np.unique(rounds[loops]))
+        if turns >= MANY * self._steps and turns >= MOSTLY * len(ops):
+            within[calls[loops]], left[calls[loops]] = True, 0.0
         return np.flatnonzero(within), left
 
     def _outermost(self, events: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
