@@ -27,6 +27,8 @@ class Advice(NamedTuple):
     """The same of this change alone; ``saving_us`` is what it gains after those that stand before it."""
     saving_pct: float
     """The same in percent of the step as it would be without recording."""
+    up_to: bool
+    """Whether it may be less: it rests on the host's time, of which recording took an estimated part."""
     action: str
     """What to change, in a few words."""
     what: str
@@ -38,6 +40,11 @@ class Advice(NamedTuple):
     """Module or source line, where one was recorded."""
     facts: dict[str, Any]
     """What ``what`` is made from: numbers, names and flags, of values that JSON can hold."""
+
+    @property
+    def saves(self) -> str:
+        """How sure ``saving_us`` is, in words that stand before it."""
+        return f"saves {'up to' if self.up_to else 'about'}"
 
     @property
     def reason(self) -> str:
@@ -111,7 +118,9 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
         action, reason = finding.says()
         facts = {name: _plain(value) for name, value in facts_of(finding.says).items()}
         share, what, evidence = 100 * saving / analysis.unobserved, f"{action}: {reason}", _tied(analysis, finding)
-        yield Advice(rule, saving, alone, share, action, what, evidence, finding.where, facts)
+        by_host = finding.removed or any(isinstance(source, Gap) for source, _ in claims)
+        up_to = bool(by_host) and analysis.bare is None and analysis.is_delayed
+        yield Advice(rule, saving, alone, share, up_to, action, what, evidence, finding.where, facts)
 
 
 def _plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ class AdviceTable(Sequence[Advice]):
         """Yield the lines of the text, of at most ``width`` characters."""
         a_step = " a step" if self._per_step else ""
         for number, row in enumerate(self._rows, 1):
-            saves = f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
+            saves = f"{row.saves} {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})"
             if not row.saving_us <= row.saving_alone_us <= ALONE * row.saving_us:
                 saves += f"; alone, {short_time_text(row.saving_alone_us) if row.saving_alone_us else 'nothing'}"
             reason = f"{printable(row.reason)} (rule: {row.rule})"

@@ -26,6 +26,7 @@ ADVICE_FIELDS = (
         saving_us="a step, or of the profile if it has no steps",
         saving_alone_us="of this change without those before it; 0 if it needs them",
     ),
+    *columns("up_to?", up_to="it rests on the host's time, of which recording took an estimated part"),
     *columns("action$ what$"),
     rows("evidence", EVIDENCE, "the ops or calls that it rests on, the longest first"),
     *columns("where$", why="no module and no source line was recorded", where="module or source line"),

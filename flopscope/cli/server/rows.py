@@ -146,7 +146,7 @@ def _row(trace: Trace, path: str, wanted: str) -> Answer:
     lines += _row_lines(table, place, analysis, op)
     lines += _kernel_lines(kernels)
     lines += [f"An event of it, {op.event}, is in {_around_text(around)}."] if op is not None and around else []
-    lines += [f"Advice: {printable(one.what)} It saves about {percent_text(one.saving_pct)}." for one in advice]
+    lines += [f"Advice: {printable(one.what)} It {one.saves} {percent_text(one.saving_pct)}." for one in advice]
     lines += [] if advice else ["No advice rests on this row."]
     return Answer("\n".join(lines), EXPLAINED.of({**NOTHING, "file": path, **found}))
 

@@ -112,7 +112,7 @@ def _advice(row: Advice, where: _Places) -> dict[str, Any]:
     for entry in evidence:
         entry["shapes"] = tensor_text([shape for shape in entry["shapes"] if shape])
         entry["dtypes"] = ", ".join(dict.fromkeys(dtype for dtype in entry["dtypes"] if dtype not in ("", "Scalar")))
-    return {**row._asdict(), "reason": sentence(row.reason), "evidence": evidence}
+    return {**row._asdict(), "saves": row.saves, "reason": sentence(row.reason), "evidence": evidence}
 
 
 def _largest(source: Profile, where: _Places) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def lead_of(source: Profile) -> str:
         first, lost = source.advice[0], _largest_part(source)
         estimated = analysis.is_delayed and analysis.bare is None
         base = f" of {short_time_text(analysis.unobserved)} without recording" if estimated else ""
-        sentences.append(f"The change saves about {short_time_text(first.saving_us)}{base}.")
+        sentences.append(f"The change {first.saves} {short_time_text(first.saving_us)}{base}.")
         if whole[lost] > 0:
             what, time = _part_text(source, lost)[0], short_time_text(whole[lost] / per)
             sentences.append(

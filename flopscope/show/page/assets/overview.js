@@ -136,7 +136,7 @@ flopscope.overview = {
                 el("span", {
                     class: "saves",
                     text:
-                        `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ` +
+                        `${row.saves} ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ` +
                         `${format.percent(row.saving_pct)}`,
                 }),
             ),
