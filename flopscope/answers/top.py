@@ -52,8 +52,9 @@ def most_time(analysis: Analysis) -> list[Most]:
 
 def _most(analysis: Analysis, key: str, ops: Sequence[Op], tera: float, giga: float) -> Most:
     time, ideal, compute, memory = (sum(getattr(op, of) for op in ops) for of in ("time", "ideal", "compute", "memory"))
-    # A known ideal time may be 0, below 1 ns.
-    zero = [op for op in ops if not op.ideal > 0]
+    # A known ideal time may be 0, below 1 ns. That of the fill of a workspace is 0.
+    works = any(op.part not in WITHOUT for op in ops)
+    zero = [op for op in ops if not op.ideal > 0 and not (works and op.part in WITHOUT)]
     unknown = [op for op in zero if op.part in (*WITHOUT, "unmodelled") or not op.compute + op.memory > 0]
     known = time - sum(op.time for op in unknown) > KNOWN * time
     computes = compute > memory or (not compute + memory > 0 and 1000 * tera > INTENSE * giga)
