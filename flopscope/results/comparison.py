@@ -282,14 +282,11 @@ class Comparison:
         """Return a DataFrame with one row per row of the comparison.
 
         The columns are name, input_shapes; for each run, with the suffix _a or _b, key, count, time (µs), flops, bytes,
-        pct_roofline; then ratio (a / b) and ratio_per_call. Raises ImportError without pandas.
+        pct_roofline; then ratio (a / b) and ratio_per_call.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does not") from error
-        records = self.to_dicts()
-        frame = pandas.DataFrame(records)
+        import pandas
+
+        frame = pandas.DataFrame(self.to_dicts())
         return frame.astype({name: float for name in frame if str(name).startswith(_NUMBERS)})
 
     def to_csv(self, path: str | PathLike[str]) -> None:

@@ -212,12 +212,10 @@ class EventList(Sequence[Event]):
 
         The columns are name, kind, device_type, device (-1 for the CPU), thread (for device work the stream), start
         (since the profile began to record) and duration in µs (NaN if unknown), bytes, parent and launcher (indices of
-        rows), and correlation; the last three are -1 if missing. Raises ImportError without pandas.
+        rows), and correlation; the last three are -1 if missing.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; the list itself does not") from error
+        import pandas
+
         columns = self._columns
         start, duration = (columns[name].astype(float) for name in ("start", "duration"))
         for values, integers in ((start, columns["start"]), (duration, columns["duration"])):

@@ -65,11 +65,9 @@ def _columns(table: EventTable) -> dict[str, list[Any]]:
 
 def to_pandas(table: EventTable) -> pandas.DataFrame:
     """Return a DataFrame with one row per row of the table."""
-    try:
-        import numpy
-        import pandas
-    except ImportError as error:
-        raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do not") from error
+    import numpy
+    import pandas
+
     # Each column is a Series: given plain lists of lists, pandas would look for a second dimension.
     columns = ((c.name, numpy.asarray(v) if isinstance(v, Numbers) else v) for c, v in table.described_columns())
     return pandas.DataFrame({name: pandas.Series(values) for name, values in columns})

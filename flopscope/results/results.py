@@ -327,7 +327,7 @@ class Results(Summaries):
 
         It holds the accounting, the advice, all rows, and what else was recorded. peaks: as in key_averages(). title:
         of the page; None for the name of the trace or the device. An existing file is replaced only by a complete one.
-        Raises OSError if the file cannot be written, ImportError without Jinja2, RuntimeError as accounting().
+        Raises OSError if the file cannot be written, RuntimeError as accounting().
         """
         upward.rooms.write_profile(self, path, peaks, title)
 

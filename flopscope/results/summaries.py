@@ -20,8 +20,9 @@ GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy
 
 
 def _frame(columns: Columns) -> pandas.DataFrame:
-    frame: pandas.DataFrame = _pandas().DataFrame({name: list(values) for name, values in columns.items()})
-    return frame
+    import pandas
+
+    return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 
 def of_gpus(columns: Columns) -> Columns:
@@ -30,14 +31,6 @@ def of_gpus(columns: Columns) -> Columns:
 
 def microseconds(columns: Columns) -> dict[str, list[Any]]:
     return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise ImportError("this summary needs pandas: pip install pandas; summary() does not") from error
-    return pandas
 
 
 def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
@@ -172,15 +165,17 @@ class Summaries:
         "tensor_active"). Counters read from a trace keep its names and units. Values that a sample lacks are NaN. There
         are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
-        core, library = self._recorded("counters"), _pandas()
+        import pandas
+
+        core = self._recorded("counters")
         begin = max(core.begin, 0)  # missing, and far below 0, if nothing was recorded
         place = ["device", "start", "duration"]
-        frame: pandas.DataFrame = library.DataFrame({name: [] for name in place}).astype({"device": "int64"})
+        frame = pandas.DataFrame({name: [] for name in place}).astype({"device": "int64"})
         for device in sorted({track[0] for track in core.samples()}):
             merged: Any = None
             for _, name, _, _, start, end, value in (track for track in core.samples() if track[0] == device):
                 times = {"start": (start - begin) / 1e3, "duration": (end - start) / 1e3}
-                one = library.DataFrame({"device": device, **times, name: value})
+                one = pandas.DataFrame({"device": device, **times, name: value})
                 merged = one if merged is None else merged.merge(one, on=place, how="outer")
-            frame = merged if not len(frame) else library.concat([frame, merged], ignore_index=True)
+            frame = merged if not len(frame) else pandas.concat([frame, merged], ignore_index=True)
         return frame.sort_values(["start", "device"], ignore_index=True, kind="stable")

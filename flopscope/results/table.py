@@ -355,7 +355,6 @@ class EventTable(Sequence[EventRow]):
         """Return a DataFrame with the columns of COLUMNS. kind: see `of_kind`.
 
         A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
-        Raises ImportError without pandas.
         """
         return records.to_pandas(self.of_kind(kind))
 

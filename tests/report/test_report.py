@@ -1,7 +1,6 @@
 """The report page: what it holds equals the results of the profile, whatever the names, and the file is never half."""
 
 import re
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -403,13 +402,3 @@ def test_no_threads_are_left(stacked: fs.Trace, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="create it first"):
         stacked.write_report(tmp_path / "none" / "report.html")
     assert threading.active_count() == before
-
-
-def test_without_jinja2_the_error_says_what_to_install(
-    stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    page._template.cache_clear()
-    with pytest.raises(ImportError, match="pip install jinja2"):
-        stacked.write_report(tmp_path / "report.html")
-    assert [*tmp_path.iterdir()] == []

@@ -65,10 +65,7 @@ class Page:
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:
-    """Write a page. An existing file is replaced only by a complete one.
-
-    Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed.
-    """
+    """Write a page. An existing file is replaced only by a complete one. Raise OSError if it cannot be written."""
     try:
         parts = render(page)
         head = next(parts)  # what it needs is read before another file is open
@@ -104,10 +101,8 @@ def render(page: Page) -> Iterator[str]:
 
 @cache
 def _template() -> Any:
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ImportError("a report needs Jinja2: pip install jinja2") from error
+    import jinja2
+
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     return environment.from_string(_source("page.html"))
 
