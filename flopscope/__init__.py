@@ -34,122 +34,80 @@ TYPE_CHECKING = False  # as type checkers know it; importing typing would take a
 if TYPE_CHECKING:
     from typing import Any
 
-    from flopscope.answers.comparing import compare
-    from flopscope.answers.what_if import what_if
-    from flopscope.answers.work_of import Work, roofline_time, work, work_of_hlo
-    from flopscope.measuring.counting import Counts
-    from flopscope.measuring.measurement import Measurement
-    from flopscope.measuring.measuring import measure
-    from flopscope.measuring.paired import TimesCompared, compare_times
-    from flopscope.measuring.sweep import Sweep, sweep
-    from flopscope.ranks.load import load_ranks, stragglers
-    from flopscope.ranks.ranks import Ranks
-    from flopscope.ranks.stragglers import Stragglers
-    from flopscope.read.trace import Trace, load_trace, load_traces
-    from flopscope.record.energy import Energy
-    from flopscope.record.profile import profile
-    from flopscope.record.ranges import record_function, watch_nvtx
-    from flopscope.record.schedules import ProfilerAction, schedule
-    from flopscope.record.steps import step
-    from flopscope.record.watching import GraphWatch, watch_graphs
-    from flopscope.record.work_rules import WorkCall, register_work
-    from flopscope.results.comparison import Comparison
-    from flopscope.results.exports import trace_handler
-    from flopscope.results.row import EventRow
-    from flopscope.results.table import EventTable
-    from flopscope.show.plots import roofline
-    from flopscope.support.capture import ProfilerActivity
-    from flopscope.support.device import Device, devices, measure_peaks
+    from flopscope.answers.comparing import compare as compare
+    from flopscope.answers.what_if import what_if as what_if
+    from flopscope.answers.work_of import Work as Work
+    from flopscope.answers.work_of import roofline_time as roofline_time
+    from flopscope.answers.work_of import work as work
+    from flopscope.answers.work_of import work_of_hlo as work_of_hlo
+    from flopscope.measuring.counting import Counts as Counts
+    from flopscope.measuring.measurement import Measurement as Measurement
+    from flopscope.measuring.measuring import measure as measure
+    from flopscope.measuring.paired import TimesCompared as TimesCompared
+    from flopscope.measuring.paired import compare_times as compare_times
+    from flopscope.measuring.sweep import Sweep as Sweep
+    from flopscope.measuring.sweep import sweep as sweep
+    from flopscope.ranks.load import load_ranks as load_ranks
+    from flopscope.ranks.load import stragglers as stragglers
+    from flopscope.ranks.ranks import Ranks as Ranks
+    from flopscope.ranks.stragglers import Stragglers as Stragglers
+    from flopscope.read.trace import Trace as Trace
+    from flopscope.read.trace import load_trace as load_trace
+    from flopscope.read.trace import load_traces as load_traces
+    from flopscope.record.energy import Energy as Energy
+    from flopscope.record.profile import profile as profile
+    from flopscope.record.ranges import record_function as record_function
+    from flopscope.record.ranges import watch_nvtx as watch_nvtx
+    from flopscope.record.schedules import ProfilerAction as ProfilerAction
+    from flopscope.record.schedules import schedule as schedule
+    from flopscope.record.steps import step as step
+    from flopscope.record.watching import GraphWatch as GraphWatch
+    from flopscope.record.watching import watch_graphs as watch_graphs
+    from flopscope.record.work_rules import WorkCall as WorkCall
+    from flopscope.record.work_rules import register_work as register_work
+    from flopscope.results.comparison import Comparison as Comparison
+    from flopscope.results.exports import trace_handler as trace_handler
+    from flopscope.results.row import EventRow as EventRow
+    from flopscope.results.table import EventTable as EventTable
+    from flopscope.show.plots import roofline as roofline
+    from flopscope.support.capture import ProfilerActivity as ProfilerActivity
+    from flopscope.support.device import Device as Device
+    from flopscope.support.device import devices as devices
+    from flopscope.support.device import measure_peaks as measure_peaks
 
 __version__ = VERSION
 
-__all__ = [
-    *_core.__all__,
-    "Comparison",
-    "Counts",
-    "Device",
-    "Energy",
-    "EventRow",
-    "EventTable",
-    "GraphWatch",
-    "Measurement",
-    "ProfilerAction",
-    "ProfilerActivity",
-    "Ranks",
-    "Stragglers",
-    "Sweep",
-    "TimesCompared",
-    "Trace",
-    "Work",
-    "WorkCall",
-    "compare",
-    "compare_times",
-    "devices",
-    "load_ranks",
-    "load_trace",
-    "load_traces",
-    "measure",
-    "measure_peaks",
-    "profile",
-    "record_function",
-    "register_work",
-    "roofline",
-    "roofline_time",
-    "schedule",
-    "step",
-    "stragglers",
-    "sweep",
-    "trace_handler",
-    "watch_graphs",
-    "watch_nvtx",
-    "what_if",
-    "work",
-    "work_of_hlo",
-]
-
-# Names that are imported on first use, with their modules.
+# The modules of names that are imported on first use.
 _LAZY = {
-    "Comparison": "results.comparison",
+    "compare": "answers.comparing",
+    "what_if": "answers.what_if",
+    **dict.fromkeys(("Work", "roofline_time", "work", "work_of_hlo"), "answers.work_of"),
     "Counts": "measuring.counting",
-    "Device": "support.device",
-    "Energy": "record.energy",
-    "EventRow": "results.row",
-    "EventTable": "results.table",
-    "GraphWatch": "record.watching",
     "Measurement": "measuring.measurement",
-    "ProfilerAction": "record.schedules",
-    "ProfilerActivity": "support.capture",
+    "measure": "measuring.measuring",
+    **dict.fromkeys(("TimesCompared", "compare_times"), "measuring.paired"),
+    **dict.fromkeys(("Sweep", "sweep"), "measuring.sweep"),
+    **dict.fromkeys(("load_ranks", "stragglers"), "ranks.load"),
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",
-    "Sweep": "measuring.sweep",
-    "TimesCompared": "measuring.paired",
-    "Trace": "read.trace",
-    "Work": "answers.work_of",
-    "WorkCall": "record.work_rules",
-    "compare": "answers.comparing",
-    "compare_times": "measuring.paired",
-    "devices": "support.device",
-    "load_ranks": "ranks.load",
-    "load_trace": "read.trace",
-    "load_traces": "read.trace",
-    "measure": "measuring.measuring",
-    "measure_peaks": "support.device",
+    **dict.fromkeys(("Trace", "load_trace", "load_traces"), "read.trace"),
+    "Energy": "record.energy",
     "profile": "record.profile",
-    "record_function": "record.ranges",
-    "register_work": "record.work_rules",
-    "roofline": "show.plots",
-    "roofline_time": "answers.work_of",
-    "schedule": "record.schedules",
+    **dict.fromkeys(("record_function", "watch_nvtx"), "record.ranges"),
+    **dict.fromkeys(("ProfilerAction", "schedule"), "record.schedules"),
     "step": "record.steps",
-    "stragglers": "ranks.load",
-    "sweep": "measuring.sweep",
+    **dict.fromkeys(("GraphWatch", "watch_graphs"), "record.watching"),
+    **dict.fromkeys(("WorkCall", "register_work"), "record.work_rules"),
+    "Comparison": "results.comparison",
     "trace_handler": "results.exports",
-    "watch_graphs": "record.watching",
-    "watch_nvtx": "record.ranges",
-    "what_if": "answers.what_if",
-    "work": "answers.work_of",
-    "work_of_hlo": "answers.work_of",
+    "EventRow": "results.row",
+    "EventTable": "results.table",
+    "roofline": "show.plots",
+    "ProfilerActivity": "support.capture",
+    **dict.fromkeys(("Device", "devices", "measure_peaks"), "support.device"),
 }
+
+__all__ = [*_core.__all__, *_LAZY]
 
 
 def load_ipython_extension(ipython: Any) -> None:
