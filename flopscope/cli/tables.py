@@ -149,8 +149,6 @@ def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None
     if options.csv:
         table.to_csv(options.csv)
     if options.json:
-        from flopscope.results import records
-
-        write_json(options.json, records.to_dict(table, device=device_of(trace), files=[trace.source]))
+        write_json(options.json, table.to_dict(device=device_of(trace), files=[trace.source]))
     if options.parquet:
         table.to_parquet(options.parquet)

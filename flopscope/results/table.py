@@ -6,6 +6,7 @@ work and roofline. All numbers come from the C core; only averages per call are 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,14 +14,17 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
-from flopscope.results import categories, records
+from flopscope.results import categories
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
+from flopscope.results.records import TABLE, row_records
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
 from flopscope.support.core_facts import Numbers
-from flopscope.support.files import write_json
+from flopscope.support.documents import plain
+from flopscope.support.files import replacing, write_json
 from flopscope.support.hints import Hints
+from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -356,19 +360,43 @@ class EventTable(Sequence[EventRow]):
 
         A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
         """
-        return records.to_pandas(self.of_kind(kind))
+        import numpy
+        import pandas
+
+        # Each column is a Series: given plain lists of lists, pandas would look for a second dimension.
+        columns = self.of_kind(kind).described_columns()
+        columns = ((c, numpy.asarray(values) if isinstance(values, Numbers) else values) for c, values in columns)
+        return pandas.DataFrame({column.name: pandas.Series(values) for column, values in columns})
+
+    def _lists(self) -> dict[str, list[Any]]:
+        """Return the columns of to_pandas() as lists."""
+        return {column.name: self.columns.get(column.name, values) for column, values in self.described_columns()}
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dict per row with the columns of to_pandas(), ready for JSON: unknown numbers are None."""
-        return records.to_dicts(self)
+        columns = {name: plain(values) for name, values in self._lists().items()}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON."""
-        records.to_csv(self, path)
+        """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON, no cell is a formula."""
+        write_csv(path, self._lists(), (record.values() for record in self.to_dicts()))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the device, the coverage, the peaks and the rows as a document for JSON: see docs/json.md."""
-        return records.to_dict(self)
+    def to_dict(self, **more: Any) -> dict[str, Any]:
+        """Return the device, the coverage, the peaks and the rows as a document for JSON: see docs/json.md.
+
+        more: fields that the table lacks: "files", as ``flopscope table --json`` writes them, and another "device".
+        """
+        coverage = self.coverage()
+        for name in ("unmodelled", "estimated", "estimated_flops"):
+            if name in coverage:
+                coverage[name] = [{"name": op, "time": time} for op, time in coverage[name]]
+        if "misfits" in coverage:
+            found = coverage["misfits"].items()
+            coverage["misfits"] = [{"name": op, "seen": seen, "expected": expected} for op, (seen, expected) in found]
+        kind = self.device_type if self.has_device else "cpu"
+        named = next((peaks["name"] for device, peaks in self.peaks.items() if device.startswith(kind)), None)
+        content = {"device": {"kind": kind, "name": named}, "coverage": coverage, "peaks": self.peaks}
+        return TABLE.of({**content, "rows": row_records(self), **more})
 
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
@@ -379,7 +407,24 @@ class EventTable(Sequence[EventRow]):
 
         Unknown values are null, a shape is a text such as "[64, 32]". Raises ImportError without pyarrow.
         """
-        records.to_parquet(self, path)
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            raise ImportError("to_parquet() needs pyarrow: pip install pyarrow; to_csv() works without it") from error
+        text = pyarrow.large_string()
+        types = {"int64": pyarrow.int64(), "float64": pyarrow.float64(), "bool": pyarrow.bool_(), "text": text}
+        types["texts"] = pyarrow.large_list(text)
+        fields, arrays = [], []
+        for column, values in self.described_columns():
+            # The shape of a tensor list is a nested list, so shapes are texts: JSON.
+            items = [[*map(_json_text, value)] for value in values] if column.type == "texts" else list(values)
+            kind = types[column.type]
+            fields.append(pyarrow.field(column.name, kind, nullable=column.type in ("float64", "text")))
+            arrays.append(pyarrow.array(items, kind, from_pandas=True))
+        rows = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
+        with replacing(path, "wb") as file:
+            parquet.write_table(rows, file)
 
     def _repr_html_(self) -> str:
         return upward.rooms.table_html(self)
@@ -390,6 +435,10 @@ class EventTable(Sequence[EventRow]):
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
         return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"
+
+
+def _json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def table_of(found: Grouped, launched: Mapping[str, Any] | None = None) -> EventTable:

@@ -15,9 +15,8 @@ from flopscope.cli.server.documents import EXPLAINED, Answer
 from flopscope.cli.server.folders import Folders
 from flopscope.cli.server.traces import FILE
 from flopscope.read.trace import Trace
-from flopscope.results import records
 from flopscope.results.groups import GROUPINGS
-from flopscope.results.records import TABLE, row_records
+from flopscope.results.records import row_records
 from flopscope.results.table import EventTable
 from flopscope.support.columns import Rows, cut_apart, cut_middle
 from flopscope.support.safe import printable, shown
@@ -64,7 +63,7 @@ def rows(
         if name in row.key.lower() and (kernel is None or any(part in one.lower() for one, *_ in row.kernels))
     ).sorted(by)
     chosen = found[:top]
-    document = TABLE.of({**records.content(table), "files": [path], "rows": row_records(chosen)})
+    document = chosen.to_dict(files=[path])
     if not len(found):
         return Answer(f"No rows match; the table has {len(table)} of all kinds.", document)
     return Answer(f"{_table_text(chosen)}\n{len(chosen)} of {len(found)} rows, by {by}.", document)
