@@ -20,9 +20,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flopscope._core import begin_nvtx, end_nvtx, inject_nvtx
+from flopscope._core import Store, begin_nvtx, end_nvtx, inject_nvtx
 from flopscope.read.trace import Trace
 from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
@@ -35,6 +35,7 @@ from flopscope.results.results import Results
 from flopscope.support.cpu import CPU
 from flopscope.support.device import STORED
 from flopscope.support.files import replacing
+from flopscope.support.peaks import Peaks
 from flopscope.support.suggest import require_names
 
 try:
@@ -52,10 +53,6 @@ try:
     )
 except ImportError as missing:
     raise ImportError(f"flopscope.torch requires PyTorch: pip install torch ({missing})") from missing
-
-if TYPE_CHECKING:
-    from flopscope._core import Store
-    from flopscope.support.peaks import Peaks
 
 __all__ = [
     "ProfilerAction",

@@ -14,10 +14,9 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from flopscope._core import Store
+from flopscope._core import Store
 
 LISTENER = 3
 """The descriptor at which the process listens."""

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
+from socket import socket
 from sys import getswitchinterval, setswitchinterval
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 from flopscope import _core
 from flopscope.cli.parser import add_program
@@ -26,10 +28,6 @@ from flopscope.record.work_rules import Notes, noted, registered
 from flopscope.results.exports import send as send_text
 from flopscope.support import own_path
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
-
-if TYPE_CHECKING:
-    from socket import socket
-    from types import FrameType
 
 EXAMPLES = """\
 examples:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from flopscope._core import Store
 from flopscope.results import categories, modules
 from flopscope.results.columns import NO_MODULE, NO_OP
+from flopscope.results.table import EventTable
 from flopscope.support.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from flopscope._core import Store
-    from flopscope.results.table import EventTable
 
 NOT_DTYPES = ("", "scalar")  # of arguments that are not tensors
 STACK_ENTRIES = 5  # innermost Python calls, for "stack"

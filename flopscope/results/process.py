@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from flopscope import _core
 from flopscope.results import head
-from flopscope.results.results import store_of
+from flopscope.results.results import Results, store_of
 from flopscope.support.core_facts import UNKNOWN_TIME
-
-if TYPE_CHECKING:
-    from flopscope.results.results import Results
 
 
 def source_of(trace: Results, place: int) -> str:

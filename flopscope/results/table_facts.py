@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flopscope._core import Store
 from flopscope.results.head import RunSteps
 from flopscope.support.hints import HINTS, Hints
-
-if TYPE_CHECKING:
-    from flopscope._core import Store
-    from flopscope.support.peaks import Peaks
+from flopscope.support.peaks import Peaks
 
 _Rows = tuple[bool, int, dict[str, Mapping[str, Any]], bool, tuple[str, ...], bool]
 _Answer = tuple[dict[str, Any], dict[str, Any]]

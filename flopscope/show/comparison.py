@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from flopscope.results.comparison import Change, Comparison
 from flopscope.show.fitted import LEAST_WIDTH, terminal_width
 from flopscope.show.summary import Summary
 from flopscope.support import units
 from flopscope.support.columns import GAP, Rows, aligned_line, cut_apart, cut_end, dashes
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.comparison import Change, Comparison
 
 LEAST_NAME, LEAST_WHY = 16, 12
 HTML_ROWS = 50

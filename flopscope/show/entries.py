@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.results.columns import NO_OP, kind_of, require_kind
-
-if TYPE_CHECKING:
-    from flopscope.results.row import EventRow
-    from flopscope.results.table import EventTable
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 
 NEGLIGIBLE = 0.001  # of the device time
 

@@ -6,20 +6,18 @@ import os
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from flopscope import _core
 from flopscope.results.categories import short_names
 from flopscope.results.columns import NO_OP
+from flopscope.results.table import EventTable
 from flopscope.show.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
 from flopscope.show.entries import Entry, Listing, list_entries
 from flopscope.show.notes import footnotes
 from flopscope.support import units
 from flopscope.support.columns import GAP, cut_apart, cut_middle, dashes
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.table import EventTable
 
 UNKNOWN_WIDTH = 100
 LEAST_WIDTH = 40

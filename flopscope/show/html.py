@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from flopscope import _core
+from flopscope.results.table import EventTable
 from flopscope.show.columns import NOTHING
 from flopscope.show.entries import Entry, list_entries
 from flopscope.show.fitted import RANGES_SHOWN, FittedColumn, fit_columns, notes_of, range_columns
 from flopscope.support.safe import markup, printable
-
-if TYPE_CHECKING:
-    from flopscope.results.table import EventTable
 
 ROWS_SHOWN = 50
 PIXELS = 830

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from typing import TYPE_CHECKING
 
+from flopscope.measuring.measurement import Measurement
+from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.show.summary import summary_html
 from flopscope.support import units
 from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.measuring.measurement import Measurement
-    from flopscope.measuring.sweep import Sweep, SweepPoint
 
 
 def measurement_html(one: Measurement) -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from flopscope.answers.sentences.words import FEW, first_of
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 from flopscope.results.table_facts import has_unknown_kernels
 from flopscope.support.hints import NOT_RESOLVED
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.row import EventRow
-    from flopscope.results.table import EventTable
 
 COUNTED = (
     "Bytes of rows without a rule are those that the counters saw: traffic as it was, with what missed the caches and "

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from flopscope._core import Store
 from flopscope.answers.accounting import (
     CAUSED,
     accounting_bars,
@@ -26,7 +27,7 @@ from flopscope.answers.sentences import top
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
 from flopscope.answers.top import Most, exposed, most_time, phases_of
 from flopscope.results.categories import short_names
-from flopscope.results.results import cpu_of, store_of
+from flopscope.results.results import Results, cpu_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
 from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
@@ -38,9 +39,7 @@ from flopscope.support.safe import markup, printable, shorten
 from flopscope.support.units import bytes_text, count_text, number_text, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
-    from flopscope._core import Store
     from flopscope.record.energy import Energy
-    from flopscope.results.results import Results
 
 Section = Sequence[str | Rows]
 """Tables and notes, which are indented."""

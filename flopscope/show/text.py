@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from flopscope.results.row import EventRow
+from flopscope.results.table import EventTable
 from flopscope.show.columns import COLUMNS, columns_of
 from flopscope.show.notes import footnotes
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, dashes
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.row import EventRow
-    from flopscope.results.table import EventTable
 
 
 class Layout:

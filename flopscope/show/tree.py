@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from flopscope.results.modules import ModuleTable
 from flopscope.show.fitted import wrapped
 from flopscope.show.notes import footnotes
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, cut_apart, cut_middle, dashes
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.results.modules import ModuleTable
 
 INDENT = "  "
 NAME, LEAST_NAME = 50, 24  # characters

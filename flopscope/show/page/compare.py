@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from flopscope.answers.accounting import accounting_columns, part_times
 from flopscope.answers.analysis import PARTS
+from flopscope.results.comparison import Change, Comparison
 from flopscope.show.page import overview
 from flopscope.show.page.encode import Columns, sentence
 from flopscope.show.page.page import Page
 from flopscope.show.page.profile import Profile, steps_text
 from flopscope.support.core_facts import parts_of
-
-if TYPE_CHECKING:
-    from flopscope.results.comparison import Change, Comparison
 
 MOST_ROWS = 100_000
 """Names and shapes of them that a page lists; the rest is counted."""

@@ -7,15 +7,13 @@ keeps their mean, weighted by time, their least and their largest.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from flopscope._core import Store
 from flopscope.show.page.encode import Columns, since
-
-if TYPE_CHECKING:
-    from flopscope._core import Store
 
 MOST_BUCKETS = 20_000
 """Samples of a track."""

@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from flopscope._core import Store
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis, analysis_of
 from flopscope.answers.counted import Counted
 from flopscope.answers.lines import Lines, lines_of
-from flopscope.results.results import grouped, store_of
-from flopscope.results.table import table_of
-from flopscope.show.advice import advise
+from flopscope.results.results import Results, grouped, store_of
+from flopscope.results.table import EventTable, table_of
+from flopscope.results.table_facts import Grouped
+from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.page import devices, lines, memory, ops, overview, roofline, timeline
 from flopscope.show.page.encode import Columns
 from flopscope.show.page.page import Page
 from flopscope.show.page.rows import encode_table, identities, places_of_largest
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from flopscope._core import Store
-    from flopscope.results.results import Results
-    from flopscope.results.table import EventTable
-    from flopscope.results.table_facts import Grouped
-    from flopscope.show.advice import AdviceTable
-
 
 MOST_ROWS = 50_000
 """By name and shape in a page."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from flopscope.results.columns import kind_of
+from flopscope.results.table import EventTable
 from flopscope.show.columns import SEEN, shapes_text
 from flopscope.show.page.encode import Columns
 from flopscope.support.units import plural
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from flopscope.results.table import EventTable
 
 KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
