@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from flopscope.answers.comparing import compare
 from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, parsed
 from flopscope.cli.tables import device_of
+from flopscope.read.trace import Trace, load_traces
+from flopscope.results.comparison import Comparison
 from flopscope.support.files import write_json
-
-if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
-    from flopscope.results.comparison import Comparison
+from flopscope.support.units import percent_text, short_time_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from flopscope.answers.comparing import compare
-
     a, b = (_one_trace(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1] or not all(names):
@@ -64,8 +61,6 @@ def _compare(options: argparse.Namespace) -> None:
 
 def _fail_over(comparison: Comparison, most: float) -> None:
     """Raise RuntimeError if b takes too long, and ValueError if that is unknown."""
-    from flopscope.support.units import percent_text, short_time_text
-
     slower = comparison.slowdown_pct
     if math.isnan(slower):
         why = "they differ in length and have no steps" if comparison.per == "call" else "one has no time"
@@ -81,8 +76,6 @@ def _fail_over(comparison: Comparison, most: float) -> None:
 
 def _one_trace(source: str, captures: list[str] | None) -> Trace:
     """Return the trace of a file, or of a folder or a pattern with one file."""
-    from flopscope.read.trace import load_traces
-
     traces = load_traces(source, captures=captures)
     if len(traces) > 1:
         raise ValueError(

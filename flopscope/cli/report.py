@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flopscope.cli.parser import add_files, add_traces
+from flopscope.read.trace import Trace, load_traces
+from flopscope.results.process import require_different_processes
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
 if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
     from flopscope.show.page.page import Page
 
 _KINDS = r"(\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.xplane\.pb|\.pftrace"
@@ -31,7 +32,6 @@ def add_summary(parser: argparse.ArgumentParser) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.read.trace import load_traces
     from flopscope.show.documents import SUMMARIES
 
     traces = load_traces(*options.traces, captures=options.captures)
@@ -72,8 +72,6 @@ def default_path(source: str) -> str:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from flopscope.read.trace import load_traces
-    from flopscope.results.process import require_different_processes
     from flopscope.show.page.page import write
 
     path = options.output or default_path(options.traces[0])

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.cli.parser import add_files, add_limit, add_traces, whole
+from flopscope.read.trace import Trace, load_traces
+from flopscope.results import summaries
 from flopscope.results.columns import KINDS
 from flopscope.results.groups import GROUPINGS
-from flopscope.results.table import SORT_KEYS
+from flopscope.results.modules import ModuleTable
+from flopscope.results.results import cpu_of, store_of
+from flopscope.results.table import SORT_KEYS, EventTable
+from flopscope.show import tree
 from flopscope.show.columns import find_columns, headers_of
-from flopscope.show.fitted import LEAST_WIDTH
+from flopscope.show.fitted import LEAST_WIDTH, print_coloured, render, terminal_width
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
-
-if TYPE_CHECKING:
-    from flopscope.read.trace import Trace
-    from flopscope.results.modules import ModuleTable
-    from flopscope.results.table import EventTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from flopscope.read.trace import load_traces
-
     _matcher(options.filter)  # what is wrong is said before a trace is read
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
     if columns is not None:
@@ -61,9 +59,6 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.Namespace) -> None:
-    from flopscope.results.modules import ModuleTable
-    from flopscope.show import fitted
-
     words = [word.strip() for word in options.group_by.split(",")]
     table = trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels)
     if isinstance(table, ModuleTable):
@@ -73,7 +68,7 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
     if len(every):
         shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
         shown |= {"kind": options.kind, "width": 0 if options.wide else options.width}
-        fitted.print_coloured(fitted.render(every, **shown, more="--limit -1"))
+        print_coloured(render(every, **shown, more="--limit -1"))
     else:
         print(_nothing(options, trace), end="")
     _write(every if every.is_sorted else every.sorted(_longest(every)), trace, options)
@@ -81,18 +76,13 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
 
 def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace) -> None:
     """Print a tree of modules."""
-    from flopscope.results.modules import ModuleTable
-    from flopscope.show import tree as tree_view
-    from flopscope.show.fitted import terminal_width
-
     given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
     if given:
         raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
-    tree = table.sorted(options.sort_by or _longest(table))
-    every = _selected(tree, _matcher(options.filter), options.kind)
+    every = _selected(table.sorted(options.sort_by or _longest(table)), _matcher(options.filter), options.kind)
     assert isinstance(every, ModuleTable)
     width = 0 if options.wide else options.width or terminal_width()
-    text = tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, trace)
+    text = tree.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, trace)
     limit, count = options.limit, len(every)
     print(text + (f"{limit} of {count} rows; --limit -1 prints all.\n" if 0 <= limit < count else ""), end="")
     _write(every, trace, options)
@@ -119,8 +109,6 @@ def _selected(table: EventTable, matches: Callable[[str], object], kind: str | N
 
 def _nothing(options: argparse.Namespace, trace: Trace) -> str:
     """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
-    from flopscope.results.results import store_of
-
     if store_of(trace, "table").lines()["groups"] and options.kind is None and options.filter is None:
         source = printable(trace.source)
         return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
@@ -131,17 +119,12 @@ def _nothing(options: argparse.Namespace, trace: Trace) -> str:
 
 def _longest(table: EventTable) -> str:
     """Return the column to sort by: own times, or in a tree of modules their total times."""
-    from flopscope.results.modules import ModuleTable
-
     time = "device_time_total" if table.has_device else "cpu_time_total"
     return time if isinstance(table, ModuleTable) else f"self_{time}"
 
 
 def device_of(trace: Trace) -> dict[str, Any]:
     """Return the device that the trace names, or the CPU if no device was used."""
-    from flopscope.results import summaries
-    from flopscope.results.results import cpu_of, store_of
-
     return summaries.device_of(store_of(trace, "device"), cpu_of(trace))
 
 
