@@ -11,8 +11,7 @@ from flopscope.cli.parser import add_files, add_limit, add_traces, whole
 from flopscope.read.trace import Trace, load_traces
 from flopscope.results import summaries
 from flopscope.results.columns import KINDS
-from flopscope.results.groups import GROUPINGS
-from flopscope.results.modules import ModuleTable
+from flopscope.results.groups import GROUPINGS, ModuleTable
 from flopscope.results.results import cpu_of, store_of
 from flopscope.results.table import SORT_KEYS, EventTable
 from flopscope.show import tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flopscope.results.modules import ModuleTable
+from flopscope.results.groups import ModuleTable
 from flopscope.show.fitted import wrapped
 from flopscope.show.notes import footnotes
 from flopscope.support import units

@@ -19,8 +19,7 @@ from helpers.hand_traces import event, op, text_of
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.results.groups import GROUPINGS
-from flopscope.results.modules import ModuleTable
+from flopscope.results.groups import GROUPINGS, ModuleTable
 
 NOTEBOOKS = ROOT / "notebooks" / "data"
 MAIN, BACKWARD = 100, 200
