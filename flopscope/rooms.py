@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from flopscope.show.summarize import overview_html as overview_html
     from flopscope.show.summarize import summarize as summary
     from flopscope.show.text import render as table_text
-    from flopscope.show.tree import render as tree_text
 
     Path = str | PathLike[str]
 
-__all__ = ["comparison_html", "comparison_text", "fitted_text", "summary", "table_html", "table_text", "tree_text"]
+__all__ = ["comparison_html", "comparison_text", "fitted_text", "summary", "table_html", "table_text"]
 _SHOWN = {
     "comparison_html": ("show.comparison", "html"),
     "comparison_text": ("show.comparison", "text"),
@@ -48,7 +47,6 @@ _SHOWN = {
     "sweep_text": ("show.measurements", "sweep_text"),
     "table_html": ("show.html", "render"),
     "table_text": ("show.text", "render"),
-    "tree_text": ("show.tree", "render"),
 }
 """By what records call it: the module and the name of a function that takes the record as it is."""
 

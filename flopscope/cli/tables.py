@@ -14,9 +14,8 @@ from flopscope.results.columns import KINDS
 from flopscope.results.groups import GROUPINGS, ModuleTable
 from flopscope.results.results import cpu_of, store_of
 from flopscope.results.table import SORT_KEYS, EventTable
-from flopscope.show import tree
 from flopscope.show.columns import find_columns, headers_of
-from flopscope.show.fitted import LEAST_WIDTH, print_coloured, render, terminal_width
+from flopscope.show.fitted import LEAST_WIDTH, print_coloured, render
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
@@ -60,10 +59,11 @@ def _table(options: argparse.Namespace) -> None:
 def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.Namespace) -> None:
     words = [word.strip() for word in options.group_by.split(",")]
     table = trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels)
-    if isinstance(table, ModuleTable):
-        return _print_modules(table, trace, options)
-    chosen = _selected(table, _matcher(options.filter), options.kind)
-    every = chosen if options.sort_by is None else chosen.sorted(options.sort_by)
+    given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
+    if isinstance(table, ModuleTable) and given:
+        raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
+    by = options.sort_by or (_longest(table) if isinstance(table, ModuleTable) else None)
+    every = _selected(table if by is None else table.sorted(by), _matcher(options.filter), options.kind)
     if len(every):
         shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
         shown |= {"kind": options.kind, "width": 0 if options.wide else options.width}
@@ -71,20 +71,6 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
     else:
         print(_nothing(options, trace), end="")
     _write(every if every.is_sorted else every.sorted(_longest(every)), trace, options)
-
-
-def _print_modules(table: ModuleTable, trace: Trace, options: argparse.Namespace) -> None:
-    """Print a tree of modules."""
-    given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
-    if given:
-        raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
-    every = _selected(table.sorted(options.sort_by or _longest(table)), _matcher(options.filter), options.kind)
-    assert isinstance(every, ModuleTable)
-    width = 0 if options.wide else options.width or terminal_width()
-    text = tree.render(every.largest(options.limit), width=width) if len(every) else _nothing(options, trace)
-    limit, count = options.limit, len(every)
-    print(text + (f"{limit} of {count} rows; --limit -1 prints all.\n" if 0 <= limit < count else ""), end="")
-    _write(every, trace, options)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:

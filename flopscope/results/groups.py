@@ -10,7 +10,6 @@ from flopscope._core import Store
 from flopscope.results.categories import rows_of_groups, sum_rows
 from flopscope.results.columns import NO_MODULE, NO_OP
 from flopscope.results.table import EventTable
-from flopscope.support import upward
 from flopscope.support.suggest import did_you_mean
 
 NOT_DTYPES = ("", "scalar")  # of arguments that are not tensors
@@ -168,17 +167,18 @@ class Tree:
         """Return the names of a module and of those around it, "GPT_0/Block_0/Linear_1"; None for None."""
         return None if module is None else self.paths[module]
 
-    def in_order(self) -> list[int]:
-        """Return the modules, each followed by its submodules."""
-        children: dict[int, list[int]] = {}
-        for module, parent in enumerate(self.parents):
-            children.setdefault(parent, []).append(module)
-        order: list[int] = []
-        left = list(reversed(children.get(-1, [])))
-        while left:
-            order.append(left.pop())
-            left += reversed(children.get(order[-1], []))
-        return order
+
+def depth_first(parents: Sequence[int], order: Iterable[int]) -> list[int]:
+    """Return the nodes of a forest, each followed by those below it, which are in this order. parents: -1 for none."""
+    children: dict[int, list[int]] = {}
+    for node in order:
+        children.setdefault(parents[node], []).append(node)
+    found: list[int] = []
+    left = children.get(-1, [])[::-1]
+    while left:
+        found.append(left.pop())
+        left += reversed(children.get(found[-1], []))
+    return found
 
 
 class ModuleTable(EventTable):
@@ -191,26 +191,15 @@ class ModuleTable(EventTable):
     ``module_calls`` (of the forward pass) and ``pct_roofline_total`` (with submodules).
     """
 
-    def depths(self) -> list[int]:
-        """Return the number of modules around each row."""
-        return [int(depth) for depth in self.groups["module_depth"]]
-
-    def sorted(self, by: str) -> ModuleTable:
-        """Return the tree with the submodules of each module sorted by a column; see EventTable.sorted."""
-        rank = {index: place for place, index in enumerate(self._order(by))}
-        children: list[list[int]] = [[] for _ in self]
-        roots: list[int] = []
+    def _order(self, by: str) -> list[int]:
+        """Return the order of the tree in which the submodules of each module are sorted by a column."""
+        parents: list[int] = []
         around: list[int] = []
-        for i, depth in enumerate(self.depths()):
+        for i, depth in enumerate(self.groups["module_depth"]):
             del around[depth:]
-            (children[around[-1]] if around else roots).append(i)
+            parents.append(around[-1] if around else -1)
             around.append(i)
-        order: list[int] = []
-        left = sorted(roots, key=rank.__getitem__, reverse=True)
-        while left:
-            order.append(left.pop())
-            left += sorted(children[order[-1]], key=rank.__getitem__, reverse=True)
-        return self.select(order)
+        return depth_first(parents, super()._order(by))
 
     def largest(self, count: int) -> ModuleTable:
         """Return the rows with the largest total times, all if ``count`` is negative; they stay in order."""
@@ -219,9 +208,6 @@ class ModuleTable(EventTable):
         time = "device_time_total" if self.has_device else "cpu_time_total"
         order = sorted(range(len(self)), key=lambda i: (-self.columns[time][i], i))
         return self.select(sorted(order[:count]))
-
-    def __str__(self) -> str:
-        return upward.rooms.tree_text(self)
 
 
 def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> ModuleTable:
@@ -234,7 +220,7 @@ def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> M
     for module in reversed(range(outside)):
         if used[module] and tree.parents[module] >= 0:
             used[tree.parents[module]] = True
-    order = [module for module in tree.in_order() if used[module]]
+    order = [module for module in depth_first(tree.parents, range(outside)) if used[module]]
     order += [group for group in range(outside, len(rows)) if group > outside or used[group]]
     labels: dict[str, list[Any]] = {
         "key": [*tree.names, NO_MODULE, NO_OP],

@@ -269,7 +269,7 @@ class EventTable(Sequence[EventRow]):
         kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
         return self.select(i for i, one in enumerate(kinds) if kind_of(*one) == kind)
 
-    def sorted(self, by: str) -> EventTable:
+    def sorted(self, by: str) -> Self:
         """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
 
         by: an attribute of rows or the header of a column in a printed table, in any case. "cuda" in the name means

@@ -191,6 +191,21 @@ SEEN = [column for column in COLUMNS if column.importance]
 """The columns of fitted text and HTML."""
 
 
+def tree_columns(table: EventTable) -> list[ViewColumn]:
+    """Return the columns of a tree of modules."""
+    kind, share = ("CUDA", OF_CUDA) if table.has_device else ("CPU", OF_CPU)
+    time = "device_time_total" if table.has_device else "cpu_time_total"
+    return [
+        ViewColumn("Name", "key", NAME, 1, "Module"),
+        ViewColumn("Calls", "module_calls", WHOLE, 4),
+        ViewColumn(f"Self {kind}", f"self_{time}", TIME, 5),
+        ViewColumn(f"{kind} total", time, TIME, 1),
+        ViewColumn(f"{kind} total %", time, share, 3, f"{kind} %"),
+        ViewColumn("FLOPs", "flops_total", _texts(units.count_text), 6),
+        ViewColumn("% Roofline", "pct_roofline_total", _ROOFLINE, 2, "% roof", zero_tells=True),
+    ]
+
+
 def columns_of(device_type: str, columns: Sequence[ViewColumn]) -> list[ViewColumn]:
     """Return columns with the headers that torch prints for devices of a type: "Self XPU" for "Self CUDA"."""
 

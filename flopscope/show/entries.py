@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope.results.columns import NO_OP, kind_of, require_kind
+from flopscope.results.groups import ModuleTable
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 
 NEGLIGIBLE = 0.001  # of the device time
+DEEPEST = 12  # levels of a tree that are indented
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row to print; depth 1 for a kernel below its op, whose time is part of the op's."""
+    """A row to print; depth 1 for a kernel below its op, whose time is part of the op's; that of a module."""
 
     row: EventRow
     depth: int = 0
@@ -31,7 +33,7 @@ class Listing:
     count: int
     """Rows that are listed if no limit cuts them."""
     noun: str
-    """What they are: "op", "kernel", "range" or "row"."""
+    """What they are: "op", "kernel", "range", "module" or "row"."""
     alone: int | None = None
     """Kernels that no op launched; None if no device time is without an op."""
     alone_cut: int = 0
@@ -78,6 +80,9 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     limit: number of rows, and of kernels that no op launched, -1 for all; kernels below their ops do not count.
     """
     require_kind(kind)
+    if isinstance(table, ModuleTable):  # a tree, whose order says which module is in which
+        modules = [Entry(row, min(row.module_depth, DEEPEST)) for row in table.largest(limit)]
+        return Listing(modules, [], len(table), "module")
     kinds = list(map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"]))
     mixed = table.is_mixed or "op" not in kinds
     shown = kind or ("all" if mixed else "op")

@@ -11,8 +11,9 @@ from typing import TextIO
 from flopscope import _core
 from flopscope.results.categories import short_names
 from flopscope.results.columns import NO_OP
+from flopscope.results.groups import ModuleTable
 from flopscope.results.table import EventTable
-from flopscope.show.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells
+from flopscope.show.columns import NOTHING, SEEN, ViewColumn, columns_of, find_columns, tells, tree_columns
 from flopscope.show.entries import Entry, Listing, list_entries
 from flopscope.show.notes import footnotes
 from flopscope.support import units
@@ -91,7 +92,8 @@ def fit_columns(
 
     width: 0 for all columns in full. names: the columns to show, None for those that fit.
     """
-    found = columns_of(table.device_type, SEEN if names is None else find_columns(["Name", *names]))
+    usual = tree_columns(table) if isinstance(table, ModuleTable) else SEEN
+    found = columns_of(table.device_type, usual if names is None else find_columns(["Name", *names]))
     cells = {column.header: [_cell(column, e, table) for e in entries] for column in found}
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
@@ -117,7 +119,8 @@ def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> b
 
 def _cell(column: ViewColumn, entry: Entry, table: EventTable) -> str:
     cell = column.fitted(entry.row, table)
-    bare = entry.depth or entry.row.key == NO_OP  # most columns do not apply to kernels
+    # Most columns do not apply to kernels, nor to what is in no module.
+    bare = entry.depth or entry.row.key == NO_OP or isinstance(table, ModuleTable)
     return "" if bare and cell in NOTHING else cell
 
 
@@ -254,7 +257,7 @@ def notes_of(
         yield f"{NO_OP}: kernels that no recorded op launched, such as those of CuPy, Triton or CUDA graphs."
     if listing.alone is not None and listing.alone_cut:
         yield f"{listing.alone - listing.alone_cut} of these {listing.alone} kernels are listed; {more} shows all."
-    if any(entry.depth for entry in listing.entries):
+    if listing.noun != "module" and any(entry.depth for entry in listing.entries):
         yield "Indented: kernels, whose time is that of the row above."
     if listing.noun == "row" and _has_both(listing):
         yield "The time of a kernel is also that of its op."
