@@ -20,6 +20,7 @@ from flopscope.support.core_facts import parts_of
 MOST_ROWS = 100_000
 """Names and shapes of them that a page lists; the rest is counted."""
 MOST_STEPS = 200
+SHOWN = ("names", "per", "on_device", "time", "unrecorded", "slowdown_pct")
 SIDE = ("flops", "bytes", "pct_roofline")
 
 
@@ -41,12 +42,7 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
     """Return the data of the section."""
     profiles = [None if run is None else Profile(run, comparison.peaks) for run in comparison.profiles]
     return {
-        "names": list(comparison.names),
-        "per": comparison.per,
-        "on_device": list(comparison.on_device),
-        "time": list(comparison.time),
-        "unrecorded": list(comparison.unrecorded),
-        "slowdown_pct": comparison.slowdown_pct,
+        **{name: getattr(comparison, name) for name in SHOWN},
         "verdict": [*map(sentence, comparison.verdict)],
         "parts": _parts(comparison),
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],

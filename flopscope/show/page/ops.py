@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 20_000
 """Rows of a grouping: those with the most time are kept."""
 
-_FLAT = {  # groupings whose rows keep their names: words of key_averages(), and the title
-    "dtype": (("name", "dtype"), "Name and dtype"),
-    "stack": (("name", "stack"), "Name and stack"),
-    "line": (("name", "line"), "Name and line"),
-    "step": (("name", "step"), "Name and step"),
-    "stream": (("name", "stream"), "Name and stream"),
-}
+_FLAT = ("dtype", "stack", "line", "step", "stream")
+"""Groupings whose rows keep their names: words of key_averages()."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
@@ -47,10 +42,10 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             "hidden": not by_shape,
         },
     ]
-    for word, (words, title) in _FLAT.items():
-        table = source.table(words) if _is_told(source, word) else None
+    for word in _FLAT:
+        table = source.table(("name", word)) if _is_told(source, word) else None
         if table is not None and any(_values(table, word)):
-            groupings.append(_named(word, title, table, columns, name_of))
+            groupings.append(_named(word, f"Name and {word}", table, columns, name_of))
     category = source.names.by_category()
     of = {key: place for place, key in enumerate(category.columns["key"])}
     hosts = names.columns["device_type"]

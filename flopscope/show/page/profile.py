@@ -127,15 +127,11 @@ class Profile:
     @cached_property
     def has_shape_rows(self) -> bool:
         """Whether the rows of the page are separated by shape: there are shapes, and no more than MOST_ROWS rows."""
-        return self._by_shape_count <= MOST_ROWS if self._has_shapes else False
+        return self._has_shapes and len(self.shaped.columns["key"]) <= MOST_ROWS
 
     @property
     def _has_shapes(self) -> bool:
         return self.core.has_shapes and self.results.record_shapes
-
-    @property
-    def _by_shape_count(self) -> int:
-        return len(self.shaped.columns["key"])
 
     @cached_property
     def rows(self) -> EventTable:
@@ -166,7 +162,7 @@ class Profile:
     @property
     def rows_left_out(self) -> int:
         """Number of rows by name and shape, if they are too many for the page; else 0."""
-        return self._by_shape_count if self._has_shapes and not self.has_shape_rows else 0
+        return len(self.shaped.columns["key"]) if self._has_shapes and not self.has_shape_rows else 0
 
     def table(self, words: Iterable[str]) -> EventTable | None:
         """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""

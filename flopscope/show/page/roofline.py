@@ -14,7 +14,7 @@ from flopscope.show.looks import BOUNDS
 from flopscope.show.page.encode import Columns, cut
 from flopscope.show.page.roofline_svg import BESIDE, roofline_svg
 from flopscope.show.page.rows import tensor_text
-from flopscope.show.roofs import Point, roofs_of, slopes_of, timed_ops
+from flopscope.show.roofs import SOURCES, Point, roofs_of, slopes_of, timed_ops
 from flopscope.support.device import known_peaks
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MOST_MARKS = 1000
 """Marks of a device; ops with less time are only counted."""
 NAMED = 5  # maximum number of names of what is not drawn
-SOURCES = ("measured", "datasheet")
 
 Times = dict[int, float]
 """Time of the own work of rows in µs, by the row."""

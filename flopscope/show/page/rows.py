@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.results.columns import kind_of
+from flopscope.results.columns import KINDS, kind_of
 from flopscope.results.table import EventTable
 from flopscope.show.columns import SEEN, shapes_text
 from flopscope.show.page.encode import Columns
 from flopscope.support.units import plural
 
-KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
     ("Roofline", ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth")),
     ("Device time", ("self_device_time_total", "device_time_total", "device_busy_time")),
@@ -46,23 +45,15 @@ _MORE = {"input_shapes": "; others are arguments without dimensions, such as num
 _GROUP_OF = {name: title for title, names in _GROUPS for name in names}
 
 
+_HEADERS = {"pct_roofline": "% roof", "flops_total": "FLOPs total", "device_type": "Where"}
+
+
 def header_of(name: str) -> str:
-    """Return the header of a column: that of printed tables, or its name in words."""
-    seen = next((c.fitted_header for c in SEEN if c.attribute == name and "%" not in c.fitted_header), None)
-    special = {
-        "pct_roofline": "% roof",
-        "flops_total": "FLOPs total",
-        "cpu_time_total": "CPU total",
-        "device_time_total": "Device total",
-        "self_device_time_total": "Self device",
-        "device_type": "Where",
-        "self_device_memory_usage": "Self device mem",
-        "device_memory_usage": "Device mem",
-    }
-    if name in special:
-        return special[name]
+    """Return the header of a column: that of printed tables, for any device, or its name in words."""
+    seen = next((c.fitted_header for c in SEEN if c.attribute == name and "%" not in c.fitted_header), "")
     words = name.replace("pct_", "% ").replace("_total", " total").replace("_", " ")
-    return seen or words[:1].upper() + words[1:]
+    text = _HEADERS.get(name) or seen.replace("CUDA", "device") or words
+    return text[:1].upper() + text[1:]
 
 
 def tensor_text(shapes: Sequence[Any]) -> str:
