@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.results.head import OWN_MEMBERS
@@ -29,12 +29,6 @@ PIECES_AHEAD = 8  # that wait to be written
 MANY_EVENTS = 5_000  # from which a second thread writes
 EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
-
-
-class _Exports(Protocol):
-    """The part of a profile that a trace handler uses."""
-
-    def export_chrome_trace(self, path: str) -> object: ...
 
 
 def export(
@@ -111,7 +105,7 @@ def json_value(key: str, text: str) -> Any:
 
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
-) -> Callable[[_Exports], None]:
+) -> Callable[[Any], None]:
     """Return a handler for ``on_trace_ready`` that writes the trace of each recorded cycle into a folder.
 
     Folder and files are created as by ``torch.profiler.tensorboard_trace_handler``. The files are named
@@ -123,7 +117,7 @@ def trace_handler(
     if worker_name is not None and os.sep in worker_name:
         raise ValueError(f"worker_name is part of a file name: it cannot be {worker_name!r}")
 
-    def handle(prof: _Exports) -> None:
+    def handle(prof: Any) -> None:
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
         os.makedirs(folder, exist_ok=True)
         name = f"{worker}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}"

@@ -325,15 +325,14 @@ class EventTable(Sequence[EventRow]):
         """
         if time_unit is not None and time_unit not in units.TIME_UNITS:
             raise ValueError(f"time_unit must be one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
+        ordered = self if sort_by is None else self.sorted(sort_by)
         if brief or width is not None or kernels or columns is not None:
-            ordered = self if sort_by is None else self.sorted(sort_by)
             shown = upward.rooms.fitted_text(
                 ordered, width=width, kind=kind, kernels=kernels, columns=columns, row_limit=row_limit
             )
             return str(shown) if len(self) else ""
         return upward.rooms.table_text(
-            self.of_kind(kind or "all"),
-            sort_by=sort_by,
+            ordered.of_kind(kind or "all"),
             row_limit=row_limit,
             max_src_column_width=max_src_column_width,
             max_name_column_width=max_name_column_width,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
@@ -20,23 +21,24 @@ class Layout:
     def __init__(
         self,
         table: EventTable,
+        *,
         time_unit: str | None,
-        max_name_width: int | None,
-        max_shapes_width: int | None,
-        max_source_width: int | None,
+        max_name_column_width: int | None,
+        max_shapes_column_width: int | None,
+        max_src_column_width: int | None,
         roofline: bool,
     ) -> None:
         self.table: EventTable = table
-        self.time_unit, self.max_name_width = time_unit, max_name_width
+        self.time_unit, self.max_name_width = time_unit, max_name_column_width
         values = table.columns
         stacks, shapes = table.stacks or (), values["input_shapes"]
         counters = zip(values["dram_gbytes_per_s"], values["tensor_active"], strict=True)
         groups = {row.group for row in table} if table.groups else {""}
         self.widths: dict[str, int] = {
-            "name": _width(map(printable, values["key"]), max_name_width),
-            "shapes": _width(map(str, shapes), max_shapes_width),
-            "source": _width((printable(entry) for stack in stacks for entry in stack), max_source_width),
-            "group": min(_width(map(printable, groups), max_source_width), 40),
+            "name": _width(map(printable, values["key"]), max_name_column_width),
+            "shapes": _width(map(str, shapes), max_shapes_column_width),
+            "source": _width((printable(entry) for stack in stacks for entry in stack), max_src_column_width),
+            "group": min(_width(map(printable, groups), max_src_column_width), 40),
         }
         device_memory = any(size > 0 for size in values["self_device_memory_usage"])
         self.shown = {
@@ -79,26 +81,16 @@ def _width(texts: Iterable[str], limit: int | None) -> int:
 
 
 def render(
-    table: EventTable,
-    *,
-    sort_by: str | None,
-    row_limit: int,
-    max_src_column_width: int | None,
-    max_name_column_width: int | None,
-    max_shapes_column_width: int | None,
-    header: str | None,
-    top_level_events_only: bool,
-    time_unit: str | None,
-    roofline: bool,
+    table: EventTable, *, row_limit: int, header: str | None, top_level_events_only: bool, **options: Any
 ) -> str:
-    """Return the text of EventTable.table, which documents the arguments."""
+    """Return the text of EventTable.table, which documents the arguments. options: those of Layout."""
     if len(table) == 0:
         return ""
-    layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
+    layout = Layout(table, **options)
     columns = [column for column in columns_of(table.device_type, COLUMNS) if layout.shown[column.shown]]
     widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
 
-    rows = list(table if sort_by is None else table.sorted(sort_by))
+    rows = list(table)
     if top_level_events_only:
         rows = [row for row in rows if row.top_level]
     if row_limit >= 0:
@@ -125,6 +117,6 @@ def render(
     lines += [rule, f"Self CPU time total: {layout.time(table.self_cpu_time_total)}"]
     if layout.shown["device"]:
         lines.append(f"Self {table.device_type.upper()} time total: {layout.time(table.self_device_time_total)}")
-    if roofline:
+    if layout.shown["roofline"]:
         lines += footnotes(rows, table, layout.name, layout.time)
     return "\n".join(lines) + "\n"
