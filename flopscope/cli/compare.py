@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flopscope.answers.comparing import compare
 from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, parsed
-from flopscope.cli.tables import device_of
 from flopscope.read.trace import Trace, load_traces
 from flopscope.results.comparison import Comparison
+from flopscope.results.results import device_of
 from flopscope.support.files import write_json
 from flopscope.support.units import percent_text, short_time_text
 

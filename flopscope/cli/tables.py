@@ -9,10 +9,9 @@ from typing import Any
 
 from flopscope.cli.parser import add_files, add_limit, add_traces, whole
 from flopscope.read.trace import Trace, load_traces
-from flopscope.results import summaries
 from flopscope.results.columns import KINDS
 from flopscope.results.groups import GROUPINGS, ModuleTable
-from flopscope.results.results import cpu_of, store_of
+from flopscope.results.results import device_of, store_of
 from flopscope.results.table import SORT_KEYS, EventTable
 from flopscope.show.columns import find_columns, headers_of
 from flopscope.show.fitted import LEAST_WIDTH, print_coloured, render
@@ -106,11 +105,6 @@ def _longest(table: EventTable) -> str:
     """Return the column to sort by: own times, or in a tree of modules their total times."""
     time = "device_time_total" if table.has_device else "cpu_time_total"
     return time if isinstance(table, ModuleTable) else f"self_{time}"
-
-
-def device_of(trace: Trace) -> dict[str, Any]:
-    """Return the device that the trace names, or the CPU if no device was used."""
-    return summaries.device_of(store_of(trace, "device"), cpu_of(trace))
 
 
 def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None:

@@ -160,12 +160,7 @@ def _beside(write: Callable[[bytes], object]) -> Iterator[Callable[[bytes], obje
 
 # Folded stacks --------------------------------------------------------------------------------------------------------
 
-# Metrics of a folded stack, with the table columns that hold them.
-METRICS = {
-    "self_cpu_time_total": "self_cpu_time_total",
-    "self_device_time_total": "self_device_time_total",
-    "self_cuda_time_total": "self_device_time_total",
-}
+METRICS = ("self_cpu_time_total", "self_device_time_total", "self_cuda_time_total")  # of a folded stack
 WHOLE_STACK = 2**32 - 1
 # A space ends a stack, a semicolon ends an entry, and a newline ends a line: in names they become underscores, as in
 # torch.profiler.
@@ -181,7 +176,8 @@ def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str =
     if metric not in METRICS:
         raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
     columns, meta = core.table(False, WHOLE_STACK, {})
-    rows = zip(columns["key"], columns["device_type"], meta["stacks"], columns[METRICS[metric]], strict=True)
+    times = columns[metric.replace("cuda", "device")]
+    rows = zip(columns["key"], columns["device_type"], meta["stacks"], times, strict=True)
     with replacing(path, errors="backslashreplace") as file:
         for key, device_type, stack, time in rows:
             if device_type == "cpu" and int(time) > 0:

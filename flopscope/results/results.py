@@ -437,14 +437,12 @@ def store_of(results: Summaries, what: str) -> Store:
     return results._recorded(what)
 
 
-def program_of(results: Results) -> str:
-    """Return what ran, for titles: the script of this process or the trace's file; "" if it is unknown."""
-    return results._program
-
-
-def head_of(results: Results) -> Mapping[str, Any]:
-    """Return what the program added to the head of its traces, and that of a loaded trace."""
-    return results._metadata
+def device_of(results: Results) -> dict[str, str | None]:
+    """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
+    named = next(iter(results._recorded("device").device_names.values()), None)
+    if named is None:
+        return {"kind": "cpu", "name": None if results._cpu is None else results._cpu.name}
+    return {"kind": "cuda", "name": named}
 
 
 def cpu_of(results: Results) -> CPU | None:

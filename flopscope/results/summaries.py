@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.support.cpu import CPU
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -31,14 +30,6 @@ def of_gpus(columns: Columns) -> Columns:
 
 def microseconds(columns: Columns) -> dict[str, list[Any]]:
     return {name: [v if name == "step" else v / 1000 for v in values] for name, values in columns.items()}
-
-
-def device_of(core: Store, cpu: CPU | None) -> dict[str, str | None]:
-    """Return kind and name of the first device that the profile names; of the CPU if no device was used."""
-    named = next(iter(core.device_names.values()), None)
-    if named is None:
-        return {"kind": "cpu", "name": None if cpu is None else cpu.name}
-    return {"kind": "cuda", "name": named}
 
 
 def records(columns: Columns) -> list[dict[str, Any]]:

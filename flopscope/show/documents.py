@@ -12,13 +12,12 @@ _WHOLE = "the row is of the whole profile, or of all devices"
 _NO_ROW = "it rests on no single row of the table, such as on the idle time before an op, or on an API call"
 EVIDENCE = (
     Field("op", "text", doc="the `key` of its rows"),
-    *columns("shapes dtypes"),
+    *(Field(name, "any") for name in ("shapes", "dtypes")),
     *columns("time", "µs", time="a step, or of the profile if it has no steps"),
     *columns("calls", calls="a step, or of the profile if it has no steps", why="the calls are unknown"),
     *columns("row$", why=_NO_ROW, row="`id` of the row in the table grouped by shape"),
     *columns("event#", why=_NO_ROW, event="`id` of one of its events in `events()`"),
 )
-EVIDENCE = tuple(field._replace(type="any") if field.name in ("shapes", "dtypes") else field for field in EVIDENCE)
 ADVICE_FIELDS = (
     *columns("rule$", rule="name of the rule, which has a section in docs/answers.md"),
     *columns(

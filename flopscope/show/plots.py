@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope import _core
 from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_columns, known_shares
 from flopscope.answers.analysis import analysis_of
-from flopscope.results.results import program_of
 from flopscope.show.looks import BOUNDS, bound_label
 from flopscope.show.roofs import Point, Scene, level_label, levels_of, memory_of, roofs_of, scene_of, slopes_of
 from flopscope.support.core_facts import parts_of
@@ -297,7 +296,7 @@ def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
         len(analysis.alike) if analysis.has_steps else 0,
         names.pop() if len(names) == 1 else "",
         ax,
-        program=program_of(results),
+        program=analysis.facts.program,
         peaks=" and ".join(sorted({str(one["source"]) for one in known})),
         work=analysis.once(known_shares),
     )

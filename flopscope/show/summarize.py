@@ -27,8 +27,8 @@ from flopscope.answers.sentences import top
 from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
 from flopscope.answers.top import Most, exposed, most_time, phases_of
 from flopscope.results.categories import short_names
-from flopscope.results.results import Results, cpu_of, store_of
-from flopscope.results.summaries import GPU_COLUMNS, Columns, device_of, microseconds, of_gpus, records
+from flopscope.results.results import Results, device_of, store_of
+from flopscope.results.summaries import GPU_COLUMNS, Columns, microseconds, of_gpus, records
 from flopscope.show.advice import AdviceTable, advise
 from flopscope.show.documents import SUMMARY
 from flopscope.show.html import render
@@ -81,7 +81,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         SUMMARY.of,
         {
             "file": getattr(results, "source", None),
-            "device": device_of(core, cpu_of(results)),
+            "device": device_of(results),
             "recording": recording_facts(analysis),
             "accounting": records(every),
             "most": [one._asdict() for one in most],

@@ -17,6 +17,7 @@ from helpers.hand_traces import call, event, load, op
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.answers.counted import Counted
 from flopscope.cli.program import main
 from flopscope.results.results import Results
 from flopscope.show import summarize
@@ -232,7 +233,7 @@ def test_an_unknown_step_is_an_error() -> None:
 
 
 def details(core: _core.Store) -> str:
-    return f"{Summary(summarize.details(core), {})}\n"
+    return f"{Summary(summarize.details(core, Counted(core)), {})}\n"
 
 
 def busy_core(steps: int) -> _core.Store:

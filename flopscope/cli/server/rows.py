@@ -18,6 +18,7 @@ from flopscope.read.trace import Trace
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.records import row_records
 from flopscope.results.table import EventTable
+from flopscope.show.columns import shapes_text
 from flopscope.support.columns import Rows, cut_apart, cut_middle
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
@@ -81,7 +82,7 @@ def _table_text(table: EventTable) -> str:
             (
                 record["id"],
                 names[printable(row.key)],
-                cut_middle(_shapes_text(row.input_shapes), SHAPES),
+                cut_middle(shapes_text(row.input_shapes), SHAPES),
                 *(_name(str(record[name])) for name in groups),
                 str(row.count),
                 short_time_text(own),
@@ -95,10 +96,6 @@ def _table_text(table: EventTable) -> str:
 
 def _name(text: str) -> str:
     return cut_middle(printable(text), NAME)
-
-
-def _shapes_text(shapes: Sequence[Any]) -> str:
-    return " ".join("x".join(map(str, shape)) for shape in shapes if shape) if shapes else ""
 
 
 # Explain --------------------------------------------------------------------------------------------------------------
@@ -161,7 +158,7 @@ def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None)
     own, whole = getattr(row, time), getattr(table, time)
     whose = "device" if table.has_device else "CPU"
     share = f", {percent_text(100 * own / whole)} of all time there" if whole else ""
-    shapes = printable(_shapes_text(row.input_shapes))
+    shapes = shapes_text(row.input_shapes)
     lines = [
         f"{printable(row.key)}{f' of {shapes}' if shapes else ''}: {plural(row.count, 'call')}, "
         f"{short_time_text(own)} on the {whose}{share}."

@@ -56,7 +56,7 @@ class Columns:
         array = _stored(np.asarray(values))
         column: dict[str, Any] = {"type": array.dtype.str[1:], "length": int(array.size)}
         if array.size == 0 or _is_constant(array):
-            return {**column, "fill": _fill(array)}
+            return {**column, "fill": array[0].item() if array.size else 0}
         data = array.tobytes()
         if len(data) >= SHARED:
             return {**column, "blob": self._start((data,)), "offset": 0}
@@ -135,13 +135,6 @@ def _is_constant(array: npt.NDArray[Any]) -> bool:
     first = array[0]
     same = array == first if first == first else array != array
     return bool(same.all())
-
-
-def _fill(array: npt.NDArray[Any]) -> float | int | None:
-    if array.size == 0:
-        return 0
-    value = array[0].item()
-    return value if math.isfinite(value) else None
 
 
 def since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:

@@ -13,7 +13,7 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT, ODD
-from flopscope.results.results import cpu_of, head_of
+from flopscope.results.results import cpu_of
 from flopscope.results.row import own_time
 from flopscope.show.entries import usual_order
 from flopscope.show.notes import devices_by_text, footnotes
@@ -255,7 +255,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     name = getattr(results, "source", None)
     if name:
         yield "Source", str(name)
-    yield from _profiler(head_of(results))
+    yield from _profiler(results.metadata)
     names = source.core.device_names
     ran = {device: names.get(index_of(device), "unknown") for device in _devices(source)}
     yield from ((f"Device {devices}", text) for text, devices in devices_by_text(ran))
@@ -272,7 +272,7 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
     yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
     for key, label in _VERSIONS.items():
-        value = head_of(results).get(key)
+        value = results.metadata.get(key)
         if isinstance(value, (int, str)) and value:
             yield label, str(value)
 
