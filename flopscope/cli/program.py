@@ -77,14 +77,17 @@ def _take_shapes(options: argparse.Namespace, rest: Sequence[str]) -> None:
         options.parser.error(str(problem))
 
 
-def _complain(command: str, problem: object) -> None:
-    """Print a message on stderr; control characters from a trace or a file name are escaped."""
+def told(problem: object) -> str:
+    """Return the text of an exception or a warning; control characters from a trace or a file name are escaped."""
     from flopscope.support.safe import printable
 
     if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
         problem = f"{os.fsdecode(problem.filename)}: {problem.strerror}"
-    text = "\n".join(map(printable, str(problem).split("\n")))
-    print(f"flopscope {command}: {text}", file=sys.stderr)
+    return "\n".join(map(printable, str(problem).split("\n")))
+
+
+def _complain(command: str, problem: object) -> None:
+    print(f"flopscope {command}: {told(problem)}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

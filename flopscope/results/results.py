@@ -12,7 +12,7 @@ from flopscope.results import groups
 from flopscope.results.head import PEAKS_MEMBER, RunSteps
 from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable, table_of
-from flopscope.results.table_facts import Grouped, answer
+from flopscope.results.table_facts import Grouped
 from flopscope.support import upward
 from flopscope.support.cpu import CPU, CPU_MEMBER, why_cpu_unknown
 from flopscope.support.device import STORED, devices_to_rate, find_device, peaks_by_name
@@ -502,9 +502,15 @@ def grouped(
         shares, described = results._peaks(core, source)
     limits: dict[str, Mapping[str, Any]] = {n: found.for_core(results._measured(n)) for n, found in shares.items()}
     rows = (by_shape, stack_n, limits, results._cpu_alone, groupings, brief)
+    if blocks:
+        answer = core.timeline(*rows, blocks)
+    elif account or window is not None:
+        answer = core.accounting(*rows, *([] if window is None else [window]))
+    else:
+        answer = core.table(*rows)
     missing = set() if source == "none" else names - shares.keys()
     return Grouped.of(
-        answer(core, rows, account, blocks, window),
+        answer,
         device_type=core.device_type,
         program=results._program,
         has_shapes=core.has_shapes,

@@ -7,13 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flopscope._core import Store
 from flopscope.results.head import RunSteps
 from flopscope.support.hints import HINTS, Hints
 from flopscope.support.peaks import Peaks
 
-_Rows = tuple[bool, int, dict[str, Mapping[str, Any]], bool, tuple[str, ...], bool]
-_Answer = tuple[dict[str, Any], dict[str, Any]]
 _UNKNOWN = {"bytes": math.nan, "flops": math.nan}
 
 
@@ -72,7 +69,7 @@ class Grouped:
     """If it was requested, the "timeline" and, if memory changed, the changes of "memory"."""
 
     @staticmethod
-    def of(returned: _Answer, **known: Any) -> Grouped:
+    def of(returned: tuple[dict[str, Any], dict[str, Any]], **known: Any) -> Grouped:
         """Wrap what a method of Store returns. known: facts that the core does not have."""
         columns, meta = returned
         coverage = with_what_there_is(meta["coverage"])
@@ -80,15 +77,6 @@ class Grouped:
         rows = {name: value for name, value in meta.items() if name not in _NOT_BY_ROW}
         drawn = {name: meta[name] for name in _DRAWN if name in meta}
         return Grouped(columns, facts, rows, meta.get("accounting", {}), drawn)
-
-
-def answer(core: Store, rows: _Rows, account: bool, blocks: int, window: tuple[float, float] | None) -> _Answer:
-    """Ask a store for its rows; with account also for the accounting, and with blocks for the timeline."""
-    if blocks:
-        return core.timeline(*rows, blocks)
-    if window is not None:
-        return core.accounting(*rows, window)
-    return core.accounting(*rows) if account else core.table(*rows)
 
 
 FIELDS = ("row", "kernel", "count", "busy")

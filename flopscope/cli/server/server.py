@@ -21,6 +21,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 
+from flopscope.cli.program import told
 from flopscope.cli.server import rows, traces
 from flopscope.cli.server.documents import ACCOUNTING, EXPLAINED, OPENED, WHAT_IF, Answer
 from flopscope.cli.server.folders import Folders
@@ -92,7 +93,7 @@ def _tool(name: str, function: Callable[..., Answer], folders: Folders, document
             call = partial(_answer_in_turn, function, folders, given)
             text, content = await to_thread.run_sync(call, abandon_on_cancel=True)
         except OF_THE_CALLER as problem:
-            raise ToolError(_explained(problem)) from problem
+            raise ToolError(told(problem)[:SAID] or type(problem).__name__) from problem
         if (size := len(json.dumps(content))) > LARGEST:
             much = f"The result would have {size:,} characters; at most {LARGEST:,} are sent."
             raise ToolError(f"{much} Ask for less{f' by {fewer}' if fewer else ''}.")
@@ -127,11 +128,3 @@ def _answer_in_turn(function: Callable[..., Answer], folders: Folders, given: di
         answer = function(folders, **given)
     notes = dict.fromkeys(f"Warning: {printable(str(warning.message))[:SAID]}" for warning in caught)
     return Answer("\n".join([*notes, answer.text]), answer.document)
-
-
-def _explained(problem: Exception) -> str:
-    """Return the text of an exception, without its class where the text is for people."""
-    if isinstance(problem, OSError) and problem.strerror and problem.filename is not None:
-        return printable(f"{problem.filename}: {problem.strerror}")
-    text = str(problem) or type(problem).__name__
-    return "\n".join(map(printable, text.split("\n")))[:SAID]
