@@ -19,7 +19,7 @@ import inspect
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from flopscope._core import Store, begin_nvtx, end_nvtx, inject_nvtx
@@ -178,7 +178,8 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
             self._earlier.append(earlier)
             # a list that was created already has the events of all cycles up to then
             self._unlisted = [*([] if earlier._function_events is not None else self._unlisted), earlier]
-            profiler._old_function_events = _Events(self._unlisted)
+            # In torch's order, and created as torch iterates.
+            profiler._old_function_events = (event for one in reversed(self._unlisted) for event in one.function_events)
 
     def trace(self) -> Trace:
         """Return the latest cycle as a Trace, which is read on the first call. Raise RuntimeError before its end."""
@@ -323,17 +324,6 @@ def _with_torch_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerA
         raise TypeError(f"schedule must be a function, not {plan!r}")
 
     return lambda step: ProfilerAction[action_at(plan, step).name]
-
-
-class _Events:
-    """The events of earlier cycles in torch's order, whose lists are created by iteration."""
-
-    def __init__(self, cycles: list[Any]) -> None:
-        self._cycles = cycles
-
-    def __iter__(self) -> Iterator[Any]:
-        for cycle in reversed(self._cycles):
-            yield from cycle.function_events
 
 
 functools.update_wrapper(profile.__init__, _Profile.__init__)  # the signature of the torch that is installed

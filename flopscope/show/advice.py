@@ -44,8 +44,7 @@ class AdviceTable(Sequence[Advice]):
         """Return a DataFrame with the fields of Advice as columns."""
         import pandas
 
-        columns: Mapping[str, list[Any]] = {name: [getattr(row, name) for row in self] for name in Advice._fields}
-        return pandas.DataFrame(columns)
+        return pandas.DataFrame(self._rows, columns=list(Advice._fields))
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return a dict for each row, of values that JSON can hold."""

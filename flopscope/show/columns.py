@@ -202,7 +202,7 @@ def tree_columns(table: EventTable) -> list[ViewColumn]:
         ViewColumn(f"{kind} total", time, TIME, 1),
         ViewColumn(f"{kind} total %", time, share, 3, f"{kind} %"),
         ViewColumn("FLOPs", "flops_total", _texts(units.count_text), 6),
-        ViewColumn("% Roofline", "pct_roofline_total", _ROOFLINE, 2, "% roof", zero_tells=True),
+        ViewColumn("% Roofline", "pct_roofline_total", _ROOFLINE, 2, zero_tells=True),
     ]
 
 
@@ -229,25 +229,20 @@ def _plain(name: object) -> str:
     return text.replace("% roofline", "% roof").replace("tflop/s", "flop/s").replace("gb/s", "b/s")
 
 
-def attribute_of(name: object, attributes: Iterable[str]) -> str | None:
-    """Return the attribute of rows that a name means: an attribute or a header, in any case; "cuda" means "device"."""
-    wanted = _plain(name)
-    found = {_plain(one): one for one in attributes}
-    headers = {_plain(text): column.attribute for text, column in _names()}
-    return found.get(wanted) or next((headers[w] for w in (wanted,) if headers.get(w) in found.values()), None)
-
-
 def headers_of(attributes: Sequence[str]) -> list[str]:
     """Return the headers of fitted text that show one of these attributes."""
     return [column.fitted_header for column in SEEN if column.attribute in attributes]
 
 
 def sort_key(name: object, attributes: Sequence[str]) -> str:
-    """Return the attribute that a name means, as attribute_of() does. ValueError for an unknown name."""
-    found = attribute_of(name, attributes)
-    if found is not None:
-        return found
-    shown = [text for text, column in _names() if column.attribute in attributes and text not in attributes]
+    """Return the attribute of rows that a name means: an attribute or a header, in any case; "cuda" means "device".
+
+    Raise ValueError for an unknown name.
+    """
+    shown = {text: column.attribute for text, column in _names() if column.attribute in attributes}
+    known = {_plain(text): attribute for text, attribute in (shown | {one: one for one in attributes}).items()}
+    if _plain(name) in known:
+        return known[_plain(name)]
     hint = did_you_mean(str(name), [*attributes, *shown])
     hint = hint or f"; choose a header: {', '.join(headers_of(attributes))}; or a column of to_pandas()"
     raise ValueError(f"cannot sort by {name!r}{hint}")

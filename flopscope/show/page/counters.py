@@ -20,8 +20,7 @@ MOST_BUCKETS = 20_000
 MOST_TRACKS = 16
 """Tracks of a device; further ones are only counted."""
 
-_FIRST = ("dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active", "l2_bytes")
-_LABELS = {
+_LABELS = {  # in the order of the tracks
     "dram_bytes_read": "DRAM read",
     "dram_bytes_written": "DRAM written",
     "sm_active": "SM active",
@@ -64,17 +63,18 @@ def tracks(parts: Iterable[tuple[str, Store, int]], origin: int, columns: Column
             if len(start):
                 one = _samples(since(start, origin - shift), since(end, origin - shift), value, kind == "amount")
                 found.setdefault((title, device), {})[name] = kind, unit, one
+    known = list(_LABELS)
+
+    def place(pair: tuple[str, Any]) -> tuple[int, str]:
+        return known.index(pair[0]) if pair[0] in known else len(known), pair[0]
+
     listed = [
         _track(title, device, name, recorded, columns)
         for (title, device), named in found.items()
-        for name, recorded in sorted(named.items(), key=lambda pair: _order(pair[0]))[:MOST_TRACKS]
+        for name, recorded in sorted(named.items(), key=place)[:MOST_TRACKS]
     ]
     left_out = sum(max(len(named) - MOST_TRACKS, 0) for named in found.values())
     return {"tracks": listed, "left_out": left_out, "limit": MOST_BUCKETS}
-
-
-def _order(name: str) -> tuple[int, str]:
-    return (_FIRST.index(name) if name in _FIRST else len(_FIRST) + (name not in _LABELS), name)
 
 
 def _samples(start: npt.NDArray[Any], end: npt.NDArray[Any], value: _Floats, is_amount: bool) -> Buckets:
