@@ -100,8 +100,7 @@ def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.Da
 
 
 def write_profile(results: Results, path: Path, peaks: str | None, title: str | None) -> None:
-    from flopscope.show.page.page import write
-    from flopscope.show.page.profile import profile_page
+    from flopscope.show.page.page import profile_page, write
 
     write(path, profile_page(results, peaks=peaks, title=title))
 

@@ -82,7 +82,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
-    from flopscope.show.page.profile import profile_page
+    from flopscope.show.page.page import profile_page
 
     if len(traces) == 1:
         return profile_page(traces[0], peaks=options.peaks, title=options.title)

@@ -37,7 +37,7 @@ MOST_REPORTS = 10_000
 PAUSE = 0.1  # seconds for the program before each import
 PIECE = 1 << 20  # bytes that are copied at once
 CREDENTIALS = struct.Struct("3i")  # process, user and group at the other end of a Unix socket
-ROOMS = ("cli.recorded", "answers.analysis", "show.summary", "show.page.profile", "show.page.page")
+ROOMS = ("cli.recorded", "answers.analysis", "show.summary", "show.page.page")
 """Modules that a report needs; they are imported while the program runs."""
 
 

@@ -11,12 +11,12 @@ from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import digests_of
 from flopscope.results.process import base_time_of
 from flopscope.results.results import store_of
-from flopscope.show.page.profile import Profile, profile_page
+from flopscope.show.page.page import Page, profile_page
+from flopscope.show.page.profile import Profile
 from flopscope.show.page.timeline import Part, rows_of, timeline_of
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
-    from flopscope.show.page.page import Page
 
 
 def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:

@@ -21,7 +21,7 @@ from flopscope import _core
 from flopscope.answers.lines import Line, lines_of, place_text, places_of
 from flopscope.cli.program import main
 from flopscope.record.kineto_text import _with_additions
-from flopscope.show.page.profile import profile_page
+from flopscope.show.page.page import profile_page
 
 SLACK = 0.08
 """Seconds by which a time may be off: a busy machine delays samples."""

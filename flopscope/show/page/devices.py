@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.read.graphs import GRAPH_COUNTS, unmatched_graphs
 from flopscope.show.page.encode import Columns, text_table
+from flopscope.show.page.profile import Profile
 from flopscope.show.summarize import Section, device_sections, energy_section
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, short_time_text
-
-if TYPE_CHECKING:
-    from flopscope.show.page.profile import Profile
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:

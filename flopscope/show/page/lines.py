@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.answers.lines import GROUPS, TOTAL, WAITING, Place, places_of, titles
 from flopscope.show.page.encode import Columns, sentence, text_table
+from flopscope.show.page.profile import Profile
 from flopscope.support.columns import Rows
 from flopscope.support.units import percent_text, plural, short_time_text
-
-if TYPE_CHECKING:
-    from flopscope.show.page.profile import Profile
 
 MOST_LINES = 40
 """Lines of each group."""

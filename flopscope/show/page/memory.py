@@ -8,18 +8,16 @@ unknown.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from flopscope.show.page import counters
 from flopscope.show.page.encode import Columns
+from flopscope.show.page.profile import Profile
 from flopscope.support.core_facts import UNKNOWN_ID, UNKNOWN_TIME
 from flopscope.support.statistics import distinct
-
-if TYPE_CHECKING:
-    from flopscope.show.page.profile import Profile
 
 MOST_ROWS = 200
 """Rows of the table of ops: those that allocated most and those that hold most."""

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from flopscope.results.columns import NO_MODULE
+from flopscope.results.table import EventTable
+from flopscope.show.page import rows
 from flopscope.show.page.encode import Columns
+from flopscope.show.page.profile import Profile
 from flopscope.show.page.rows import encode_table, identities, longest_first, places_of_largest
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from flopscope.results.table import EventTable
-    from flopscope.show.page.profile import Profile
-
-MOST_ROWS = 20_000
-"""Rows of a grouping: those with the most time are kept."""
 
 _FLAT = ("dtype", "stack", "line", "step", "stream")
 """Groupings whose rows keep their names: words of key_averages()."""
@@ -26,12 +21,11 @@ _FLAT = ("dtype", "stack", "line", "step", "stream")
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return the groupings of the rows. That by shape is the table of the page itself."""
-    rows = source.rows
     names, names_left = _largest(source.names)
     name_of = {identity: place for place, identity in enumerate(identities(names.columns))}
-    named = [name_of.get(identity, -1) for identity in identities(rows.columns)]
+    named = [name_of.get(identity, -1) for identity in identities(source.rows.columns)]
     by_shape = source.has_shape_rows
-    shapes = _below(named, len(names), longest_first(rows), "shape", columns) if by_shape else None
+    shapes = _below(named, len(names), longest_first(source.rows), "shape", columns) if by_shape else None
     groupings = [
         {**_grouping("name", "Name", names, columns, children=shapes), "left_out": names_left},
         {
@@ -55,7 +49,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     children = _below(inside, len(category), longest_first(names), "name", columns)
     groupings.append(_grouping("category", "Category", category, columns, children=children))
     groupings += _modules(source, columns, name_of)
-    return {"groupings": groupings, "most_rows": MOST_ROWS, **_default(source)}
+    return {"groupings": groupings, "most_rows": rows.MOST_ROWS, **_default(source)}
 
 
 def _is_told(source: Profile, word: str) -> bool:
@@ -75,14 +69,14 @@ def _values(table: EventTable, word: str) -> Sequence[Any]:
 
 def _default(source: Profile) -> dict[str, Any]:
     """Return what the table shows first: ops, or kernels if most device time belongs to no op; longest first."""
-    rows = source.names
-    if not rows.has_device:
+    table = source.names
+    if not table.has_device:
         return {"kind": "op", "sort": "self_cpu_time_total", "no_op": 0.0}
     names = ("self_device_time_total", "device_type", "is_user_annotation")
-    timed = zip(*(rows.columns[name] for name in names), strict=True)
+    timed = zip(*(table.columns[name] for name in names), strict=True)
     owned = sum(time for time, kind, is_range in timed if kind == "cpu" and not is_range)
-    left = max(rows.self_device_time_total - owned, 0.0)
-    kind = "op" if owned >= 0.5 * rows.self_device_time_total else "kernel"
+    left = max(table.self_device_time_total - owned, 0.0)
+    kind = "op" if owned >= 0.5 * table.self_device_time_total else "kernel"
     return {"kind": kind, "sort": "self_device_time_total", "no_op": left}
 
 
@@ -134,8 +128,8 @@ def _below(
 
 
 def _largest(table: EventTable) -> tuple[EventTable, dict[str, Any] | None]:
-    """Return the MOST_ROWS rows with the most time, in their order, and what was left out, if anything was."""
-    kept = places_of_largest(table, MOST_ROWS)
+    """Return the rows with the most time, in their order, and what was left out, if anything was."""
+    kept = places_of_largest(table)
     if kept is None:
         return table, None
     shown = table.select(kept)

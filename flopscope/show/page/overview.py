@@ -6,28 +6,26 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.answers.accounting import KNOWN, cause_text, known_shares, recorded_lines
+from flopscope.answers.advice import Advice
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.sentences.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of
 from flopscope.results.row import own_time
+from flopscope.results.table import EventTable
 from flopscope.show.entries import usual_order
 from flopscope.show.notes import devices_by_text, footnotes
 from flopscope.show.page import devices
 from flopscope.show.page.encode import Columns, sentence
+from flopscope.show.page.profile import Profile
 from flopscope.show.page.rows import tensor_text, why_unrated
 from flopscope.support.core_facts import parts_of
 from flopscope.support.model import index_of
 from flopscope.support.units import percent_text, plural, short_time_text
-
-if TYPE_CHECKING:
-    from flopscope.answers.advice import Advice
-    from flopscope.results.table import EventTable
-    from flopscope.show.page.profile import Profile
 
 _UNRATED = (
     "work without a limit to compare it with, as the peaks are unknown",

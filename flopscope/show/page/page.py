@@ -5,20 +5,33 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from flopscope.results.results import Results
 from flopscope.show.looks import BOUNDS, sheet
+from flopscope.show.page import devices, lines, memory, ops, overview, roofline, timeline
 from flopscope.show.page.encode import Columns, cut, json_text, sentence
-from flopscope.show.page.rows import REASONS
+from flopscope.show.page.profile import Profile
+from flopscope.show.page.rows import REASONS, encode_table
 from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
 
-SECTIONS = ("ranks", "overview", "ops", "lines", "roofline", "timeline", "memory", "devices", "compare")
-"""The order of the sections in a page."""
+SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None] | None] = {
+    "ranks": None,
+    "overview": overview.section,
+    "ops": ops.section,
+    "lines": lines.section,
+    "roofline": roofline.section,
+    "timeline": timeline.section,
+    "memory": memory.section,
+    "devices": devices.section,
+    "compare": None,
+}
+"""The sections in their order, and what makes their data for a profile's page: None where there is nothing to show."""
 
 SCRIPTS = (
     *("shell.js", "format.js", "draw.js", "print.js", "overview.js", "grid.js", "list.js", "details.js"),
@@ -59,6 +72,26 @@ class Page:
             "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
             "strings": self.columns.strings,
         }
+
+
+def profile_page(results: Results, *, peaks: str | None = None, title: str | None = None) -> Page:
+    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded."""
+    source = Profile(results, peaks, timeline.MOST_BLOCKS)
+    page = Page(title or overview.title_of(source))
+    page.device_type = source.core.device_type
+    try:
+        page.rows = encode_table(source.rows, page.columns)
+        for name, section in SECTIONS.items():
+            if section is not None and (name == "lines" or not source.has_lines_alone):
+                content = section(source, page.columns)
+                page.sections |= {} if content is None else {name: content}
+        told = lines if source.has_lines_alone else overview
+        page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
+        page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:

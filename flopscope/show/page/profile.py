@@ -1,8 +1,8 @@
-"""The page of a profile or a trace."""
+"""A profile or a trace as the sections of a page see it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -19,10 +19,7 @@ from flopscope.results.results import Results, grouped, store_of
 from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped
 from flopscope.show.advice import AdviceTable, advise
-from flopscope.show.page import devices, lines, memory, ops, overview, roofline, timeline
-from flopscope.show.page.encode import Columns
-from flopscope.show.page.page import Page
-from flopscope.show.page.rows import encode_table, identities, places_of_largest
+from flopscope.show.page.rows import identities, places_of_largest
 
 MOST_ROWS = 50_000
 """By name and shape in a page."""
@@ -146,7 +143,7 @@ class Profile:
 
     @cached_property
     def _names_kept(self) -> list[int] | None:
-        return places_of_largest(self.names, ops.MOST_ROWS)
+        return places_of_largest(self.names)
 
     @cached_property
     def row_of(self) -> npt.NDArray[np.int64] | None:
@@ -180,37 +177,3 @@ def steps_text(what: str, counted: str, steps: int) -> dict[str, str]:
     if steps < 2:
         return dict.fromkeys(("of", "of_short"), "the only one" if steps else "")
     return {"of": f"{what} of {counted} steps", "of_short": f"{what} of {counted}"}
-
-
-SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
-    "overview": overview.section,
-    "ops": ops.section,
-    "lines": lines.section,
-    "devices": devices.section,
-    "roofline": roofline.section,
-    "timeline": timeline.section,
-    "memory": memory.section,
-}
-"""What makes the data of each section of a profile's page; None where there is nothing to show."""
-
-
-def profile_page(results: Results, *, peaks: str | None = None, title: str | None = None) -> Page:
-    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded."""
-    source = Profile(results, peaks, timeline.MOST_BLOCKS)
-    page = Page(title or overview.title_of(source))
-    page.device_type = source.core.device_type
-    try:
-        page.rows = encode_table(source.rows, page.columns)
-        for name, section in SECTIONS.items():
-            if source.has_lines_alone and name != "lines":
-                continue
-            content = section(source, page.columns)
-            if content is not None:
-                page.sections[name] = content
-        told = lines if source.has_lines_alone else overview
-        page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
-        page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
-    except BaseException:
-        page.columns.close()
-        raise
-    return page

@@ -8,17 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flopscope.show.looks import BOUNDS
 from flopscope.show.page.encode import Columns, cut
+from flopscope.show.page.profile import Profile
 from flopscope.show.page.roofline_svg import BESIDE, roofline_svg
 from flopscope.show.page.rows import tensor_text
 from flopscope.show.roofs import SOURCES, Point, roofs_of, slopes_of, timed_ops
 from flopscope.support.device import known_peaks
-
-if TYPE_CHECKING:
-    from flopscope.show.page.profile import Profile
 
 MOST_MARKS = 1000
 """Marks of a device; ops with less time are only counted."""

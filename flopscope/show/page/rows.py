@@ -169,6 +169,10 @@ def longest_first(table: EventTable) -> npt.NDArray[np.int64]:
     return np.lexsort([-np.asarray(table.columns[name]) for name in ("self_cpu_time_total", "self_device_time_total")])
 
 
-def places_of_largest(table: EventTable, most: int) -> list[int] | None:
-    """Return which rows have the most time, ``most`` of them, in their order; None if there are no more than that."""
-    return sorted(longest_first(table)[:most].tolist()) if len(table) > most else None
+MOST_ROWS = 20_000
+"""Rows of a grouping: those with the most time are kept."""
+
+
+def places_of_largest(table: EventTable) -> list[int] | None:
+    """Return which rows have the most time, MOST_ROWS of them, in their order; None if there are no more than that."""
+    return sorted(longest_first(table)[:MOST_ROWS].tolist()) if len(table) > MOST_ROWS else None

@@ -7,21 +7,19 @@ differences of integers. Times are ns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
+from flopscope._core import Store
 from flopscope.results.categories import short_names
 from flopscope.show.page import counters
 from flopscope.show.page.encode import Columns, since
+from flopscope.show.page.profile import Profile
 from flopscope.show.page.rows import identities
 from flopscope.support.core_facts import UNKNOWN_TIME, WORK
-
-if TYPE_CHECKING:
-    from flopscope._core import Store
-    from flopscope.show.page.profile import Profile
 
 MOST_BLOCKS = 1_500_000
 """Blocks of a page; beyond it, short neighbours in a lane are merged."""
