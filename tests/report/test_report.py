@@ -14,7 +14,8 @@ from helpers.report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
 from flopscope.results.columns import COLUMNS
-from flopscope.show.page import page, profile, rows
+from flopscope.show.page import page, profile
+from flopscope.show.page import rows as page_rows
 from flopscope.show.page.encode import MOST_TEXT
 
 FOLDER = DATA / "traces"
@@ -333,7 +334,7 @@ def test_what_is_unknown_or_absent_is_null_not_zero(tmp_path: Path) -> None:
 def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stacked.key_averages(group_by=("name", "step"))
     kept = 20
-    monkeypatch.setattr(rows, "MOST_ROWS", kept)
+    monkeypatch.setattr(page_rows, "MOST_ROWS", kept)
     found = grouping(written(stacked, tmp_path), "step")
     assert found["table"]["count"] == kept and found["left_out"]["rows"] == len(whole) - kept
     times = sorted((row.self_device_time_total, row.self_cpu_time_total) for row in whole)
@@ -352,7 +353,7 @@ def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.
         program.events.append(memory(100.0 * number + 0.5, 64 << number, device_type=0, **change))
     trace = program.load()
     whole = written(trace, tmp_path).data["sections"]
-    monkeypatch.setattr(rows, "MOST_ROWS", 3)
+    monkeypatch.setattr(page_rows, "MOST_ROWS", 3)
     read = written(trace, tmp_path)
     assert read.texts(read.data["rows"]["columns"]["key"]) == ["op_1", "op_3", "op_5"]
     by_name = grouping(read, "name")
