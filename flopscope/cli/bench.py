@@ -12,7 +12,7 @@ from flopscope import _core
 from flopscope.cli.parser import add_files, add_operands, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
-from flopscope.results.records import DEVICE, row_records
+from flopscope.results.records import DEVICE
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
@@ -180,7 +180,7 @@ class Bench:
         """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md."""
         options = {"dtype": self.dtype, "size": self.size, "repeat": self.repeat, "busy": self.busy}
         device = {"kind": self.device.kind, "name": self.device.name}
-        return BENCH.of({"device": device, **options, "peaks": asdict(self.peaks), "rows": row_records(self.table)})
+        return BENCH.of({"device": device, **options, "peaks": asdict(self.peaks), "rows": self.table.row_records()})
 
 
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")

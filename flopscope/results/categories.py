@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
-from flopscope.results.columns import NO_OP
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -20,40 +19,10 @@ OTHER = "other"
 category_of = _core.category_of
 
 
-def by_category(table: EventTable) -> EventTable:
-    """Return one row per category: the sums of the self times, memory, FLOPs and bytes of its host rows.
-
-    Kernels count for the ops that launched them; "(no op)" is the device time that belongs to no op, such as that of
-    replayed CUDA graphs. Unknown work is left out of the sums. Totals equal the self times, since categories do not
-    nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work that the
-    program states for a range is the work of the ops in it, so it counts only if no op's work is known.
-    """
-    summed = sum_rows(table, table.columns["category"])
-    return table.with_rows(
-        [{**row, "key": NO_OP if name is None else name, "category": name} for name, row in summed.items()]
-    )
-
-
-def total_of_rows(table: EventTable) -> dict[str, Any]:
-    """Return the sum of all rows, "Total", with total times as torch adds them: those of nested rows several times.
-
-    Device times and their totals are those of device rows, if there are any: torch adds those of their launchers too.
-    """
-    columns = table.columns
-    host = [device == "cpu" for device in columns["device_type"]]
-    ranges = columns["is_user_annotation"]  # on devices, they enclose the other work
-    works = [not (is_host or is_range) for is_host, is_range in zip(host, ranges, strict=True)]
-    total = rows_of_groups(table, [is_host - 1 for is_host in host])[0]
-    if any(works):
-        device = rows_of_groups(table, [is_work - 1 for is_work in works])[0]
-        total |= {name: device[name] for name in ("self_device_time_total", "device_time_total")}
-    return {**total, "key": "Total", "count": sum(columns["count"])}
-
-
 def sum_rows(table: EventTable, keys: Sequence[Hashable]) -> dict[Any, dict[str, Any]]:
     """Return the sum of the host's rows for each key, and for the key None the device time that belongs to no op.
 
-    keys: one for each row of the table. The sums are as in by_category(); columns that are omitted are unknown.
+    keys: one for each row of the table. The sums are those of EventTable.by_category(); omitted columns are unknown.
     """
     groups: dict[Hashable, int] = {}
     devices = zip(keys, table.columns["device_type"], strict=True)

@@ -1,18 +1,13 @@
-"""The document of a table, and the records of its rows."""
+"""The document of a table, and the ids of its rows."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from flopscope.results.table import EventTable
-
 
 DEVICE = record("device", columns("kind$ name$"), "the device that the times refer to")
 _SHARE = "a share of the device time: of ops whose bytes, or FLOPs, are known"
@@ -50,11 +45,3 @@ def row_id(values: Iterable[Any]) -> str:
     from hashlib import blake2b
 
     return blake2b(json.dumps([*values]).encode(), digest_size=6).hexdigest()
-
-
-def row_records(table: EventTable) -> list[dict[str, Any]]:
-    """Return a record of each row, with its id; unknown numbers are NaN."""
-    named = table._lists()
-    telling = [values for name, values in named.items() if name in IDENTITY or name not in table.columns]
-    ids = [row_id(values) for values in zip(*telling, strict=True)]
-    return [dict(zip(("id", *named), values, strict=True)) for values in zip(ids, *named.values(), strict=True)]

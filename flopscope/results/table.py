@@ -14,9 +14,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
-from flopscope.results import categories
-from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column, kind_of, require_kind
-from flopscope.results.records import TABLE, row_records
+from flopscope.results.categories import is_op_of_library, rows_of_groups, sum_rows
+from flopscope.results.columns import COLUMNS, GROUPS, NO_OP, RANK, STACK, Column, kind_of, require_kind
+from flopscope.results.records import IDENTITY, TABLE, row_id
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward
@@ -197,9 +197,7 @@ class EventTable(Sequence[EventRow]):
             return False
         kinds = zip(*(self.columns[name] for name in ("key", "device_type", "is_user_annotation")), strict=True)
         on_host = [key for key, device_type, annotation in kinds if device_type == "cpu" and not annotation]
-        return any(map(categories.is_op_of_library, on_host)) or (
-            on_host != [] and has_kernels_of_torch(self.columns["key"])
-        )
+        return any(map(is_op_of_library, on_host)) or (on_host != [] and has_kernels_of_torch(self.columns["key"]))
 
     @property
     def peaks(self) -> dict[str, Mapping[str, Any]]:
@@ -348,11 +346,27 @@ class EventTable(Sequence[EventRow]):
 
         Device work counts once; torch adds the times of its launchers and its own.
         """
-        return self.with_rows([categories.total_of_rows(self)])[0]
+        host = [device == "cpu" for device in self.columns["device_type"]]
+        ranges = self.columns["is_user_annotation"]  # on devices, they enclose the other work
+        works = [not (is_host or is_range) for is_host, is_range in zip(host, ranges, strict=True)]
+        total = rows_of_groups(self, [is_host - 1 for is_host in host])[0]
+        if any(works):
+            device = rows_of_groups(self, [is_work - 1 for is_work in works])[0]
+            total |= {name: device[name] for name in ("self_device_time_total", "device_time_total")}
+        return self.with_rows([{**total, "key": "Total", "count": sum(self.columns["count"])}])[0]
 
     def by_category(self) -> EventTable:
-        """Group the host's rows by kind of op: matrix product, attention, convolution, …"""
-        return categories.by_category(self)
+        """Return one row per kind of op: the sums of the self times, memory, FLOPs and bytes of its host rows.
+
+        Kernels count for the ops that launched them; "(no op)" is the device time that belongs to no op, such as that
+        of replayed CUDA graphs. Unknown work is left out of the sums. Totals equal the self times, since categories do
+        not nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work
+        that the program states for a range is the work of the ops in it, so it counts only if no op's work is known.
+        """
+        summed = sum_rows(self, self.columns["category"])
+        return self.with_rows(
+            {**row, "key": NO_OP if name is None else name, "category": name} for name, row in summed.items()
+        )
 
     def to_pandas(self, kind: str = "all") -> pandas.DataFrame:
         """Return a DataFrame with the columns of COLUMNS. kind: see `of_kind`.
@@ -376,6 +390,13 @@ class EventTable(Sequence[EventRow]):
         columns = {name: plain(values) for name, values in self._lists().items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
+    def row_records(self) -> list[dict[str, Any]]:
+        """Return a dict per row with its id, as to_dict() has them; unknown numbers are NaN."""
+        named = self._lists()
+        telling = [values for name, values in named.items() if name in IDENTITY or name not in self.columns]
+        ids = [row_id(values) for values in zip(*telling, strict=True)]
+        return [dict(zip(("id", *named), values, strict=True)) for values in zip(ids, *named.values(), strict=True)]
+
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON, no cell is a formula."""
         write_csv(path, self._lists(), (record.values() for record in self.to_dicts()))
@@ -395,7 +416,7 @@ class EventTable(Sequence[EventRow]):
         kind = self.device_type if self.has_device else "cpu"
         named = next((peaks["name"] for device, peaks in self.peaks.items() if device.startswith(kind)), None)
         content = {"device": {"kind": kind, "name": named}, "coverage": coverage, "peaks": self.peaks}
-        return TABLE.of({**content, "rows": row_records(self), **more})
+        return TABLE.of({**content, "rows": self.row_records(), **more})
 
     def to_json(self, path: str | PathLike[str]) -> None:
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""

@@ -3,8 +3,6 @@
 import pytest
 from helpers.tables import make_table
 
-from flopscope.results.categories import by_category
-
 # Categories -----------------------------------------------------------------------------------------------------------
 
 
@@ -19,7 +17,7 @@ def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
         {"key": "a kernel", "device_type": "cuda", "self_device_time_total": 50.0},
         {"key": "a replayed kernel", "device_type": "cuda", "self_device_time_total": 25.0},
     )  # fmt: skip
-    rows = {row.key: row for row in by_category(table)}
+    rows = {row.key: row for row in table.by_category()}
     assert list(rows) == ["matrix product", "pointwise", "(no op)"]
     product = rows["matrix product"]
     assert (product.count, product.self_cpu_time_total, product.self_device_time_total) == (3, 5.0, 50.0)
@@ -29,4 +27,4 @@ def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
     assert product.pct_roofline == pytest.approx((50 * 40 + 100 * 10) / 50)
     assert rows["(no op)"].self_device_time_total == 25.0
     assert rows["pointwise"].flops != rows["pointwise"].flops  # unknown
-    assert by_category(table).self_device_time_total == table.self_device_time_total
+    assert table.by_category().self_device_time_total == table.self_device_time_total

@@ -16,7 +16,6 @@ from flopscope.cli.server.folders import Folders
 from flopscope.cli.server.traces import FILE
 from flopscope.read.trace import Trace
 from flopscope.results.groups import GROUPINGS
-from flopscope.results.records import row_records
 from flopscope.results.table import EventTable
 from flopscope.show.columns import shapes_text
 from flopscope.support.columns import Rows, cut_apart, cut_middle
@@ -76,7 +75,7 @@ def _table_text(table: EventTable) -> str:
     groups = [column.name for column in table.group_columns()]
     lines = [("id", "name", "shapes", *groups, "calls", "time", "of all", "of the roofline", "bound")]
     names = cut_apart((printable(row.key) for row in table), NAME)
-    for row, record in zip(table, row_records(table), strict=True):
+    for row, record in zip(table, table.row_records(), strict=True):
         own = getattr(row, time)
         lines.append(
             (
@@ -122,7 +121,7 @@ NOTHING: dict[str, Any] = {"row": None, "op": None, "event": None, "launcher": N
 
 def _row(trace: Trace, path: str, wanted: str) -> Answer:
     table = trace.key_averages(True, kernels=True)  # by name where no shapes were recorded
-    every = row_records(table)
+    every = table.row_records()
     named = [i for i, one in enumerate(every) if wanted in (one["id"], one["key"])]
     if not named:
         near = did_you_mean(wanted, {one["key"] for one in every})
