@@ -261,15 +261,13 @@ def run(
     """Run each op of the benchmark program ``repeat`` times after a warm-up, and profile it.
 
     ``size`` is the side of the square matrix; by default the largest of 256 … 8192 that the device finishes in a few
-    seconds. Raises ValueError for an unknown op or dtype or an invalid size, RuntimeError for a missing device.
+    seconds. Raises ValueError for an unknown op or dtype, RuntimeError for a missing device.
     """
     chosen = list(OPS) if ops is None else list(ops)
     unknown = [name for name in chosen if name not in OPS]
     if unknown:
         hint = did_you_mean(unknown[0], OPS) or f"; choose from {', '.join(OPS)}"
         raise ValueError(f"unknown op {unknown[0]!r}{hint}")
-    if repeat < 1 or (size is not None and size < 1):
-        raise ValueError(f"size ({size}) and repeat ({repeat}) must be at least 1")
     where = find_device(device)
     peaks = measure_peaks(where, progress)
     side = _suitable_size(where, peaks, dtype, repeat) if size is None else size

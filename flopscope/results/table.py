@@ -110,21 +110,15 @@ class EventTable(Sequence[EventRow]):
         parts: Mapping[str, Iterable[Any]] = _NOTHING,
         groups: Mapping[str, Iterable[Any]] = _NOTHING,
     ) -> None:
-        if tuple(columns) != COLUMN_NAMES:
-            expected = ", ".join(COLUMN_NAMES)
-            raise ValueError(f"the columns of a table must be {expected}, in this order; got {', '.join(columns)}")
         self._sources: dict[str, Any] = {name: _kept(values) for name, values in columns.items()}
         self._sources["category"] = [
             _core.category_of(key, device_type != "cpu") if category != category else category
-            for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=False)
+            for key, device_type, category in zip(*(self._sources[name] for name in _NAMED), strict=True)
         ]
         self.columns: Mapping[str, list[Any]] = _Columns(self._sources)
         """The values of each column by name, in the order and the units of COLUMNS."""
         self.facts = facts
         """What is true of the table as a whole."""
-        lengths = {len(values) for values in self._sources.values()}
-        if len(lengths) > 1:
-            raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
         self.parts: dict[str, list[Any]] = {name: list(values) for name, values in parts.items()}
         """Further values for each row, by name."""
         self.stacks: Sequence[list[str]] | None = self.parts.get("stacks")
@@ -133,7 +127,7 @@ class EventTable(Sequence[EventRow]):
         """EventRow.rank of each row; None if the table is of one process."""
         self.groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
         """What else rows are grouped by: a value for each row, by word."""
-        self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * lengths.pop())
+        self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * len(self))
 
     is_sorted: bool = _fact("is_sorted", "Whether sorted() chose the order of the rows.")
     is_whole: bool = _fact("is_whole", "Whether no row of the profile was left out.")

@@ -118,12 +118,8 @@ def _packed(parts: Sequence[bytes]) -> str:
 
 
 def _stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if array.ndim != 1:
-        raise ValueError(f"a column has one dimension; this one has the shape {array.shape}")
     if array.dtype.kind == "f":
         return array.astype("<f4" if array.dtype.itemsize <= 4 else "<f8", copy=False)
-    if array.dtype.kind not in "iub":
-        raise TypeError(f"a column holds numbers or booleans, not {array.dtype}")
     least, most = (int(array.min()), int(array.max())) if array.size else (0, 0)
     for name, low, high in _INTEGERS:
         if low <= least and most < high:

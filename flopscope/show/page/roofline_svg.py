@@ -14,7 +14,7 @@ from flopscope.support.safe import markup, shorten
 WIDTH, HEIGHT = 1000, 460  # px
 LONGEST = 60  # characters of a name in a tooltip
 LARGEST, SMALLEST = 18.0, 2.5  # radii in pixels
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 16.0, 30.0  # margins in pixels
+LEFT, RIGHT, TOP, BOTTOM = 40.0, WIDTH - 8.0, 16.0, HEIGHT - 30.0  # edges in pixels
 LABEL_EM, TALL = 5.4, 9.0  # px: the width of a character of a name, and its height
 LARGE = 5.0  # px: the radius of marks that no text may cover
 FONT = 'font-size="10" fill="currentColor"'
@@ -52,7 +52,7 @@ def roofline_svg(shown: Sequence[Point], roofs: Roofs, slopes: Slopes) -> str:
     longest = max((mark.us for mark in drawn), default=0.0) or math.inf
     radii = [max(LARGEST * math.sqrt(mark.us / longest), SMALLEST) for mark in drawn]
     discs = [(frame.x(mark.intensity), frame.y(mark.tera), radius) for mark, radius in zip(drawn, radii, strict=True)]
-    room = _Room(frame, discs)
+    room = _Room(discs)
     parts = [head, "<title>Roofline</title>", *frame.axes(), *_roofs(frame, roofs, slopes, room)]
     parts += [_mark(mark, disc) for mark, disc in zip(drawn, discs, strict=True)]
     return "".join([*parts, *_names(drawn, discs, room), "</svg>"])
@@ -60,16 +60,12 @@ def roofline_svg(shown: Sequence[Point], roofs: Roofs, slopes: Slopes) -> str:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The axes: limits as decimal logarithms, edges in pixels."""
+    """The axes: limits as decimal logarithms."""
 
     x0: float
     x1: float
     y0: float
     y1: float
-    left: float
-    right: float
-    top: float
-    bottom: float
     strip: float = -math.inf
     """Where the strip of ops without FLOPs ends, as a decimal logarithm."""
 
@@ -85,34 +81,34 @@ class _Frame:
         return replace(mark, intensity=intensity, tera=mark.gbytes / 1000 * intensity)
 
     def x(self, intensity: float) -> float:
-        return self.left + (math.log10(intensity) - self.x0) / (self.x1 - self.x0) * (self.right - self.left)
+        return LEFT + (math.log10(intensity) - self.x0) / (self.x1 - self.x0) * (RIGHT - LEFT)
 
     def y(self, tera: float) -> float:
-        return self.bottom - (math.log10(tera) - self.y0) / (self.y1 - self.y0) * (self.bottom - self.top)
+        return BOTTOM - (math.log10(tera) - self.y0) / (self.y1 - self.y0) * (BOTTOM - TOP)
 
     def axes(self) -> list[str]:
         """Return the border, lines at the decades with their labels, and the units."""
 
         def box(right: float, look: str) -> str:
-            wide, high = right - self.left, self.bottom - self.top
-            return f'<rect x="{self.left:.1f}" y="{self.top:.1f}" width="{wide:.1f}" height="{high:.1f}" {look}/>'
+            wide, high = right - LEFT, BOTTOM - TOP
+            return f'<rect x="{LEFT:.1f}" y="{TOP:.1f}" width="{wide:.1f}" height="{high:.1f}" {look}/>'
 
-        parts = [box(self.right, 'fill="none" stroke="currentColor" stroke-opacity="0.5"')]
+        parts = [box(RIGHT, 'fill="none" stroke="currentColor" stroke-opacity="0.5"')]
         line = 'stroke="currentColor" stroke-opacity="0.13"'
         if self.strip > self.x0:
             x = self.x(10.0**self.strip)
             parts.append(box(x, 'fill="currentColor" fill-opacity="0.06"'))
-            parts.append(_text((self.left + x) / 2, self.bottom + 12, "middle", "no FLOPs"))
+            parts.append(_text((LEFT + x) / 2, BOTTOM + 12, "middle", "no FLOPs"))
         for power in _decades(max(self.x0, self.strip), self.x1):
             x = self.x(10.0**power)
-            parts.append(f'<line x1="{x:.1f}" y1="{self.top:.1f}" x2="{x:.1f}" y2="{self.bottom:.1f}" {line}/>')
-            parts.append(_text(x, self.bottom + 12, "middle", _tick(power)))
+            parts.append(f'<line x1="{x:.1f}" y1="{TOP:.1f}" x2="{x:.1f}" y2="{BOTTOM:.1f}" {line}/>')
+            parts.append(_text(x, BOTTOM + 12, "middle", _tick(power)))
         for power in _decades(self.y0, self.y1):
             y = self.y(10.0**power)
-            parts.append(f'<line x1="{self.left:.1f}" y1="{y:.1f}" x2="{self.right:.1f}" y2="{y:.1f}" {line}/>')
-            parts.append(_text(self.left - 4, y + 3, "end", _tick(power)))
-        parts.append(_text((self.left + self.right) / 2, self.bottom + 25, "middle", "FLOP/B"))
-        return [*parts, _text(2, self.top - 5, "start", "TFLOP/s")]
+            parts.append(f'<line x1="{LEFT:.1f}" y1="{y:.1f}" x2="{RIGHT:.1f}" y2="{y:.1f}" {line}/>')
+            parts.append(_text(LEFT - 4, y + 3, "end", _tick(power)))
+        parts.append(_text((LEFT + RIGHT) / 2, BOTTOM + 25, "middle", "FLOP/B"))
+        return [*parts, _text(2, TOP - 5, "start", "TFLOP/s")]
 
 
 def _text(x: float, y: float, anchor: str, text: str, look: str = FONT) -> str:
@@ -129,7 +125,7 @@ def _frame(marks: Sequence[Point], roofs: Roofs) -> _Frame:
     ys += [mark.gbytes / 1000 * 10.0 ** (strip - STRIP) for mark in marks if not mark.is_drawn]
     x0 = min(x0, max(strip - STRIP, x0 - STRIP)) if strip == x0 else x0
     y0, y1 = math.log10(min(ys or [1.0])) - 0.4, math.log10(max(ys or [1.0])) + 0.4
-    return _Frame(x0, x1, y0, max(y1, y0 + 1), LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM, strip)
+    return _Frame(x0, x1, y0, max(y1, y0 + 1), strip)
 
 
 def _decades(low: float, high: float) -> list[int]:
@@ -175,9 +171,9 @@ def _roofs(frame: _Frame, roofs: Roofs, slopes: Slopes, room: _Room) -> list[str
         for source, rate in rates.items():
             begin = min(max(ridges.get(source, left), left), right)
             y = frame.y(rate / 1e12)
-            parts.append(line(f"M{frame.x(begin):.1f} {y:.1f}H{frame.right:.1f}", source, label))
+            parts.append(line(f"M{frame.x(begin):.1f} {y:.1f}H{RIGHT:.1f}", source, label))
         wide = 0.9 * LABEL_EM * len(label)
-        lefts = [frame.right - 3 - wide * (1 + i) for i in range(4)]
+        lefts = [RIGHT - 3 - wide * (1 + i) for i in range(4)]
         found = room.place(wide, [(left, below) for left in lefts for below in (y - 3, y + 10)])
         parts += [_text(found[0] + wide, found[1], "end", markup(label), FAINT)] if found else []
     return parts
@@ -186,15 +182,15 @@ def _roofs(frame: _Frame, roofs: Roofs, slopes: Slopes, room: _Room) -> list[str
 class _Room:
     """Where texts are free to stand: within the axes, and neither over other texts nor over large marks."""
 
-    def __init__(self, frame: _Frame, discs: Sequence[Disc]) -> None:
-        self.frame, self.discs = frame, [disc for disc in discs if disc[2] >= LARGE]
+    def __init__(self, discs: Sequence[Disc]) -> None:
+        self.discs = [disc for disc in discs if disc[2] >= LARGE]
         self.taken: list[tuple[float, float, float, float]] = []
 
     def place(self, wide: float, corners: Sequence[Corner], own: Disc | None = None) -> Corner | None:
         """Return the first of the lower left corners at which a text is free to stand, and take it; None without."""
         for left, below in corners:
             right, above = left + wide, below - TALL
-            free = self.frame.left <= left and right <= self.frame.right and above >= self.frame.top
+            free = left >= LEFT and right <= RIGHT and above >= TOP
             free &= all(right < x0 or left > x1 or below < y0 or above > y1 for x0, y0, x1, y1 in self.taken)
             for x, y, r in self.discs:
                 apart = math.hypot(max(left - x, x - right, 0.0), max(above - y, y - below, 0.0))
