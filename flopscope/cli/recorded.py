@@ -23,6 +23,8 @@ class Recorded(Trace):
     """A trace of a program that ran just now on this machine: not one of a file, but that of a live profile."""
 
     _usual_peaks = STORED
+    _lost: int
+    _by_torch: bool
 
     def __init__(self, loaded: Loaded, about: Mapping[str, Any]) -> None:
         if "steps" in about:  # known of torch alone; passes may be found in what flopscope recorded as well
@@ -30,17 +32,11 @@ class Recorded(Trace):
             for name in unfinished_steps(loaded.metadata):
                 loaded.core.undo_step(name)
         super().__init__(*loaded)
-        of = about["recorded"]
         del self.source  # there is no file
         self._name: str = about["program"]
-        self._lost: int = of["dropped"]
-        self._by_torch: bool = of["by_torch"]
-        self._timing = of["timing"]
-        self._energy = {device: Energy(*values) for device, values in of["energy"].items()}
-        self._recorded_cpu = CPU.here()
-        self._cpu_alone = of["cpu_alone"]
-        self.record_shapes, self.profile_memory = of["record_shapes"], of["profile_memory"]
-        self.with_stack, self.hlo, self.graphs = of["with_stack"], of["hlo"], {}
+        vars(self).update(about["recorded"])
+        self._energy = {device: Energy(*values) for device, values in about["recorded"]["_energy"].items()}
+        self._recorded_cpu, self.graphs = CPU.here(), {}
         self.hints = RUN_HINTS._replace(**about["hints"], own=not self._by_torch)
 
     @property

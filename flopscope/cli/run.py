@@ -37,6 +37,8 @@ examples:
   torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
 """
 DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
+AS_RECORDED = ("record_shapes", "profile_memory", "with_stack", "_timing", "_cpu_alone")
+"""Attributes of a recording that are passed on."""
 SWITCH = 1e-4
 """s after which a busy thread must let go of the interpreter while the results are handed over."""
 SAME_SIGNAL = 1.0
@@ -297,16 +299,11 @@ class Run:
 
 def _described(prof: Any) -> dict[str, Any]:
     """Return what a recording is, for Recorded."""
+    by_torch = hasattr(prof, "profiler")
     return {
-        "by_torch": hasattr(prof, "profiler"),
-        "timing": prof.timing_source,
-        "dropped": 0 if hasattr(prof, "profiler") else prof.dropped,
-        "cpu_alone": prof._cpu_alone,
-        "energy": {device: (one.joules, one.seconds, one.missing) for device, one in prof.energy.items()},
-        "record_shapes": prof.record_shapes,
-        "profile_memory": prof.profile_memory,
-        "with_stack": prof.with_stack,
-        "hlo": dict(prof.hlo),
+        **{name: getattr(prof, name) for name in AS_RECORDED},
+        **{"hlo": dict(prof.hlo), "_by_torch": by_torch, "_lost": 0 if by_torch else prof.dropped},
+        "_energy": {device: (one.joules, one.seconds, one.missing) for device, one in prof.energy.items()},
     }
 
 

@@ -74,7 +74,7 @@ REFUSED = [
     (("report", "notes.txt"), 2, "…notes.txt"),
     (("measure", "absent.py:f"), 1, "…no such file: absent.py"),
     (("mcp", "missing"), 1, "missing is not a folder"),
-    (("schema", "tabel"), 2, "there are no documents of the kind 'tabel'; did you mean 'table'?"),
+    (("schema", "tabel"), 2, "; did you mean 'table'?"),
 ]  # fmt: skip
 
 
