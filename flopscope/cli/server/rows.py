@@ -18,15 +18,18 @@ from flopscope.read.trace import Trace
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.table import EventTable
 from flopscope.show.columns import shapes_text
-from flopscope.support.columns import Rows, cut_apart, cut_middle
+from flopscope.show.entries import Entry
+from flopscope.show.fitted import fit_columns
+from flopscope.support.columns import Rows, cut_middle
 from flopscope.support.safe import printable, shown
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import percent_text, plural, short_time_text
 
 TOP = 10
-NAME, SHAPES = 60, 40
-"""Characters of names and of shapes in texts."""
-WIDE = 1_000
+NAME = 60
+"""Characters of names in texts."""
+WIDE = 200
+"""Characters of a line of a table."""
 ENCLOSING = 32
 """Events around an event that are named."""
 BY = f"one or several of {', '.join(GROUPINGS)}, as 'name,step'; by default shape, or name if none was recorded"
@@ -71,26 +74,12 @@ def rows(
 
 def _table_text(table: EventTable) -> str:
     """Return a line for each row, with its id and its groups."""
-    time, whole = _time_of(table), getattr(table, _time_of(table))
-    groups = [column.name for column in table.group_columns()]
-    lines = [("id", "name", "shapes", *groups, "calls", "time", "of all", "of the roofline", "bound")]
-    names = cut_apart((printable(row.key) for row in table), NAME)
-    for row, record in zip(table, table.row_records(), strict=True):
-        own = getattr(row, time)
-        lines.append(
-            (
-                record["id"],
-                names[printable(row.key)],
-                cut_middle(shapes_text(row.input_shapes), SHAPES),
-                *(_name(str(record[name])) for name in groups),
-                str(row.count),
-                short_time_text(own),
-                percent_text(100 * own / whole if whole else math.nan),
-                percent_text(row.pct_roofline),
-                row.bound,
-            )
-        )
-    return "\n".join(Rows(lines, "<<<" + "<" * len(groups) + ">").lines(WIDE))
+    own = "Self CUDA" if table.has_device else "Self CPU"
+    names = [*["Group"][: len(table.groups)], "Input shapes", "Calls", own, f"{own} %", "% Roofline", "Bound"]
+    columns = fit_columns([Entry(row) for row in table], table, WIDE, names)
+    ids = ("id", *(record["id"] for record in table.row_records()))
+    rows = zip(ids, *((one.column.fitted_header, *one.cells) for one in columns), strict=True)
+    return "\n".join(Rows([*rows], "<" * (1 + sum(one.is_text for one in columns)) + ">").lines(2 * WIDE))
 
 
 def _name(text: str) -> str:
