@@ -61,7 +61,7 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
     given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
     if isinstance(table, ModuleTable) and given:
         raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
-    by = options.sort_by or (_longest(table) if isinstance(table, ModuleTable) else None)
+    by = options.sort_by or (table.own_time.removeprefix("self_") if isinstance(table, ModuleTable) else None)
     every = _selected(table if by is None else table.sorted(by), _matcher(options.filter), options.kind)
     if len(every):
         shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
@@ -69,7 +69,7 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
         print_coloured(render(every, **shown, more="--limit -1"))
     else:
         print(_nothing(options, trace), end="")
-    _write(every if every.is_sorted else every.sorted(_longest(every)), trace, options)
+    _write(every if every.is_sorted else every.sorted(every.own_time), trace, options)
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
@@ -99,12 +99,6 @@ def _nothing(options: argparse.Namespace, trace: Trace) -> str:
     kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
     name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
     return f"No rows{kind}{name}.\n"
-
-
-def _longest(table: EventTable) -> str:
-    """Return the column to sort by: own times, or in a tree of modules their total times."""
-    time = "device_time_total" if table.has_device else "cpu_time_total"
-    return time if isinstance(table, ModuleTable) else f"self_{time}"
 
 
 def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None:

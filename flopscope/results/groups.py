@@ -205,7 +205,7 @@ class ModuleTable(EventTable):
         """Return the rows with the largest total times, all if ``count`` is negative; they stay in order."""
         if count < 0 or count >= len(self):
             return self
-        time = "device_time_total" if self.has_device else "cpu_time_total"
+        time = self.own_time.removeprefix("self_")
         order = sorted(range(len(self)), key=lambda i: (-self.columns[time][i], i))
         return self.select(sorted(order[:count]))
 

@@ -163,6 +163,11 @@ class EventTable(Sequence[EventRow]):
         """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
         return float(self.facts.self_device_time_total)
 
+    @property
+    def own_time(self) -> str:
+        """The column of own times: those of the device if work of one was recorded, else those of the host."""
+        return "self_device_time_total" if self.has_device else "self_cpu_time_total"
+
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
         """Yield the columns of to_pandas() with their values; numbers may be Numbers."""
         if self.ranks is not None:

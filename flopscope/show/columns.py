@@ -194,7 +194,7 @@ SEEN = [column for column in COLUMNS if column.importance]
 def tree_columns(table: EventTable) -> list[ViewColumn]:
     """Return the columns of a tree of modules."""
     kind, share = ("CUDA", OF_CUDA) if table.has_device else ("CPU", OF_CPU)
-    time = "device_time_total" if table.has_device else "cpu_time_total"
+    time = table.own_time.removeprefix("self_")
     return [
         ViewColumn("Name", "key", NAME, 1, "Module"),
         ViewColumn("Calls", "module_calls", WHOLE, 4),

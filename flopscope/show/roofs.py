@@ -51,6 +51,11 @@ class Point:
         return 0 < self.intensity < math.inf and 0 < self.tera < math.inf
 
 
+def point_of(row: EventRow, us: float) -> Point:
+    """Return the point of a row of a table, of this time."""
+    return Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
+
+
 def timed_ops(table: EventTable, on_device: bool) -> Iterator[tuple[int, EventRow, float]]:
     """Yield the place, the row and the own time in µs of each op that took time, on the device or on the host.
 
@@ -184,10 +189,7 @@ def _scene_of_table(table: EventTable, device: str | None) -> Scene:
     usual = f"{table.device_type}:0" if table.has_device else "cpu"
     named = device or next((name for name in known if name != "cpu"), usual)
     on_device = named != "cpu"
-    points = [
-        Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
-        for _, row, us in timed_ops(table, on_device)
-    ]
+    points = [point_of(row, us) for _, row, us in timed_ops(table, on_device)]
     model = known.get(named, {}).get("name", "")
     total = table.self_device_time_total
     rest = total - sum(point.us for point in points) if on_device else 0.0

@@ -36,10 +36,6 @@ BY = f"one or several of {', '.join(GROUPINGS)}, as 'name,step'; by default shap
 Kind = Literal["op", "kernel", "range", "all"]
 
 
-def _time_of(table: EventTable) -> str:
-    return "self_device_time_total" if table.has_device else "self_cpu_time_total"
-
-
 def rows(
     folders: Folders,
     path: str = FILE,
@@ -57,7 +53,7 @@ def rows(
     words = [word.strip() for word in group_by.split(",")] if group_by else None
     by_what: dict[str, Any] = {"group_by_input_shape": True} if words is None else {"group_by": words}
     table = trace.key_averages(**by_what, kernels=kernel is not None)
-    by = sort_by or _time_of(table)
+    by = sort_by or table.own_time
     found = table if table.is_mixed else table.of_kind(kind)
     name, part = (filter or "").lower(), (kernel or "").lower()
     found = found.select(
@@ -115,7 +111,7 @@ def _row(trace: Trace, path: str, wanted: str) -> Answer:
     if not named:
         near = did_you_mean(wanted, {one["key"] for one in every})
         raise ValueError(f"no row of the table grouped by shape has the id or the name {shown(wanted)}{near}")
-    place = max(named, key=lambda i: every[i][_time_of(table)])
+    place = max(named, key=lambda i: every[i][table.own_time])
     record = every[place]
     analysis = analysis_of(trace, "advice", None)
     op = next((one for one in analysis.ops if analysis.row_id(one.row) == record["id"]), None)
@@ -142,7 +138,7 @@ def _longest(kernels: Iterable[tuple[str, int, float]]) -> list[dict[str, Any]]:
 
 
 def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None) -> list[str]:
-    row, time = table[place], _time_of(table)
+    row, time = table[place], table.own_time
     own, whole = getattr(row, time), getattr(table, time)
     whose = "device" if table.has_device else "CPU"
     share = f", {percent_text(100 * own / whole)} of all time there" if whole else ""

@@ -136,7 +136,7 @@ class _Places:
     def __init__(self, table: EventTable) -> None:
         self.columns = table.columns
         self.rows: dict[str, list[int]] = {}
-        times = table.columns["self_device_time_total" if table.has_device else "self_cpu_time_total"]
+        times = table.columns[table.own_time]
         devices = table.columns["device_type"]
         for i in sorted(range(len(table)), key=lambda i: (devices[i] != "cpu", -times[i])):
             self.rows.setdefault(table.columns["key"][i], []).append(i)

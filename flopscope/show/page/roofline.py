@@ -15,7 +15,7 @@ from flopscope.show.page.encode import Columns, cut
 from flopscope.show.page.profile import Profile
 from flopscope.show.page.roofline_svg import BESIDE, roofline_svg
 from flopscope.show.page.rows import tensor_text
-from flopscope.show.roofs import SOURCES, Point, roofs_of, slopes_of, timed_ops
+from flopscope.show.roofs import SOURCES, Point, point_of, roofs_of, slopes_of, timed_ops
 from flopscope.support.device import known_peaks
 
 MOST_MARKS = 1000
@@ -70,26 +70,20 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     model = str(known or _models(source).get(name, ""))
     peaks = known_peaks(name, model, SOURCES, source.analysis.peaks)
     marks, without, unknown = list[Point](), list[int](), list[int]()
-    values = [table.columns[one] for one in ("arithmetic_intensity", "tflops_per_s", "gbytes_per_s")]
-    sizes, flops, sources = (table.columns[one] for one in ("bytes_total_moved", "flops", "bytes_source"))
-    keys, shapes, bounds, units = (table.columns[one] for one in ("key", "input_shapes", "bound", "unit"))
-    for row in sorted(times, key=lambda row: -times[row]):
-        x, y, rate = (column[row] for column in values)
-        mark = Point(keys[row], times[row], x, y, bounds[row] or "unknown", units[row], row=row)
+    for place in sorted(times, key=lambda place: -times[place]):
+        row, mark = table[place], replace(point_of(table[place], times[place]), row=place)
         if mark.is_drawn:
             marks.append(mark)
-        elif 0 < rate < math.inf and (flops[row] == 0 or sources[row] == "counted"):  # by their bandwidth
-            marks.append(replace(mark, gbytes=rate))
+        elif 0 < row.gbytes_per_s < math.inf and (row.flops == 0 or row.bytes_source == "counted"):
+            marks.append(replace(mark, gbytes=row.gbytes_per_s))  # by their bandwidth
         else:
-            (without if sizes[row] == flops[row] == 0 else unknown).append(row)
-    shown = [
-        replace(mark, name=f"{mark.name}{BESIDE}{text}") if (text := tensor_text(shapes[mark.row])) else mark
-        for mark in marks[:MOST_MARKS]
-    ]
+            (without if row.bytes_total_moved == row.flops == 0 else unknown).append(place)
+    named = ((mark, tensor_text(table[mark.row].input_shapes)) for mark in marks[:MOST_MARKS])
+    shown = [replace(mark, name=f"{mark.name}{BESIDE}{text}") if text else mark for mark, text in named]
 
     def left_out(why: str, rows: list[int]) -> dict[str, Any]:
         """Return how many rows are not drawn, their time, and the names of those with the most."""
-        names = list(dict.fromkeys(keys[row] for row in rows))
+        names = list(dict.fromkeys(table[row].key for row in rows))
         return {
             "why": why,
             "rows": len(rows),
