@@ -15,49 +15,21 @@ if TYPE_CHECKING:
 
     from flopscope.results.comparison import Comparison
     from flopscope.results.results import Results
+    from flopscope.show import columns, comparison, fitted, html, measurements, plots, summarize, text
     from flopscope.show.advice import AdviceTable
-    from flopscope.show.columns import sort_key as sort_key
-    from flopscope.show.comparison import html as comparison_html
-    from flopscope.show.comparison import text as comparison_text
-    from flopscope.show.fitted import render as fitted_text
-    from flopscope.show.html import render as table_html
-    from flopscope.show.measurements import measurement_html as measurement_html
-    from flopscope.show.measurements import sweep_html as sweep_html
-    from flopscope.show.measurements import sweep_text as sweep_text
-    from flopscope.show.plots import plot_accounting as plot_accounting
-    from flopscope.show.plots import plot_sweep as plot_sweep
-    from flopscope.show.summarize import overview_html as overview_html
-    from flopscope.show.summarize import summarize as summary
-    from flopscope.show.text import render as table_text
 
     Path = str | PathLike[str]
 
-__all__ = ["comparison_html", "comparison_text", "fitted_text", "summary", "table_html", "table_text"]
-_SHOWN = {
-    "comparison_html": ("show.comparison", "html"),
-    "comparison_text": ("show.comparison", "text"),
-    "fitted_text": ("show.fitted", "render"),
-    "measurement_html": ("show.measurements", "measurement_html"),
-    "overview_html": ("show.summarize", "overview_html"),
-    "plot_accounting": ("show.plots", "plot_accounting"),
-    "plot_sweep": ("show.plots", "plot_sweep"),
-    "sort_key": ("show.columns", "sort_key"),
-    "summary": ("show.summarize", "summarize"),
-    "sweep_html": ("show.measurements", "sweep_html"),
-    "sweep_text": ("show.measurements", "sweep_text"),
-    "table_html": ("show.html", "render"),
-    "table_text": ("show.text", "render"),
-}
-"""By what records call it: the module and the name of a function that takes the record as it is."""
+__all__ = ["columns", "comparison", "fitted", "html", "measurements", "plots", "summarize", "text"]
+"""Modules of show, whose functions take a record as it is."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _SHOWN:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module, function = _SHOWN[name]
-    globals()[name] = found = getattr(import_module(f"flopscope.{module}"), function)
+    globals()[name] = found = import_module(f"flopscope.show.{name}")
     return found
 
 
@@ -105,8 +77,8 @@ def write_profile(results: Results, path: Path, peaks: str | None, title: str | 
     write(path, profile_page(results, peaks=peaks, title=title))
 
 
-def write_comparison(comparison: Comparison, path: Path, title: str | None) -> None:
+def write_comparison(compared: Comparison, path: Path, title: str | None) -> None:
     from flopscope.show.page.compare import compare_page
     from flopscope.show.page.page import write
 
-    write(path, compare_page(comparison, title))
+    write(path, compare_page(compared, title))

@@ -222,7 +222,7 @@ class Measurement(Distribution):
 
     def _repr_html_(self) -> str:
         """Return the verdict and the facts for a notebook."""
-        return upward.rooms.measurement_html(self)
+        return upward.rooms.measurements.measurement_html(self)
 
     def facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order, without unknown values."""

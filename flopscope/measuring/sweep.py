@@ -148,13 +148,13 @@ class Sweep:
         ax: matplotlib Axes; None: those of a new figure. Returns the Axes. Raises ImportError if matplotlib is not
         installed.
         """
-        return upward.rooms.plot_sweep(self, ax)
+        return upward.rooms.plots.plot_sweep(self, ax)
 
     def __str__(self) -> str:
-        return upward.rooms.sweep_text(self)
+        return upward.rooms.measurements.sweep_text(self)
 
     def _repr_html_(self) -> str:
-        return upward.rooms.sweep_html(self)
+        return upward.rooms.measurements.sweep_html(self)
 
 
 def sweep(

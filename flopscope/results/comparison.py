@@ -300,7 +300,7 @@ class Comparison:
         width: columns of the text; by default those of the terminal, or 100 if the output is no terminal.
         wide: show FLOPs, bytes and roofline of both runs, and names and reasons in full, however wide that is.
         """
-        return upward.rooms.comparison_text(self, row_limit, width, wide)
+        return upward.rooms.comparison.text(self, row_limit, width, wide)
 
     def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
         """Write one HTML page that opens from disk: both runs side by side, what changed, and their overviews.
@@ -311,7 +311,7 @@ class Comparison:
         upward.rooms.write_comparison(self, path, title)
 
     def _repr_html_(self) -> str:
-        return upward.rooms.comparison_html(self)
+        return upward.rooms.comparison.html(self)
 
     def __str__(self) -> str:
         return self.table()

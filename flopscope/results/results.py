@@ -320,7 +320,7 @@ class Results(Summaries):
         draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work
         gives a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
         """
-        return upward.rooms.plot_accounting(self, ax, peaks)
+        return upward.rooms.plots.plot_accounting(self, ax, peaks)
 
     def write_report(self, path: str | os.PathLike[str], *, peaks: str | None = None, title: str | None = None) -> None:
         """Write one HTML page of the profile, which opens from disk and loads nothing: docs/report.md describes it.
@@ -337,14 +337,14 @@ class Results(Summaries):
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
         returns its facts. peaks: as in key_averages().
         """
-        return upward.rooms.summary(self, peaks)
+        return upward.rooms.summarize.summarize(self, peaks)
 
     def _repr_html_(self) -> str:
         """Return the summary for a notebook, and the first rows of key_averages() below it.
 
         Peaks are not measured for it. It never raises.
         """
-        return upward.rooms.overview_html(self)
+        return upward.rooms.summarize.overview_html(self)
 
     @property
     def timing_source(self) -> str:

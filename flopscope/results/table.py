@@ -277,7 +277,7 @@ class EventTable(Sequence[EventRow]):
         return ordered
 
     def _order(self, by: str) -> list[int]:
-        name = by if by in SORT_KEYS else upward.rooms.sort_key(by, SORT_KEYS)
+        name = by if by in SORT_KEYS else upward.rooms.columns.sort_key(by, SORT_KEYS)
         values = [_sort_value(getattr(row, name)) for row in self]
         return sorted(range(len(self)), key=values.__getitem__, reverse=True)
 
@@ -324,11 +324,11 @@ class EventTable(Sequence[EventRow]):
             raise ValueError(f"time_unit must be one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
         ordered = self if sort_by is None else self.sorted(sort_by)
         if brief or width is not None or kernels or columns is not None:
-            shown = upward.rooms.fitted_text(
+            shown = upward.rooms.fitted.render(
                 ordered, width=width, kind=kind, kernels=kernels, columns=columns, row_limit=row_limit
             )
             return str(shown) if len(self) else ""
-        return upward.rooms.table_text(
+        return upward.rooms.text.render(
             ordered.of_kind(kind or "all"),
             row_limit=row_limit,
             max_src_column_width=max_src_column_width,
@@ -446,7 +446,7 @@ class EventTable(Sequence[EventRow]):
             parquet.write_table(rows, file)
 
     def _repr_html_(self) -> str:
-        return upward.rooms.table_html(self)
+        return upward.rooms.html.render(self)
 
     def __str__(self) -> str:
         return self.table(brief=True) or " ".join(["No ops were recorded.", *self.hints.said]) + "\n"
