@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from flopscope import _core
-from flopscope.cli.parser import add_files, add_operands, positive
+from flopscope.cli.parser import add_files, add_operands, names, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import ROW_FIELDS
 from flopscope.results.records import DEVICE
@@ -317,19 +317,12 @@ def _rate(rate: float | None, unit: str) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_operands(parser, "matrix")
     parser.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
-    parser.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
+    parser.add_argument("--ops", type=names, help="ops to run, separated by commas (default: all)")
     parser.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
     text = "column to sort the table by, as in torch (default: the order of the program)"
     parser.add_argument("--sort-by", help=text)
     add_files(parser, csv="the rows of the table", json="the device, its peaks and the rows of the table")
     parser.set_defaults(run=_bench)
-
-
-def _names(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise argparse.ArgumentTypeError(f"{text!r} names no op")
-    return names
 
 
 def _bench(options: argparse.Namespace) -> None:

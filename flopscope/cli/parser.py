@@ -61,6 +61,7 @@ def whole(least: int, what: str) -> Callable[[str], int]:
 
 
 positive = whole(1, "a whole number of at least 1")
+names = parsed(lambda text: [name.strip() for name in text.split(",") if name.strip()], bool, "a list of names")
 
 
 def add_program(parser: argparse.ArgumentParser, usage: str, examples: str, *, needed: bool = True) -> None:

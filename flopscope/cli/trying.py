@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from flopscope.cli.parser import add_files, add_program, parsed
+from flopscope.cli.parser import add_files, add_program, names, parsed
 from flopscope.support.files import require_writable, write_json
 
 EXAMPLES = """\
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Run a Python program with and without changes that need no edit, measure its steps, and say which to keep."
     )
     text = "try these; --list names them all"
-    parser.add_argument("--changes", type=lambda names: names.split(","), metavar="NAME,…", help=text)
+    parser.add_argument("--changes", type=names, metavar="NAME,…", help=text)
     parser.add_argument("--all", action="store_true", help="try all that can apply, not only what something proposes")
     parser.add_argument("--list", action="store_true", help="list the changes, and what each may change, and end")
     positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")

@@ -57,21 +57,22 @@ def tracks(parts: Iterable[tuple[str, Store, int]], origin: int, columns: Column
 
     parts: the title of a process, its store, and the ns to add to its times. origin: the time that the page calls 0.
     """
-    found: dict[tuple[str, int], dict[str, tuple[str, str, Buckets]]] = {}
+    found: dict[tuple[str, int], dict[str, tuple[str, float, Buckets]]] = {}
     for title, core, shift in parts:
         for device, name, kind, unit, start, end, value in core.samples():
             if len(start):
                 one = _samples(since(start, origin - shift), since(end, origin - shift), value, kind == "amount")
-                found.setdefault((title, device), {})[name] = kind, unit, one
+                unit = {"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit
+                found.setdefault((title, device), {})[name] = unit, 100.0 if kind == "share" else 0.0, one
     known = list(_LABELS)
 
     def place(pair: tuple[str, Any]) -> tuple[int, str]:
         return known.index(pair[0]) if pair[0] in known else len(known), pair[0]
 
     listed = [
-        _track(title, device, name, recorded, columns)
+        encoded(title, device, (name, _LABELS.get(name, name), unit), samples, columns, least_top)
         for (title, device), named in found.items()
-        for name, recorded in sorted(named.items(), key=place)[:MOST_TRACKS]
+        for name, (unit, least_top, samples) in sorted(named.items(), key=place)[:MOST_TRACKS]
     ]
     left_out = sum(max(len(named) - MOST_TRACKS, 0) for named in found.values())
     return {"tracks": listed, "left_out": left_out, "limit": MOST_BUCKETS}
@@ -85,13 +86,6 @@ def _samples(start: npt.NDArray[Any], end: npt.NDArray[Any], value: _Floats, is_
         start, duration, value = start[kept], duration[kept], value[kept]
         value = value / duration
     return Buckets(start, duration, value, value, value)
-
-
-def _track(title: str, device: int, name: str, recorded: tuple[str, str, Buckets], columns: Columns) -> dict[str, Any]:
-    kind, unit, samples = recorded
-    unit = {"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit
-    least_top = 100.0 if kind == "share" else 0.0
-    return encoded(title, device, (name, _LABELS.get(name, name), unit), samples, columns, least_top)
 
 
 def encoded(
