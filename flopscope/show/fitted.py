@@ -183,16 +183,13 @@ def render(
     row_limit: int = -1,
     more: str = "row_limit=-1",
     listing: Listing | None = None,
-    total: int | None = None,
-    notes: bool = True,
 ) -> str:
     """Return a table of lines of at most ``width`` characters.
 
     width: None for that of the terminal (terminal_width()), 0 for all columns, names and shapes in full.
     kind, kernels, row_limit: see list_entries().
     columns: headers or attributes of the columns to show; None for those that fit.
-    more: how to print the rows that are omitted. total: number of rows, if the table has only some of them.
-    notes: whether notes follow the rows.
+    more: how to print the rows that are omitted. listing: what list_entries() returns, or other entries.
     """
     fitted = terminal_width() if width is None else width
     if fitted and fitted < LEAST_WIDTH:
@@ -211,9 +208,7 @@ def render(
         left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
         lines += ["", f"Ranges{left} (times include the ops above)"]
         lines += _block(shown, table, fitted, range_columns(shown, table))
-    if notes:
-        lines.append("")
-        lines += wrapped(notes_of(table, found, more, row_limit, total, words=words), fitted)
+    lines += ["", *wrapped(notes_of(table, found, more, row_limit, words=words), fitted)]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -236,7 +231,7 @@ def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
 
 
 def notes_of(
-    table: EventTable, listing: Listing, more: str, row_limit: int, total: int | None = None, *, words: Collection[str]
+    table: EventTable, listing: Listing, more: str, row_limit: int, *, words: Collection[str]
 ) -> Iterator[str]:
     """Yield the sentences below a table: totals, omitted rows, what is shown twice, and footnotes().
 
@@ -245,11 +240,8 @@ def notes_of(
     time = units.short_time_text
     host = f"{time(table.self_cpu_time_total)} on the CPU"
     yield f"Total: {time(table.self_device_time_total)} on the GPU, {host}." if table.has_device else f"Total: {host}."
-    count = listing.count if total is None else total
-    omitted = count if 0 <= row_limit < listing.count else 0
-    if omitted or count > listing.count:
-        shown = listing.count if row_limit < 0 else min(row_limit, listing.count)
-        yield f"{shown} of {count} {listing.noun}s; {more} shows all."
+    if 0 <= row_limit < listing.count:
+        yield f"{row_limit} of {listing.count} {listing.noun}s; {more} shows all."
     if listing.hidden:
         ops = "op has" if listing.hidden == 1 else "ops have"
         yield f"{listing.hidden} more {ops} no GPU time."
