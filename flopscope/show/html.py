@@ -25,7 +25,7 @@ STYLE = """
 .flopscope th, .flopscope td {padding: 0.2em 0.5em; text-align: right; white-space: nowrap}
 .flopscope th {border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent)}
 .flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}
-.flopscope .name {text-align: left; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
+.flopscope .name {text-align: left; white-space: pre; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
 .flopscope .stack {text-align: left; white-space: pre; font-size: 0.9em; opacity: 0.75}
 .flopscope caption {text-align: left; padding-top: 0.6em; opacity: 0.75}
 """
