@@ -8,21 +8,19 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_columns, known_shares
 from flopscope.answers.analysis import analysis_of
+from flopscope.measuring.sweep import Sweep, SweepPoint
+from flopscope.results.results import Results
 from flopscope.show.looks import BOUNDS, bound_label
 from flopscope.show.roofs import Point, Scene, level_label, levels_of, memory_of, roofs_of, scene_of, slopes_of
 from flopscope.support.core_facts import parts_of
+from flopscope.support.peaks import Peaks
 from flopscope.support.safe import printable, shorten
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
-
-if TYPE_CHECKING:
-    from flopscope.measuring.sweep import Sweep, SweepPoint
-    from flopscope.results.results import Results
-    from flopscope.support.peaks import Peaks
 
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
 PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datasheet": ("#707070", (0, (5, 3)))}
