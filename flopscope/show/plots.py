@@ -15,6 +15,7 @@ from flopscope.answers.accounting import ALL_KNOWN, SHARES, Known, accounting_co
 from flopscope.answers.analysis import analysis_of
 from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.results.results import Results
+from flopscope.results.table_facts import Facts
 from flopscope.show.looks import BOUNDS, bound_label
 from flopscope.show.roofs import Point, Scene, level_label, levels_of, memory_of, roofs_of, scene_of, slopes_of
 from flopscope.support.core_facts import parts_of
@@ -284,50 +285,37 @@ def _short(name: str) -> str:
 # Accounting -----------------------------------------------------------------------------------------------------------
 
 
+_NO_FACTS = Facts()
+
+
 def plot_accounting(results: Results, ax: Any, peaks: str | None) -> Any:
     """Draw Results.plot_accounting()."""
     analysis = analysis_of(results, "accounting", peaks)
-    known = analysis.facts.peaks.values()
-    names = {str(one["name"]) for one in known}
-    return plot_waterfall(
-        accounting_columns(analysis, alike=True),
-        len(analysis.alike) if analysis.has_steps else 0,
-        names.pop() if len(names) == 1 else "",
-        ax,
-        program=analysis.facts.program,
-        peaks=" and ".join(sorted({str(one["source"]) for one in known})),
-        work=analysis.once(known_shares),
-    )
+    columns, steps = accounting_columns(analysis, alike=True), len(analysis.alike) if analysis.has_steps else 0
+    return plot_waterfall(columns, steps, analysis.facts, ax, analysis.once(known_shares))
 
 
 def plot_waterfall(
-    columns: Mapping[str, Sequence[Any]],
-    steps: int,
-    model: str = "",
-    ax: Any = None,
-    *,
-    program: str = "",
-    peaks: str = "",
-    work: Known = ALL_KNOWN,
+    columns: Mapping[str, Sequence[Any]], steps: int, facts: Facts = _NO_FACTS, ax: Any = None, work: Known = ALL_KNOWN
 ) -> Any:
     """Draw the last row of an accounting's columns, divided by the number of steps; 0: the profile has no steps.
 
-    model: the name of the device; program: what ran; peaks: the source of the ideal; work: how much of it is known; all
-    for the title. Columns without time give a picture that says so.
+    facts: for the title, what ran and its peaks; work: how much of it is known. Columns without time give a picture
+    that says so.
     """
     if not columns["total"] or not columns["total"][-1] > 0:
         ax = matplotlib_axes(ax, figsize=(8, 3))
         _message(ax, "Nothing to draw: no work ran in this profile")
         ax.set_xticks([])
         ax.set_yticks([])
-        _set_title(ax, "Accounting" + (f" of {shorten(program, 40)}" if program else ""))
+        _set_title(ax, "Accounting" + (f" of {shorten(facts.program, 40)}" if facts.program else ""))
         return ax
     whole = {name: values[-1] for name, values in columns.items()}
     parts = {part: whole[part] for part in _core.parts if whole[part] > 0 and part != "ideal"}
     lost = sorted(parts, key=lambda part: -parts[part])
     ax = matplotlib_axes(ax, figsize=(8, 1.2 + ROW_HEIGHT * (len(lost) + 2)))
     _draw_bars(ax, [*lost, "ideal"], whole, max(steps, 1))
-    _set_title(ax, _accounting_title(whole, steps, model, program, peaks, work.bounds(whole)))
+    _set_title(ax, _accounting_title(whole, steps, facts, work.bounds(whole)))
     return ax
 
 
@@ -360,15 +348,14 @@ def _draw_bars(ax: Any, shown: Sequence[str], whole: Mapping[str, Any], per: int
         ax.spines[side].set_visible(False)
 
 
-def _accounting_title(
-    whole: Mapping[str, Any], steps: int, model: str, program: str, peaks: str, bounds: Mapping[str, str | None]
-) -> str:
+def _accounting_title(whole: Mapping[str, Any], steps: int, facts: Facts, bounds: Mapping[str, str | None]) -> str:
     of = "a step" if steps else "the profile"
-    of += f" of {shorten(program, 40)}" if program else ""
-    where = ", ".join(part for part in (whole["device"] or "all devices", model) if part)
+    of += f" of {shorten(facts.program, 40)}" if facts.program else ""
+    models, sources = ({str(peaks[key]) for peaks in facts.peaks.values()} for key in ("name", "source"))
+    where = ", ".join(filter(None, [whole["device"] or "all devices", *(models if len(models) == 1 else ())]))
     known = [f"{name.upper()} {bounds[name]}{percent_text(whole[name])}" for name in SHARES if bounds[name] is not None]
     shares = f": {', '.join(known)}" if known else ""
-    of_peaks = f" ({peaks} peaks)" if peaks else ""
+    of_peaks = f" ({' and '.join(sorted(sources))} peaks)" if sources else ""
     return printable(f"Accounting of {of} on {shorten(where, 80)}{of_peaks}{shares}")
 
 

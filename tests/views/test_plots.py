@@ -18,6 +18,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.measuring.sweep import Sweep, SweepPoint
+from flopscope.results.table_facts import Facts
 from flopscope.show.looks import BOUNDS
 from flopscope.show.plots import plot_waterfall, roofline
 from flopscope.show.roofs import level_label, levels_of
@@ -358,6 +359,11 @@ def bars(axes: Any) -> list[tuple[str, float, float]]:
     return [(names[y], bar.get_x(), bar.get_x() + bar.get_width()) for y, bar in found]
 
 
+def of(model: str) -> Facts:
+    """Return the facts of a profile on a device of this name."""
+    return Facts(peaks={"cuda:0": {"name": model, "source": "measured"}})
+
+
 def test_the_bars_lead_from_the_total_down_to_the_ideal() -> None:
     axes = plot_waterfall(columns(**TIMES), 1)
     expected = [("total", 0, 6.004), ("idle: host late", 4.004, 6.004), ("memory, beyond ideal", 3.004, 4.004)]
@@ -448,7 +454,7 @@ def test_any_name_is_drawn_literally(name: str) -> None:
     axes = swept("float32", op=name).plot()
     axes.figure.savefig(io.BytesIO(), format="svg")
     assert axes.get_title().startswith(f"{shown} on cpu")
-    axes = plot_waterfall(columns(name, **TIMES), 1, name)
+    axes = plot_waterfall(columns(name, **TIMES), 1, of(name))
     axes.figure.savefig(io.BytesIO(), format="png")
     assert shown in axes.get_title()
 
@@ -456,7 +462,7 @@ def test_any_name_is_drawn_literally(name: str) -> None:
 def test_no_text_is_rendered_by_tex() -> None:
     with matplotlib.rc_context({"text.usetex": True}):
         picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
-        drawn = [picture, swept("float32").plot(), plot_waterfall(columns("a_b", **TIMES), 1, "a_b")]
+        drawn = [picture, swept("float32").plot(), plot_waterfall(columns("a_b", **TIMES), 1, of("a_b"))]
     for axes in drawn:
         artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
         artists += axes.get_yticklabels() if axes is drawn[2] else []  # names of parts
