@@ -9,6 +9,7 @@ import pytest
 from helpers.ranks_cases import stragglers_of, waits_of
 
 from flopscope import _core
+from flopscope.answers.counted import Counted
 from flopscope.results.results import Results
 from flopscope.show import summarize
 from flopscope.show.summary import Summary
@@ -198,7 +199,7 @@ def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
     assert len(result(core).collectives()) == 0
     assert result(core).stream_summary()["exposed_pct"].isna().all()
-    assert "Communication" not in str(Summary(summarize.details(core), {}))
+    assert "Communication" not in str(Summary(summarize.details(core, Counted(core)), {}))
 
 
 def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
@@ -208,7 +209,7 @@ def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
         nccl(core, start, duration, arguments(500_000))  # 2 MB: 50, 100 and 25 GB/s
     nccl(core, 300_000, 1_000, arguments(1000, name="_allgather_base"), device=127)
     nccl(core, 400_000, 1_000, None, device=127)
-    lines = str(Summary(summarize.details(core), {})).splitlines()
+    lines = str(Summary(summarize.details(core, Counted(core)), {})).splitlines()
     at = lines.index("Communication")
     assert [line.split() for line in lines[at + 2 : at + 5]] == [
         ["cuda:0", "allreduce", "3", "1.9", "MiB", "140us", "110us", "78.6%", "50.00", "100.0"],
