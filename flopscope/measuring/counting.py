@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from flopscope import _core
@@ -79,28 +79,27 @@ def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require:
     unavailable, add a note to the stage, or raise RuntimeError if they are required.
     """
     why = _why_not(stage)
-    if why is None:
+    for awake in (nullcontext, _capture) if why is None else ():
         try:
-            return Counts(_count(stage, call, unit))
+            with awake():
+                return Counts(_count(stage, call, unit))
         except RuntimeError as problem:
             why = str(problem)
-        if ASLEEP in why:
-            try:
-                return _count_in_a_capture(stage, call, unit)
-            except RuntimeError as problem:
-                why = str(problem)
+        if ASLEEP not in why:
+            break
     if require:
         raise RuntimeError(f"hardware counters are unavailable ({why})")
     stage.notes.append(f"no hardware counters: {why}")
     return Counts({})
 
 
-def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> Counts:
-    """Count while a capture keeps CUPTI attached. Raise RuntimeError saying why counters are unavailable."""
+@contextmanager
+def _capture() -> Iterator[None]:
+    """Keep CUPTI attached by a capture. Raise RuntimeError saying why it is unavailable."""
     core = _core.Profiler(ops=False, cupti=True, api_calls=False)
     try:
         core.start()
-        return Counts(_count(stage, call, unit))
+        yield
     finally:
         stop_core(core)
 

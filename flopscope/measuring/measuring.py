@@ -19,6 +19,7 @@ from flopscope.measuring.sampling import Rule, Series, collect, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare, require_callable
 from flopscope.record.counters import check_counters
 from flopscope.record.energy import EnergyMeter
+from flopscope.record.work_rules import unit_named
 from flopscope.support.device import PEAK_SOURCES, measure_peaks
 from flopscope.support.model import Model, why_unknown
 from flopscope.support.peaks import Peaks
@@ -258,10 +259,5 @@ def require_numbers(**numbers: float | None) -> None:
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
     if peaks not in PEAK_SOURCES:
         raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
-    if unit is None:
-        return
-    units = _core.compute_units
-    if unit not in units:
-        raise ValueError(f"unit must be one of {', '.join(units)}, not {unit!r}")
-    if flops is None:
+    if unit_named(unit) and flops is None:
         raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")

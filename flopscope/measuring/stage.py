@@ -140,7 +140,7 @@ def prepare(
     if named is None and unseen and where.kind == "cpu":
         notes.append(f"timed on the host: {_UNSEEN}")
     if where.kind == "cpu":
-        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of(where), lambda: math.nan, math.nan, notes)
+        return Stage(where, looks, "cpu", cache == "cold", memory_watch(where), lambda: math.nan, math.nan, notes)
     return _on_cuda(where, looks, cache, timer, notes)
 
 
@@ -167,7 +167,7 @@ def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture
         looks=looks,
         source="cupti" if by_cupti else "event",
         cold=cache != "hot",
-        watch=MemoryWatch.of(where),
+        watch=memory_watch(where),
         mhz=clock.mhz,
         throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
         notes=notes,
@@ -202,26 +202,22 @@ def name_of(function: Callable[..., Any]) -> str:
     return printable(str(getattr(function, "__name__", None) or type(function).__name__))
 
 
-class MemoryWatch:
-    """A limit on memory, called between samples: raises MemoryError if more than max_bytes have been added."""
+def memory_watch(device: Device) -> Callable[[int], None]:
+    """Return a function to call between samples: it raises MemoryError if calls have added more memory than there is
+    room for, a quarter of that on a host."""
+    on_host = device.kind == "cpu"
+    allocated = _resident_bytes if on_host else partial(held_bytes, str(device))
+    most, before = free_bytes(device) // (4 if on_host else 1), allocated()
 
-    def __init__(self, allocated: Callable[[], int], max_bytes: int, where: str) -> None:
-        self._allocated, self._max_bytes, self._where = allocated, max_bytes, where
-        self._before = allocated()
-
-    def __call__(self, calls: int) -> None:
-        grown = self._allocated() - self._before
-        if grown > self._max_bytes:
+    def watch(calls: int) -> None:
+        if (grown := allocated() - before) > most:
             raise MemoryError(
-                f"the call keeps the memory that it allocates: {grown / MIB:,.0f} MiB more on {self._where} after at "
-                f"most {calls} samples; let it release its results, or write them to preallocated memory"
+                f"the call keeps the memory that it allocates: {grown / MIB:,.0f} MiB more on "
+                f"{'the host' if on_host else device} after at most {calls} samples; let it release its results, or "
+                "write them to preallocated memory"
             )
 
-    @classmethod
-    def of(cls, device: Device) -> MemoryWatch:
-        if device.kind == "cpu":
-            return cls(_resident_bytes, free_bytes(device) // 4, "the host")
-        return cls(partial(held_bytes, str(device)), free_bytes(device), str(device))
+    return watch
 
 
 def _resident_bytes() -> int:

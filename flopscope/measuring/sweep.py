@@ -40,35 +40,21 @@ LONG = 2.0  # seconds from which a progress bar is shown
 # Errors for an unsupported dtype or shape, or insufficient memory. They become notes.
 _REFUSALS = (TypeError, ValueError, RuntimeError, MemoryError)
 
-# Columns of to_pandas() that are attributes of a Measurement; times in µs.
-_MEASURED = (
-    *("median", "min", "iqr", "n", "flops", "bytes_total_moved", "gbytes_per_s", "tflops_per_s"),
-    *("arithmetic_intensity", "pct_roofline", "pct_peak_bandwidth", "pct_peak_flops", "roofline_time", "headroom"),
-)
-# Other attributes of a Measurement, and their values in rows without one.
-_DEFAULTS = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}
-
-_UNMEASURED = "not measured, or unknown; the note says why"
-SWEEP = Document(
-    "sweep",
-    "the times of an op at many sizes",
-    (
-        *columns("op$"),
-        rows(
-            "rows",
-            (
-                *columns("op$ dtype$ shape$ note$ unit$ bound$ timing_source$ cache$ device$", why=_UNMEASURED),
-                Field("size", "any", doc="as passed to sweep()"),
-                *columns("elements working_set_bytes n#", why=_UNMEASURED),
-                *columns("median ci_low ci_high min iqr roofline_time headroom", "µs", _UNMEASURED),
-                *columns("flops bytes_total_moved gbytes_per_s tflops_per_s", why=_UNMEASURED),
-                *columns("arithmetic_intensity:FLOP/byte", why=_UNMEASURED),
-                *columns("pct_roofline pct_peak_bandwidth pct_peak_flops", why=_UNMEASURED),
-            ),
-            "a row for each size and dtype",
-        ),
+_COLUMNS = (
+    *columns("op$ dtype$"),
+    Field("size", "any", doc="as passed to sweep()"),
+    *columns(
+        "shape$ elements working_set_bytes median:µs min:µs iqr:µs n# flops bytes_total_moved gbytes_per_s "
+        "tflops_per_s arithmetic_intensity:FLOP/byte pct_roofline pct_peak_bandwidth pct_peak_flops roofline_time:µs "
+        "headroom:µs unit$ bound$ timing_source$ cache$ device$ ci_low:µs ci_high:µs note$",
+        why="not measured, or unknown; the note says why",
     ),
 )
+"""Of to_pandas(): attributes of a SweepPoint or of its Measurement."""
+_DEFAULTS = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}
+"""Values other than NaN in rows without a Measurement."""
+_ROWS = rows("rows", _COLUMNS, "a row for each size and dtype")
+SWEEP = Document("sweep", "the times of an op at many sizes", (*columns("op$"), _ROWS))
 
 
 @dataclass(frozen=True)
@@ -383,11 +369,6 @@ def _shapes_text(values: Iterable[Any]) -> str:
 
 def _record(op: str, point: SweepPoint) -> dict[str, Any]:
     m = point.measurement
-    known = {**dict.fromkeys(_MEASURED, math.nan), **_DEFAULTS}
-    return {
-        "op": op,
-        **{name: getattr(point, name) for name in ("dtype", "size", "shape", "elements", "working_set_bytes")},
-        **{name: getattr(m, name, otherwise) for name, otherwise in known.items()},
-        **dict(zip(("ci_low", "ci_high"), m.ci if m else (math.nan, math.nan), strict=True)),
-        "note": point.note,
-    }
+    measured = {} if m is None else {**vars(m), **dict(zip(("ci_low", "ci_high"), m.ci, strict=True))}
+    known = {**_DEFAULTS, **measured, **vars(point), "op": op}
+    return {column.name: known.get(column.name, math.nan) for column in _COLUMNS}

@@ -140,9 +140,9 @@ def test_a_drift_of_the_times_is_reported() -> None:
 
 def test_growing_memory_raises_MemoryError(monkeypatch: pytest.MonkeyPatch) -> None:
     allocated: list[int] = []
-    watch = stage.MemoryWatch(lambda: len(allocated) << 20, 10 << 20, "the host")
-    monkeypatch.setattr(stage.MemoryWatch, "of", lambda device: watch)
-    with pytest.raises(MemoryError, match="keeps the memory that it allocates: 11 MiB more on the host"):
+    monkeypatch.setattr(stage, "_resident_bytes", lambda: len(allocated) << 20)
+    monkeypatch.setattr(stage, "free_bytes", lambda device: 36 << 20)
+    with pytest.raises(MemoryError, match="keeps the memory that it allocates: 10 MiB more on the host"):
         quick(lambda: allocated.append(1) if len(allocated) < 11 else None)
 
 

@@ -137,13 +137,7 @@ class Check:
         confidence interval of the ratio of medians.
         """
         limits.require_number("ratio=", ratio)
-
-        def mine() -> Any:
-            return self._fn(*self._args)
-
-        def theirs() -> Any:
-            return other(*(args or self._args))
-
+        mine, theirs = partial(self._fn, *self._args), partial(other, *(args or self._args))
         name = name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds continue until the limit is on one side
         for times in (1.0, *LONGER):
