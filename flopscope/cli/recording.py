@@ -24,8 +24,7 @@ from flopscope.record import watching
 from flopscope.record.arguments import record_arguments
 from flopscope.record.forward import Forward
 from flopscope.record.jax_modules import listen
-from flopscope.record.profile import profile
-from flopscope.record.profiler import running, set_background
+from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
 from flopscope.record.steps import StepCounter, Window
 from flopscope.record.windows import LARGE, Windows

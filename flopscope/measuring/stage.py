@@ -16,7 +16,7 @@ from flopscope.measuring.cpu import CpuClock, flusher
 from flopscope.measuring.cuda import CudaClock, LostRecords, Records, devices_of, held_bytes
 from flopscope.measuring.look import Look, call_under_profiler, notes_of
 from flopscope.measuring.sampling import warm_up
-from flopscope.record import profiler
+from flopscope.record.profile import make_way, running
 from flopscope.support import capture
 from flopscope.support.device import Device, find_device
 from flopscope.support.nvml import SmClock
@@ -114,8 +114,8 @@ def prepare(
     Exceptions of the functions propagate. Raises RuntimeError if a profile is running or nothing is launched on the
     given CUDA device, and ValueError if the functions use several devices.
     """
-    profiler.make_way("flopscope.measure")
-    if profiler.running() is not None:
+    make_way("flopscope.measure")
+    if running() is not None:
         raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")
     if cache not in (None, "cold", "hot"):
         raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')

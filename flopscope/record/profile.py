@@ -2,14 +2,89 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from flopscope.record import profiler
+from flopscope._core import Profiler, record_into
+from flopscope.record.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
+from flopscope.record.schedules import ProfilerAction, action_at
+from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results
+from flopscope.support.capture import (
+    TIMERS,
+    ProfilerActivity,
+    Recipe,
+    Timer,
+    activities_named,
+    start_core,
+    warn_of_losses,
+)
 from flopscope.support.hints import HINTS, TORCH_ON_CPU, Hints
+from flopscope.support.package import warn_user
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from flopscope.record.jax_modules import JaxModules
+    from flopscope.record.stack_samples import StackSamples
+
+# The profile in progress, under RUNNING, as a weak reference: if an interrupt in `with profile():` leaves no reference
+# to a profile, it ends when it is collected. A dict is used because its setdefault() is atomic, whereas the end of
+# `with lock:` may be interrupted before the lock is released.
+RUNNING = "running"
+_current: dict[str, weakref.ref[profile]] = {}
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class profile(profiler.profile, Results):
+def running() -> profile | None:
+    """Return the profile in progress, or None."""
+    reference = _current.get(RUNNING)
+    return None if reference is None else reference()
+
+
+_background: Callable[[str], object] | None = None
+
+
+def set_background(give_way: Callable[[str], object]) -> None:
+    """Set the function that ends the recording of an unchanged program, given what takes its place."""
+    global _background
+    _background = give_way
+
+
+def make_way(what: str) -> None:
+    """End the recording of an unchanged program before ``what`` begins."""
+    if _background is not None:
+        _background(what)
+
+
+def _forget(reference: weakref.ref[profile]) -> bool:
+    """Allow another profile to run. Return False if this one is not running or another thread was faster."""
+    return _current.get(RUNNING) is reference and _current.pop(RUNNING, None) is reference
+
+
+def _ended_by_failure(method: Method) -> Method:
+    """End the profile if the method raises or is interrupted; its last cycle stays readable, and another may start."""
+
+    @functools.wraps(method)
+    def guarded(self: profile, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except BaseException as problem:
+            self._give_up(problem)
+            raise
+
+    return cast("Method", guarded)
+
+
+class profile(Results):
     """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 
     The arguments and methods are those of torch.profiler.profile, so that it is a drop-in replacement:
@@ -68,5 +143,349 @@ class profile(profiler.profile, Results):
     def hints(self, hints: Hints) -> None:
         self._hints = hints
 
+    def __init__(
+        self,
+        *,
+        activities: Iterable[Any] | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[[profile], object] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: object = None,
+        execution_trace_observer: object = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        timer: Timer = "auto",
+        record_api_calls: bool = True,
+        counters: CountersWish = False,
+        counter_interval_us: float | None = None,
+        sample_stacks: bool = False,
+    ) -> None:
+        super().__init__()
+        _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
+        _refuse(execution_trace_observer is not None, _NO_OBSERVER)
+        _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
+        _refuse(timer not in TIMERS, f"timer must be one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
+        _check_functions(
+            schedule=schedule, on_trace_ready=on_trace_ready, custom_trace_id_callback=custom_trace_id_callback
+        )
+        interval_ns = check_counters(counters, counter_interval_us)
+        self.activities = activities_named(activities)
+        _refuse(counters == "require" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_COUNT)
+        _refuse(timer == "cupti" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_TIME)
+        self.schedule, self.on_trace_ready = schedule, on_trace_ready
+        self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
+        self.with_flops, self.with_modules = with_flops, with_modules
+        self.custom_trace_id_callback = custom_trace_id_callback
+        self.timer, self.record_api_calls = timer, record_api_calls
+        self.counters, self._interval_ns = counters, interval_ns
+        self._counters: Counters | None = None  # that count now
+        self._counters_refused = False
+        self.sample_stacks = sample_stacks
+        self._stacks: StackSamples | None = None  # that are taken now
+        self.step_num = 0
+        """Number of the current step, from 0; each ``step()`` increments it."""
+        self.current_action = self._action_of(0)
+        """The action of the current step."""
+        self._recipe = Recipe(
+            activities=self.activities,
+            asked_for_cuda=activities is not None,
+            timer=timer,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            api_calls=record_api_calls,
+        )
+        self._live: Profiler | None = None  # the recorder that is running, for results or to warm up
+        self._step: int | None = None  # the event of the current step
+        self._counted_from = 0
+        self._jax: JaxModules | None = None  # what is known of JAX, if it is in use
+        self._state = "not started"
+
+    # Running ----------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the profile, at step 0 or where ``stop()`` ended. Raise RuntimeError if a profile is running."""
+        if not self._start():
+            which = "this profile is" if running() is self else "a profile is"
+            raise RuntimeError(f"{which} in progress already; stop it before starting another")
+
+    def stop(self) -> None:
+        """Stop the profile: wait for the devices, save what was recorded and call on_trace_ready.
+
+        Raise RuntimeError if the profile is not running or a device failed.
+        """
+        if self._state == "forked":
+            return
+        if not self._stop():
+            raise RuntimeError("this profile is not running: it was never started or was already stopped")
+
+    def step(self) -> None:
+        """End the current step and begin the next. Raise RuntimeError if the profile is not running.
+
+        If the step ends a cycle of the schedule, call on_trace_ready. Without a schedule, only ``step_num`` changes.
+        """
+        if self._state == "forked":
+            return
+        if running() is not self:
+            raise RuntimeError(f"step() of a profile that is not running: it is {self._state}")
+        self._step_on(self._action_of(self.step_num + 1))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    @_ended_by_failure
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def __del__(self) -> None:
+        if getattr(self, "_live", None) is not None:  # interrupted, or never stopped
+            with suppress(RuntimeError):
+                self._save()
+
+    @_ended_by_failure
+    def _start(self) -> bool:
+        """Start, and return whether no other profile was running."""
+        make_way("flopscope.profile")
+        reference = weakref.ref(self, _forget)
+        if _current.setdefault(RUNNING, reference) is not reference:
+            return False
+        self._state = "running"
+        self._transit(ProfilerAction.NONE, self.current_action)
+        self._begin_step()
+        return True
+
+    @_ended_by_failure
+    def _step_on(self, action: ProfilerAction) -> None:
+        self._end_step()
+        before, self.current_action = self.current_action, action
+        self.step_num += 1
+        self._transit(before, action)
+        self._begin_step()
+
+    @_ended_by_failure
+    def _stop(self) -> bool:
+        """Stop, and return whether the profile was running."""
+        if not self._release():  # first, because on_trace_ready may start another profile
+            return False
+        self._state = "stopped"
+        self._end_step()
+        self._transit(self.current_action, None)
+        return True
+
+    def _release(self) -> bool:
+        reference = _current.get(RUNNING)
+        return reference is not None and reference() is self and _forget(reference)
+
+    def _give_up(self, problem: BaseException) -> None:
+        if self._release() or self._live is not None:
+            self._state = f"stopped, by {type(problem).__name__} at step {self.step_num}"
+            self._save()
+
+    def _new_trace_id(self) -> str:
+        if self.custom_trace_id_callback is None:
+            return os.urandom(16).hex().upper()
+        trace_id = self.custom_trace_id_callback()
+        if not isinstance(trace_id, str):
+            raise TypeError(f"custom_trace_id_callback must return a string, not {trace_id!r}")
+        return trace_id
+
+    def _action_of(self, step: int) -> ProfilerAction:
+        return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
+
+    def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
+        if (before, after) in _WRONG:
+            warn_user(f"Incorrect schedule: {before.name} followed by {after and after.name}")
+        for act in _BETWEEN.get((before, after), (_LEAVE.get(before), _ENTER.get(after))):
+            if act is not None:
+                act(self)
+
+    # Actions of transitions -------------------------------------------------------------------------------------------
+
+    def _warm_up(self) -> None:
+        if running() is self and self._live is None:  # on_trace_ready may have stopped the profile
+            self._trace_id = self._new_trace_id()
+            if "jax" in sys.modules:
+                from flopscope.record.jax_modules import begin
+
+                self._jax = begin(running, self._jax)
+            _, self._timing = start_core(self._recipe, functools.partial(setattr, self, "_live"))
+
+    def _record(self) -> None:
+        self._warm_up()
+        self._sample()
+        if self._count() and self._live is not None:
+            self._live.restart()  # starting the counters is not part of the profile
+        self._keep(self._live)
+
+    def _forget_warm_up(self) -> None:
+        self._count()
+        self._sample()
+        if self._live is not None:
+            self._live.restart()
+        self._keep(self._live)
+
+    def _count(self) -> bool:
+        """Start the counters, if they are wanted, and return whether they count."""
+        if not self.counters or self._live is None or self._counters is not None:
+            return False
+        early = self._recipe.early
+        kind = LateCounters if early else Counters
+        counters = kind(self.counters, self._interval_ns, begins_live=self._is_of_program)
+        if self._timing != "cupti":
+            self._counters_refused = True
+            return counters.refuse((None if early else why_no_counters()) or "CUPTI records no kernels to count for")
+        self._counters = counters if counters.start() else None
+        self._counted_from = time.monotonic_ns()
+        return self._counters is not None
+
+    def _sample(self) -> None:
+        if self.sample_stacks and self._live is not None and self._stacks is None:
+            from flopscope.record.stack_samples import StackSamples
+
+            stacks = StackSamples()
+            self._stacks = stacks if stacks.start() else None
+
+    def _keep(self, core: Profiler | None) -> None:
+        """Make the later events of a recorder, including ranges, the results."""
+        if core is not None:
+            self._core = core.store
+            record_into(core)
+            LAUNCHES.begin(self)
+
+    def _save(self) -> None:
+        """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
+        core, counters, stacks = self._live, self._counters, self._stacks
+        if core is not None:
+            try:
+                if stacks is not None:
+                    stacks.stop()
+                if core.running:
+                    record_into(None)
+                    LAUNCHES.end(self)
+                    if counters is not None:
+                        counters.stop()
+                    core.stop()
+            finally:
+                if not core.running:
+                    self._live = self._counters = self._stacks = None
+            if counters is not None:
+                counters.pour(core.store, self._counted_from)
+                self._energy, self._counters_refused = counters.energy, counters.refused
+            if stacks is not None:
+                stacks.pour(core.store)
+            if "jax" in sys.modules:
+                from flopscope.record.jax_modules import tie_to_jax
+
+                self.hlo = tie_to_jax(core.store, self._jax)
+                self.with_stack = self.with_stack or bool(self.hlo.get("instructions"))
+            warn_of_losses(core)
+
+    def _save_and_hand_over(self) -> None:
+        if self._live is None:  # on_trace_ready has stopped the profile, which called it for the results
+            return
+        self._save()
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    def _begin_step(self) -> None:
+        if self.schedule is not None and self._live is not None and self._live.store is self._core:
+            self._step = self._live.begin_range(f"ProfilerStep#{self.step_num}", True)
+
+    def _end_step(self) -> None:
+        step, self._step = self._step, None
+        if step is not None and self._live is not None:
+            self._live.end_range(step)
+
+    def _abandon(self) -> None:
+        """Detach the profile in a forked child; the parent continues it."""
+        record_into(None)
+        LAUNCHES.end(self)
+        self._live = self._core = self._counters = None
+        self._state = "forked"
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """Set the function that returns the trace ids of later cycles; None selects random ids."""
+        _check_functions(callback=callback)
+        self.custom_trace_id_callback = callback
+
+    def _why_nothing(self) -> str:
+        if self._state == "forked":
+            return "this is the child of a fork, and the profile belongs to its parent"
+        if self._state == "not started":
+            return "the profile was not started; use it in a `with` block, or call start() and stop()"
+        return f"the schedule has recorded no step up to step {self.step_num}; call step() at the end of each step"
+
     def __repr__(self) -> str:
         return f"<flopscope.profile: {self._state}, {len(self)} events>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a profile cannot be copied or pickled; its results can: key_averages(), or a file of export_chrome_trace()"
+        )
+
+
+# The functions to call between the action of one step and that of the next (None: the end of the profile). They are
+# those for leaving the first action and then those for entering the second, except for the pairs in _BETWEEN.
+_Act = Callable[[profile], None]
+_LEAVE: dict[ProfilerAction, _Act] = {
+    ProfilerAction.WARMUP: profile._save,
+    ProfilerAction.RECORD: profile._save,
+    ProfilerAction.RECORD_AND_SAVE: profile._save_and_hand_over,
+}
+_ENTER: dict[ProfilerAction | None, _Act] = {
+    ProfilerAction.WARMUP: profile._warm_up,
+    ProfilerAction.RECORD: profile._record,
+    ProfilerAction.RECORD_AND_SAVE: profile._record,
+}
+_BETWEEN: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[_Act, ...]] = {
+    (ProfilerAction.WARMUP, ProfilerAction.WARMUP): (),
+    (ProfilerAction.WARMUP, ProfilerAction.RECORD): (profile._forget_warm_up,),
+    (ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE): (profile._forget_warm_up,),
+    (ProfilerAction.RECORD, ProfilerAction.RECORD): (),
+    (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE): (),
+    (ProfilerAction.RECORD, None): (profile._save_and_hand_over,),
+}
+_WRONG = {
+    (ProfilerAction.WARMUP, ProfilerAction.NONE),
+    (ProfilerAction.RECORD, ProfilerAction.NONE),
+    (ProfilerAction.RECORD, ProfilerAction.WARMUP),
+}
+
+_NO_ACCUMULATION = (
+    "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "
+    "on_trace_ready, or profile without a schedule"
+)
+_NO_OBSERVER = "execution_trace_observer is unsupported; record execution traces with torch.profiler.profile"
+_NO_USE_CUDA = "select what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+_NO_CUDA_TO_TIME = 'timer="cupti" measures CUDA work; add ProfilerActivity.CUDA to the activities'
+_NO_CUDA_TO_COUNT = 'counters="require" counts CUDA work; add ProfilerActivity.CUDA to the activities'
+
+
+def _refuse(wrong: object, message: str) -> None:
+    if wrong:
+        raise ValueError(message)
+
+
+def _check_functions(**arguments: object) -> None:
+    for name, function in arguments.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} must be a function, not {function!r}")
+
+
+def _forget_in_child() -> None:
+    """Leave the running profile to the parent process."""
+    prof = running()
+    if prof is not None:
+        prof._abandon()
+    _current.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

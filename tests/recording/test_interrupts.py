@@ -13,7 +13,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.measuring import look
-from flopscope.record import profiler
+from flopscope.record.profile import running
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
 
@@ -61,7 +61,7 @@ def assert_another_can_start(where: str) -> None:
     except RuntimeError as problem:
         raise AssertionError(f"after an interrupt at {where}: {problem}") from problem
     assert [row.key for row in prof.key_averages(peaks="none")] == ["flopscope::sin"], where
-    assert profiler.running() is None, where
+    assert running() is None, where
 
 
 def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], object]) -> int:
@@ -70,7 +70,7 @@ def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], o
         interrupter = Interrupter(at)
         if not interrupter.run(program) and interrupter.left > 0:  # exceptions in __del__ do not propagate
             return at - 1
-        if profiler.running() is not None:  # at the end of the block, before it had any effect
+        if running() is not None:  # at the end of the block, before it had any effect
             interrupter.exception = None
         check(interrupter.where)
     raise AssertionError
@@ -96,7 +96,7 @@ def test_an_interrupt_of_start_or_stop_leaves_a_profile_that_stop_can_end(option
         started[0].stop()
 
     def check(where: str) -> None:
-        if started and profiler.running() is started[0]:
+        if started and running() is started[0]:
             started[0].stop()  # the interrupt came before start() or stop() had any effect
             started[0].key_averages(peaks="none")
         assert_another_can_start(where)

@@ -197,7 +197,7 @@ class Machine:
         ):
             monkeypatch.setattr(core, name, value)
         monkeypatch.setattr("flopscope.support.package.find_library", lambda name: "/lib/libcupti.so.13")
-        monkeypatch.setattr("flopscope.record.profiler.record_into", lambda core: None)
+        monkeypatch.setattr("flopscope.record.profile.record_into", lambda core: None)
         monkeypatch.setattr(capture, "may_evict", lambda: False)
 
     def profile(self, **arguments: Any) -> fs.profile:
