@@ -39,18 +39,6 @@ def row_medians(matrix: Floats) -> Floats:
     return medians
 
 
-def medians_by(group: npt.NDArray[np.intp], values: Floats, groups: int) -> Floats:
-    """Return the median of the values of each group, without NaN; NaN for a group without numbers."""
-    known = ~np.isnan(values)
-    ordered = values[known][np.lexsort((values[known], group[known]))]
-    count = np.bincount(group[known], minlength=groups)
-    first, some = np.cumsum(count) - count, count > 0
-    medians = np.full(groups, np.nan)
-    low, high = (first + (count - 1) // 2)[some], (first + count // 2)[some]
-    medians[some] = 0.5 * (ordered[low] + ordered[high])
-    return medians
-
-
 def median_of_others(values: Floats, group: npt.NDArray[np.intp]) -> Floats:
     """Return for each row and column the median over the other rows of its group; NaN without any.
 

@@ -102,7 +102,7 @@ class Stragglers:
             more = ("place", "kind", "time", "waited", "exposed", "exposed_last")
             return pandas.DataFrame({name: [] for name in (*SCHEMA["calls"], *more)})
         frame = pandas.concat(frames, ignore_index=True)
-        frame["start"] -= self._first
+        frame["start"] -= (frame["start"] - frame["skew"]).min()  # since the first one began
         return frame
 
     @cached_property
@@ -123,12 +123,6 @@ class Stragglers:
         first collective of the first rank."""
         local = (time - int(self.matched.origins[place])) / 1000
         return self.clocks.aligned(place, local) + float(self._shift[place])
-
-    @cached_property
-    def _first(self) -> float:
-        """Start of the first collective, in the times of the groups."""
-        starts = [np.nanmin(group.start) + self._shift[group.members[0]] for group in self.matched.groups]
-        return float(min(starts, default=0.0))
 
     def __str__(self) -> str:
         from flopscope.ranks.text import stragglers_text
