@@ -358,7 +358,7 @@ def from_profile(prof: Any) -> Trace:
 
 def _read(profiler: Any, kineto: KinetoText) -> Trace:
     """Read what a torch.autograd.profiler.profile has recorded."""
-    trace = Trace(*kineto.read())
+    trace = Trace(kineto.read())
     trace._usual_peaks = STORED
     trace._recorded_cpu = CPU.here()
     trace.record_shapes = profiler.record_shapes

@@ -31,7 +31,7 @@ class Recorded(Trace):
             loaded.metadata.setdefault(RUN_MEMBER, about["steps"])  # the program's own text does not have them
             for name in unfinished_steps(loaded.metadata):
                 loaded.core.undo_step(name)
-        super().__init__(*loaded)
+        super().__init__(loaded)
         del self.source  # there is no file
         self._name: str = about["program"]
         vars(self).update(about["recorded"])

@@ -102,7 +102,7 @@ def _read(file: RankFile) -> Digest | Failure:
                 trace.source = file.source
             elif file.opened:
                 with open(file.opened, "rb", buffering=0) as opened:
-                    trace = Trace(*read_open(opened, file.source, file.max_bytes))
+                    trace = Trace(read_open(opened, file.source, file.max_bytes))
             else:
                 trace = load_trace(file.source, max_bytes=file.max_bytes)
             digest = digest_of(trace, file.source, file.place)

@@ -20,31 +20,17 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Stream(Protocol):
-    """The decompression of one gzip member or of one zstandard frame."""
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield the text of the data, in pieces of bounded size."""
-
-    @property
-    def rest(self) -> bytes | None:
-        """The data after the end of the member; None before its end."""
-
-
-Library = tuple[Callable[[], Stream], type[Exception]]
-
-
 @dataclass(frozen=True)
 class Format:
     """A format of compressed files.
 
     ``starts``: bytes that a member begins with, and a mask for the first of them. ``libraries``: from the fastest to
-    the slowest, a module and what makes a stream of it.
+    the slowest, a module and what its streams are.
     """
 
     name: str
     starts: tuple[tuple[int, bytes], ...]
-    libraries: tuple[tuple[str, Callable[[Any], Library]], ...]
+    libraries: tuple[tuple[str, type[Zlib]], ...]
     missing: str
 
     def begins(self, data: bytes) -> bool:
@@ -54,45 +40,54 @@ class Format:
             for mask, start in self.starts
         )
 
-    def library(self) -> Library:
+    def library(self) -> tuple[Any, type[Zlib]]:
         """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
         with forking.importing:
             for name, streams in self.libraries:
                 if self.name in _found:
                     break
                 with suppress(ImportError):
-                    _found[self.name] = streams(importlib.import_module(name))
+                    _found[self.name] = importlib.import_module(name), streams
         if self.name not in _found:
             raise ImportError(self.missing)
         return _found[self.name]
 
 
-_found: dict[str, Library] = {}
+_found: dict[str, tuple[Any, type[Zlib]]] = {}
 
 
-# Libraries ------------------------------------------------------------------------------------------------------------
+# The decompression of one gzip member or of one zstandard frame, by each library --------------------------------------
 
 
-class _Zlib:
+class Zlib:
     """A gzip member, by decompressobj() of zlib or of one of its faster replacements."""
 
+    error = "error"
+    """The name of the library's exception."""
     _left = b""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, library: Any, wbits: int = 31) -> None:
+        self._stream = library.decompressobj(wbits=wbits)
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the text of the data, in pieces of bounded size."""
         while data:
             yield self._stream.decompress(data, PIECE)
             data = self._stream.unconsumed_tail
 
     @property
     def rest(self) -> bytes | None:
+        """The data after the end of the member; None before its end."""
         return self._stream.unused_data + self._left if self._stream.eof else None
 
 
-class _Buffered(_Zlib):
+class _Buffered(Zlib):
     """A zstandard frame, by ZstdDecompressor of compression.zstd or pyzstd, which keep the data not yet used."""
+
+    error = "ZstdError"
+
+    def __init__(self, library: Any) -> None:
+        self._stream = library.ZstdDecompressor()
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         yield self._stream.decompress(data, PIECE)
@@ -100,8 +95,13 @@ class _Buffered(_Zlib):
             yield self._stream.decompress(b"", PIECE)
 
 
-class _Sliced(_Zlib):
+class _Sliced(Zlib):
     """A zstandard frame, by decompressobj() of zstandard, whose output can be limited only by its input."""
+
+    error = "ZstdError"
+
+    def __init__(self, library: Any) -> None:
+        self._stream = library.ZstdDecompressor().decompressobj()
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         for at in range(0, len(data), SLICE):
@@ -111,30 +111,17 @@ class _Sliced(_Zlib):
                 return
 
 
-def gzip_library(library: Any) -> Library:
-    """Return the streams of zlib, or of a module with the same functions."""
-    return lambda: _Zlib(library.decompressobj(wbits=31)), library.error
-
-
-def _buffered_library(library: Any) -> Library:
-    return lambda: _Buffered(library.ZstdDecompressor()), library.ZstdError
-
-
-def _sliced_library(library: Any) -> Library:
-    return lambda: _Sliced(library.ZstdDecompressor().decompressobj()), library.ZstdError
-
-
 FORMATS = (
     Format(
         "gzip",
         ((0xFF, b"\x1f\x8b"),),
-        tuple((name, gzip_library) for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib")),
+        tuple((name, Zlib) for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib")),
         "Python's zlib module is missing: decompress the trace before reading it",
     ),
     Format(
         "zstandard",
         ((0xFF, b"\x28\xb5\x2f\xfd"), (0xF0, b"\x50\x2a\x4d\x18")),  # a frame; a frame to skip, which tools add
-        (("compression.zstd", _buffered_library), ("zstandard", _sliced_library), ("pyzstd", _buffered_library)),
+        (("compression.zstd", _Buffered), ("zstandard", _Sliced), ("pyzstd", _Buffered)),
         "reading a file compressed by zstandard needs Python 3.14 or a package: pip install zstandard",
     ),
 )
@@ -161,8 +148,8 @@ def decompressed(
     only a part of the text could be read; advance for each CHUNK of the file. Data after the last member are ignored.
     Raise ValueError if nothing can be decompressed, ImportError if no library can do it.
     """
-    make, error = form.library()
-    stream, read, written = make(), 0, 0
+    library, streams = form.library()
+    stream, read, written = streams(library), 0, 0
     data = file.read(CHUNK)
     while data:
         read += len(data)
@@ -172,7 +159,7 @@ def decompressed(
                     written += len(text)
                     check_size(written, read)
                     yield text
-            except error as problem:
+            except getattr(library, streams.error) as problem:
                 if not written:
                     raise ValueError(f"it cannot be decompressed: {problem}") from None
                 ended_early(f"decompression fails within the first {read:,} bytes ({problem})")
@@ -184,7 +171,7 @@ def decompressed(
             read += count
             if not form.begins(data):
                 return
-            stream = make()
+            stream = streams(library)
         advance()
         data = file.read(CHUNK)
     if not written:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -25,8 +26,6 @@ MOST_VALUE = 64 << 20  # bytes of a text
 MOST_FACTS = 1 << 16  # rows of a small table, such as that of the devices
 MOST_TABLES = 1 << 12
 LEAST_ROW = -(1 << 63)  # of row numbers: nothing precedes it
-
-Row = tuple[Any, ...]
 
 
 class Value(NamedTuple):
@@ -270,22 +269,13 @@ def _plain(value: object) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-_found: bool | None = None
-
-
+@cache
 def _library() -> bool:
     """Return whether the core has SQLite's library: that of Python's module, else the system's."""
-    global _found
-    if _found is None:
-        import _sqlite3
+    import _sqlite3
 
-        own = getattr(_sqlite3, "__file__", "")
-        _found = any(map(_use_library, (own, "", "libsqlite3.so.0") if own else ("", "libsqlite3.so.0")))
-    return _found
-
-
-def _use_library(path: str) -> bool:
-    try:
-        return bool(_core.DatabaseReader.use_library(path))
-    except (RuntimeError, ValueError):
-        return False
+    for path in dict.fromkeys((getattr(_sqlite3, "__file__", ""), "", "libsqlite3.so.0")):
+        with suppress(RuntimeError, ValueError):
+            if _core.DatabaseReader.use_library(path):
+                return True
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -117,18 +118,11 @@ def _kinds(start: bytes) -> str:
 # Files of other profilers ---------------------------------------------------------------------------------------------
 
 
-def _read_report(given: Input, store: _core.Store) -> Content:
-    with given.as_file() as path, exported(path) as export:
-        return _of_database(export, store)
-
-
-def _read_database(given: Input, store: _core.Store) -> Content:
-    with given.as_file() as path:
-        return _of_database(path, store)
-
-
-def _of_database(path: str, store: _core.Store) -> Content:
-    with Database(path) as database:
+def _read_database(
+    given: Input, store: _core.Store, export: Callable[[str], AbstractContextManager[str]] = nullcontext
+) -> Content:
+    """Read a database, or what ``export`` makes of the file."""
+    with given.as_file() as file, export(file) as path, Database(path) as database:
         reading, reader = Reading(), _core.DatabaseReader()
         read = read_nsys if is_nsys(database) else read_rocpd if is_rocpd(database) else None
         if read is None:
@@ -136,9 +130,9 @@ def _of_database(path: str, store: _core.Store) -> Content:
             unread = "".join(f"; {note}" for note in journals(path))
             raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}{unread}")
         report, metadata, notes = read(database, reader, store, reading)
-    lost = f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
-    said = [*reading.problems, *[lost] * bool(reading.too_long), *journals(path), *notes]
-    return Content(_report(path, report, reading), metadata, said)
+        lost = f"{reading.too_long:,} rows were omitted because a value in them is longer than 64 MB"
+        said = [*reading.problems, *[lost] * bool(reading.too_long), *journals(path), *notes]
+        return Content(_report(path, report, reading), metadata, said)
 
 
 def _read_xplane(given: Input, store: _core.Store) -> Content:
@@ -160,7 +154,7 @@ def _report(path: str, report: Mapping[str, Any], reading: Reading) -> dict[str,
 
 
 FORMATS = (
-    Format(lambda start: start.startswith(REPORT), _read_report),
+    Format(lambda start: start.startswith(REPORT), partial(_read_database, export=exported)),
     Format(lambda start: start.startswith(MAGIC), _read_database),
     Format(is_xplane, _read_xplane),
     Format(is_pftrace, partial(_read_events, feed_pftrace), takes_captures=True),

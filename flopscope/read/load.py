@@ -7,13 +7,12 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from flopscope import _core
 from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.foreign import foreign_file
 from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
-from flopscope.read.graphs import Source, describe
 from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.paths import find_traces, recording_in
@@ -22,6 +21,8 @@ from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.support.files import close_names
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
+
+Source: TypeAlias = "str | os.PathLike[str]"
 
 
 class Loaded(NamedTuple):
@@ -82,7 +83,7 @@ def read(
     _warn(name, content)
     if form.takes_captures:
         counts = core.join_replays(tuple(captures()) if captures is not None else (), watched)
-        if captures is not None and (unmatched := describe(counts)):
+        if captures is not None and (unmatched := _unused_captures(counts)):
             warn_user(printable(f"{name}: captures: {unmatched}"))
     ties = tie(core, texts, content.modules, name)
     return Loaded(name, core, content.report, content.metadata, counts, content.modules, ties)
@@ -145,3 +146,41 @@ def _name_of(source: object) -> str:
         return os.fsdecode(source)
     name = getattr(source, "name", None)
     return name if isinstance(name, str) else f"<{type(source).__name__}>"
+
+
+# Graphs: the ops of the capture for the kernels of a replay -----------------------------------------------------------
+
+GRAPH_COUNTS = {
+    "launches": "launches of graphs",
+    "works": "kernels, copies and fills that they ran",
+    "graphs": "captured graphs",
+    "matched": "works whose node of a capture is known",
+    "owned": "works that belong to an op of the capture",
+    "tied": "launches whose graph was logged as it was launched",
+    "unseen": "launches that match no captured graph",
+    "ambiguous": "launches that match several captured graphs of different ops",
+}
+"""What the counts of Trace.graphs mean."""
+
+
+def _unused_captures(counts: Mapping[str, int]) -> str:
+    """Return what of the replays could not be joined to the captures, as a clause; "" if nothing."""
+    if not counts["launches"]:
+        return "the trace has no graph launches with recorded kernels, so the captures were not used"
+    if not counts["graphs"]:
+        return "the captures have no graph: no call begins a capture in them"
+    return unmatched_graphs(counts)
+
+
+def unmatched_graphs(counts: Mapping[str, int]) -> str:
+    """Return what of the launches of graphs could not be joined to captured graphs, as a clause; "" if nothing."""
+    missing = counts["works"] - counts["matched"]
+    if not missing:
+        return ""
+    parts = {
+        "match no captured graph": counts["unseen"],
+        "match several captured graphs of different ops": counts["ambiguous"],
+    }
+    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
+    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"

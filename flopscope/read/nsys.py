@@ -14,9 +14,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.agents import finished, json_object, newer_schema, rank_of_process
-from flopscope.read.counters import Counter, Samples, read_samples
 from flopscope.read.database import Database, Query, Reading, Value, columns
+from flopscope.read.profilers import (
+    Counter,
+    Samples,
+    finished,
+    json_object,
+    newer_schema,
+    rank_of_process,
+    read_samples,
+)
 from flopscope.support.units import plural
 
 REPORT = b"NVIDIA Tegra Profiler Report"

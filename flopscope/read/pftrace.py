@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 
 from flopscope import _core
+from flopscope.read.compression import Zlib
 from flopscope.read.input import Input
 
 _FIELDS = rb"[@PhZb2\x18]|[\xe2\xda\xd0\x92]\x03|[\x8a\xa2\xc8]\x02|\xca\x05"
@@ -44,10 +45,7 @@ def feed_pftrace(given: Input, reader: _core.TraceReader) -> None:
 
 def _expanded(packed: bytes) -> Iterator[bytes]:
     """Yield what is compressed, in pieces of bounded size."""
-    stream = zlib.decompressobj()
     try:
-        while packed:
-            yield stream.decompress(packed, 1 << 20)
-            packed = stream.unconsumed_tail
+        yield from Zlib(zlib, zlib.MAX_WBITS).pieces(packed)
     except zlib.error as problem:
         raise ValueError(f"a compressed packet cannot be expanded: {problem}") from None

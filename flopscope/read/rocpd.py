@@ -11,9 +11,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.agents import finished, json_object, newer_schema, properties_of, rank_of_process
-from flopscope.read.counters import ROCM, Counter, Samples, read_samples
 from flopscope.read.database import Database, Join, Query, Reading, Value, columns
+from flopscope.read.profilers import (
+    ROCM,
+    Counter,
+    Samples,
+    finished,
+    json_object,
+    newer_schema,
+    properties_of,
+    rank_of_process,
+    read_samples,
+)
 
 SCHEMAS = (3, 4)  # major versions that are known
 PREFIX = "rocpd_"
@@ -184,13 +193,9 @@ def read_rocpd(
         short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
         tables[short] = tables.get(short, 0) + count
     metadata["rocpd"]["tables"] = tables
-    return report, metadata | rank, list(_notes(facts["schema"], report))
-
-
-def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
-    if not report["events"]:
-        yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
-    yield from newer_schema(schema, max(SCHEMAS))
+    empty = "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
+    notes = [*([] if report["events"] else [empty]), *newer_schema(facts["schema"], max(SCHEMAS))]
+    return report, metadata | rank, notes
 
 
 def _metadata(processes: list[_Process]) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]:

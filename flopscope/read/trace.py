@@ -9,11 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.read.formats import NotATrace, hints_of
-from flopscope.read.graphs import Source
 from flopscope.read.hlo import Hlo
-from flopscope.read.load import read, read_captures
+from flopscope.read.load import Loaded, Source, read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
-from flopscope.read.xplane import Modules
 from flopscope.results.head import OWN_MEMBERS, rank_of, run_steps_of
 from flopscope.results.results import Results
 from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
@@ -35,17 +33,9 @@ class Trace(Results):
 
     _usual_peaks = "datasheet"
 
-    def __init__(
-        self,
-        source: str,
-        core: _core.Store,
-        report: Mapping[str, Any],
-        metadata: dict[str, Any],
-        graphs: dict[str, int] | None = None,
-        modules: Modules | None = None,
-        hlo: dict[str, int] | None = None,
-    ) -> None:
+    def __init__(self, loaded: Loaded) -> None:
         super().__init__()
+        source, core, report, metadata, graphs, modules, hlo = loaded
         self.source = source
         """Name of the file, or the type of the object that was read."""
         self.metadata = metadata
@@ -57,7 +47,7 @@ class Trace(Results):
         Inconsistent events: "contradicting" device work, whose External id names another op than the one around its
         launch; "guessed", whose correlation calls of several processes have, without anything that tells whose it is;
         and "overlapping" host events, which began within another event on their thread but ended after it."""
-        self.graphs: dict[str, int] = graphs or {}
+        self.graphs: dict[str, int] = graphs
         """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
         ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
         launches of "unseen" graphs and those that are "ambiguous"; and the launches of which it was logged what graph
@@ -203,7 +193,7 @@ def load_trace(
     and, if known, what the file is; OSError if it cannot be read; ImportError if no library for zstandard is installed.
     """
     given = None if captures is None else partial(read_captures, captures, max_bytes)
-    return Trace(*read(source, max_bytes, given, hlo))
+    return Trace(read(source, max_bytes, given, hlo))
 
 
 def _cpu_of(source: str, metadata: Mapping[str, Any]) -> CPU | None:
@@ -254,7 +244,7 @@ def _load(
     traces, skipped = [], []
     for path in found.paths:
         try:
-            traces.append(Trace(*read(path, max_bytes, captures)))
+            traces.append(Trace(read(path, max_bytes, captures)))
         except NotATrace as problem:
             if not found.searched:
                 raise

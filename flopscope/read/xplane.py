@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flopscope import _core
-from flopscope.read.agents import finished
 from flopscope.read.paths import hosts_in
+from flopscope.read.profilers import finished
 from flopscope.support.units import plural
 
 
@@ -80,7 +80,8 @@ def read_xplane(
         "modules": list(protos),
         "jax": any(name in content for name in _OF_JAX),
     }
-    told = {_ACCELERATORS.get(text, "") for plane in planes for text in _kind(plane)}
+    kinds = ((str(plane["stats"].get("device_vendor")), plane["name"].rpartition(":")[0]) for plane in planes)
+    told = {_ACCELERATORS.get(text, "") for kind in kinds for text in kind}
     report, metadata = finished("xplane", reader, store, facts, devices, [], start, accelerator=max(told, default=""))
     if start:
         metadata["baseTimeNanoseconds"] = start
@@ -92,10 +93,6 @@ def read_xplane(
     events, places, instructions = ties or ((), (), [])
     modules = Modules(protos, events, places, instructions)
     return report, metadata, [*notes, *_notes(planes)], modules
-
-
-def _kind(plane: Mapping[str, Any]) -> tuple[str, str]:
-    return str(plane["stats"].get("device_vendor")), plane["name"].rpartition(":")[0]
 
 
 def _device(plane: Mapping[str, Any]) -> dict[str, Any]:

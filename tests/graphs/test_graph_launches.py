@@ -81,7 +81,7 @@ class Recording:
                      correlation=correlation, grid=[1, 1, 1], block=[32, 1, 1])
 
     def load(self):
-        return loaded(self.events, lambda path: Trace(*read(path, watched=True)), baseTimeNanoseconds=self.base)
+        return loaded(self.events, lambda path: Trace(read(path, watched=True)), baseTimeNanoseconds=self.base)
 
 def ops(prof):
     return {row.key: row.device_time_total for row in prof.key_averages(peaks="none")

@@ -110,7 +110,7 @@ class Folders:
             status = os.fstat(file.fileno())
             key = (path, status.st_mtime_ns, status.st_size)
             if key not in self._open:
-                trace = Trace(*read_open(file, path))
+                trace = Trace(read_open(file, path))
                 for old in [old for old in self._open if old[0] == path]:
                     del self._open[old]
                 self._open[key] = trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from flopscope.read.graphs import GRAPH_COUNTS, unmatched_graphs
+from flopscope.read.load import GRAPH_COUNTS, unmatched_graphs
 from flopscope.show.page.encode import Columns, text_table
 from flopscope.show.page.profile import Profile
 from flopscope.show.summarize import Section, device_sections, energy_section
