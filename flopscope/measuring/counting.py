@@ -8,7 +8,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from flopscope import _core
-from flopscope.measuring.look import Look
 from flopscope.measuring.stage import Stage
 from flopscope.record.counters import why_no_counters
 from flopscope.support.capture import stop_core
@@ -107,27 +106,25 @@ def _capture() -> Iterator[None]:
 def _why_not(stage: Stage) -> str | None:
     if stage.device.kind == "cpu":
         return "the call runs on the CPU"
-    if _communicates(stage.looks[0]):
+    # The names of NCCL and its like: a kernel of theirs waits for those of other devices.
+    if any(part in name.lower() for name in stage.looks[0].core.names() for part in ("nccl", "rccl", "nvshmem")):
         return "it communicates with other devices, whose calls would have to be repeated as well"
     return why_no_counters()
 
 
-def _communicates(look: Look) -> bool:
-    """Return whether a kernel waits for those of other devices, by the names of NCCL and its like."""
-    columns, names, kinds, _ = look.core.events()
-    kernels = (
-        names[name] for name, kind in zip(columns["name"], columns["kind"], strict=True) if kinds[kind] == "kernel"
-    )
-    return any(part in name.lower() for name in kernels for part in ("nccl", "rccl", "nvshmem"))
-
-
 def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
     index = int(str(stage.device).partition(":")[2] or 0)
-    flushes = stage.cold and _can_flush(stage)
+    flushes = stage.cold
 
     def ready() -> None:
         if flushes:
             _core.measure_flush(str(stage.device))
+
+    try:
+        ready()
+    except RuntimeError as problem:  # a build without CUDA cannot empty the L2
+        stage.notes.append(f"the counters are those of hot caches: {problem}")
+        flushes = False
 
     def call_and_flush() -> None:
         call()
@@ -157,16 +154,6 @@ def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str,
     if values.get("tensor_active") == 0:
         values["tensor_flops"] = 0.0
     return values
-
-
-def _can_flush(stage: Stage) -> bool:
-    """Return whether the L2 can be emptied, which a build without CUDA cannot do; if not, add a note."""
-    try:
-        _core.measure_flush(str(stage.device))
-    except RuntimeError as problem:
-        stage.notes.append(f"the counters are those of hot caches: {problem}")
-        return False
-    return True
 
 
 _TIMES = {2: "twice", 3: "three times", 4: "four times"}

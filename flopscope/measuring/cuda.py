@@ -170,7 +170,8 @@ class Graph:
     def __init__(self, call: Callable[[], Any], device: str, native: bool, moved: float) -> None:
         self._device = device
         self.calls = GRAPH_CALLS if moved != moved else max(1, min(GRAPH_CALLS, int(GRAPH_BYTES / max(moved, 1))))
-        self._replay = (_native_graph if native else _torch_graph)(call, device, self.calls)
+        captured = _core.measure_graph(device, call, self.calls) if native else None
+        self._replay = partial(_core.measure_replay, captured) if native else _torch_graph(call, device, self.calls)
 
     def check(self, records: Records, launches: int) -> None:
         """Raise RuntimeError unless the graph contains this number of launches for each call."""
@@ -194,11 +195,6 @@ class Graph:
                 raise RuntimeError("launching the graph waits for the device")
             times.append(ns)
         return median(times) / 1e3 / self.calls
-
-
-def _native_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:
-    graph = _core.measure_graph(device, call, calls)
-    return lambda: _core.measure_replay(graph)
 
 
 def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:

@@ -74,7 +74,10 @@ def measure(
     the device, a profile is in progress or CUDA fails, and TypeError if fn is not callable or returns a coroutine.
     """
     require_numbers(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
-    _check_names(peaks, unit, flops)
+    if peaks not in PEAK_SOURCES:
+        raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
+    if unit_named(unit) and flops is None:
+        raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")
     check_counters(counters, None)
     require_callable(fn)
     call = partial(fn, *args) if args else fn
@@ -254,10 +257,3 @@ def require_numbers(**numbers: float | None) -> None:
             raise ValueError(f"{name} must be a finite number of at least 0, not {number!r}")
     if numbers.get("max_time") == 0:
         raise ValueError("max_time must be positive, not 0")
-
-
-def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
-    if peaks not in PEAK_SOURCES:
-        raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
-    if unit_named(unit) and flops is None:
-        raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")

@@ -109,7 +109,13 @@ class Sweep:
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dict per size and dtype, with the columns of to_pandas()."""
-        return [_record(self.op, point) for point in self.points]
+        records = []
+        for point in self.points:
+            m = point.measurement
+            measured = {} if m is None else {**vars(m), "ci_low": m.ci[0], "ci_high": m.ci[1]}
+            known = {**_DEFAULTS, **measured, **vars(point), "op": self.op}
+            records.append({column.name: known.get(column.name, math.nan) for column in _COLUMNS})
+        return records
 
     def to_dict(self) -> dict[str, Any]:
         """Return the points as a document for JSON: see docs/json.md."""
@@ -224,7 +230,9 @@ def _point(
 ) -> SweepPoint:
     """Measure a size and a dtype; what prevents it becomes the point's note, and one of the problems."""
     at = partial(SweepPoint, size, dtype)
-    shape, elements, working_set = "", _elements(subject, size), math.nan
+    shape, elements, working_set = "", math.nan, math.nan
+    with suppress(TypeError):  # with make=, a size can be any object
+        elements = float(math.prod(subject.shapes(size)[0]))
     try:
         call, args = subject.call(size, dtype)
         result = call(*args)
@@ -339,36 +347,17 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
     return [n for n in map(math.isqrt, elements) if n <= largest]
 
 
-def _elements(subject: _Subject, size: Any) -> float:
-    try:
-        return float(math.prod(subject.shapes(size)[0]))
-    except TypeError:  # with make=, a size can be any object
-        return math.nan
-
-
 def _working_set(values: Iterable[Any]) -> float:
     """Return the total bytes of arrays, counting each memory once."""
     sizes: dict[Any, int] = {}
     for value in values:
         nbytes = getattr(value, "nbytes", None)
         if isinstance(nbytes, int):
-            sizes[_address(value)] = nbytes
+            address = getattr(value, "data_ptr", id(value))  # a number in flopscope, a method in torch
+            sizes[address() if callable(address) else address] = nbytes
     return float(sum(sizes.values())) if sizes else math.nan
-
-
-def _address(value: Any) -> Any:
-    """Return a key that is equal for two objects with the same memory."""
-    address = getattr(value, "data_ptr", None)  # a number in flopscope, a method in torch
-    return address() if callable(address) else id(value) if address is None else address
 
 
 def _shapes_text(values: Iterable[Any]) -> str:
     shapes = [tuple(value.shape) for value in values if hasattr(value, "shape")]
     return ", ".join(dict.fromkeys(" x ".join(map(str, shape)) for shape in shapes))
-
-
-def _record(op: str, point: SweepPoint) -> dict[str, Any]:
-    m = point.measurement
-    measured = {} if m is None else {**vars(m), **dict(zip(("ci_low", "ci_high"), m.ci, strict=True))}
-    known = {**_DEFAULTS, **measured, **vars(point), "op": op}
-    return {column.name: known.get(column.name, math.nan) for column in _COLUMNS}

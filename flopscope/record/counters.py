@@ -6,7 +6,7 @@ import atexit
 import functools
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -141,11 +141,6 @@ class Counters:
         since = () if begin is None else (begin,)
         for sampler in self._samplers:
             sampler.pour(store, *since)
-
-    @property
-    def reports(self) -> list[Mapping[str, Any]]:
-        """What was counted on each device."""
-        return [sampler.report for sampler in self._samplers]
 
 
 class LateCounters(Counters):

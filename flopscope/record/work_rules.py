@@ -141,13 +141,6 @@ def _part(argument: Any, place: int) -> Any:
     return argument[place] if isinstance(argument, tuple) else None
 
 
-def _call_of(name: str, arguments: list[Any], launch: Launch | None) -> WorkCall:
-    dtypes, shapes, strides = ([_part(argument, place) for argument in arguments] for place in range(3))
-    values = [_value(argument) if isinstance(argument, str) else None for argument in arguments]
-    grid, block = launch or (None, None)
-    return WorkCall(name, shapes, dtypes, strides, values, grid, block)
-
-
 def amount(label: str, value: Any) -> float:
     """Return a number of FLOPs or bytes; NaN, as None, is unknown. Raise TypeError or ValueError for what is none."""
     if value is None:
@@ -204,7 +197,9 @@ def _work_of(
     if fn is None:
         return None
     try:
-        call = _call_of(name, arguments, launch)
+        dtypes, shapes, strides = ([_part(argument, place) for argument in arguments] for place in range(3))
+        values = [_value(argument) if isinstance(argument, str) else None for argument in arguments]
+        call = WorkCall(name, shapes, dtypes, strides, values, *(launch or ()))
         work = _checked(fn(call))
         _notes.setdefault(name, {})[repr(call)] = work
         return work

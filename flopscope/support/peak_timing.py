@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -119,29 +118,23 @@ class Measurement:
         with progress_bar(f"measuring {self.device}", MAX_ROUNDS * len(steps), progress) as advance:
             for turn in range(MAX_ROUNDS):
                 for quantity, prepare in steps.items():
-                    if turn == 0:
-                        self._first_round(quantity, prepare)
-                    else:
-                        self._further_round(quantity)
+                    self._round(quantity, None if turn else prepare)
                     advance()
         return self._peaks(busy())
 
-    def _first_round(self, quantity: str, prepare: Callable[[], Iterator[_Series]]) -> None:
-        """Warm up and read once; a probe that fails is missing."""
-        self.series[quantity] = []
+    def _round(self, quantity: str, prepare: Callable[[], Iterator[_Series]] | None) -> None:
+        """Read the series that have not settled; in the first round, ``prepare`` warms up before each. A probe that
+        fails then is missing; if a later reading fails, the earlier ones are kept."""
+        known = self.series.setdefault(quantity, [])
         try:
-            for series in prepare():
-                series.values.append(series.read())
-                self.series[quantity].append(series)
-        except _PROBE_ERRORS as error:
-            self.missing[quantity] = error
-
-    def _further_round(self, quantity: str) -> None:
-        """Read the series that have not settled; if a reading fails, keep the earlier ones."""
-        with suppress(*_PROBE_ERRORS):
-            for series in self.series[quantity]:
+            for series in known if prepare is None else prepare():
                 if not series.settled:
                     series.values.append(series.read())
+                if prepare is not None:
+                    known.append(series)
+        except _PROBE_ERRORS as error:
+            if prepare is not None:
+                self.missing[quantity] = error
 
     def _peaks(self, busy: float | None) -> Peaks:
         from datetime import datetime, timezone

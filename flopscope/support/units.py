@@ -40,19 +40,18 @@ def share_text(part: float, whole: float) -> str:
 
 def memory_text(nbytes: int) -> str:
     """Format an amount of memory as torch.profiler does, with 1 KB = 1024 B: ``382.00 MB``."""
-    for exponent, name in ((3, "GB"), (2, "MB"), (1, "KB")):
-        if abs(nbytes) >= 1024**exponent:
-            return f"{nbytes / 1024**exponent:.2f} {name}"
-    return f"{nbytes} B"
+    return _binary_text(nbytes, ("GB", "MB", "KB"), 2)
 
 
 def bytes_text(nbytes: float) -> str:
     """Format a number of bytes moved, with 1 KiB = 1024 B: ``768.0 MiB``."""
-    if math.isnan(nbytes):
-        return MISSING
-    for exponent, name in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if nbytes >= 1024**exponent:
-            return f"{nbytes / 1024**exponent:.1f} {name}"
+    return MISSING if math.isnan(nbytes) else _binary_text(nbytes, ("TiB", "GiB", "MiB", "KiB"), 1)
+
+
+def _binary_text(nbytes: float, units: tuple[str, ...], digits: int) -> str:
+    for exponent, unit in zip(range(len(units), 0, -1), units, strict=True):
+        if abs(nbytes) >= 1024**exponent:
+            return f"{nbytes / 1024**exponent:.{digits}f} {unit}"
     return f"{nbytes:.0f} B"
 
 

@@ -45,7 +45,10 @@ def limits_of(item: pytest.Item, checks: type[Check]) -> dict[str, Arguments]:
 
 
 def _checked(checks: type[Check], name: str, given: Any) -> Arguments:
-    in_order, by_name = _arguments(given)
+    """Return the positional and the keyword arguments that a marker's value stands for."""
+    by_name = dict(given) if isinstance(given, Mapping) else {}
+    several = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    in_order = () if given is True or by_name else several
     try:
         bound = inspect.signature(getattr(checks, name)).bind(None, *in_order, **by_name)
     except TypeError as problem:
@@ -55,14 +58,6 @@ def _checked(checks: type[Check], name: str, given: Any) -> Arguments:
     elif name == "bound":
         require_bounds(bound.arguments.get("kinds", ()))
     return in_order, by_name
-
-
-def _arguments(given: Any) -> Arguments:
-    """Return the positional and keyword arguments of a marker's value."""
-    by_name = dict(given) if isinstance(given, Mapping) else {}
-    if given is True or by_name:
-        return (), by_name
-    return tuple(given) if isinstance(given, (list, tuple)) else (given,), by_name
 
 
 def check_unused(item: pytest.Item) -> None:
