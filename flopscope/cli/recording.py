@@ -21,12 +21,10 @@ from flopscope.cli.memory_limit import Records
 from flopscope.cli.reporter import NO_OPS, why_no_lines
 from flopscope.record import torch_hooks as hooks
 from flopscope.record import watching
-from flopscope.record.arguments import record_arguments
-from flopscope.record.forward import Forward
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
-from flopscope.record.steps import StepCounter, Window
+from flopscope.record.steps import Forward, StepCounter, Window
 from flopscope.record.windows import LARGE, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
@@ -320,7 +318,7 @@ class Recording:
         if everywhere is not None and not alone:
             settings["experimental_config"] = everywhere
             if settings.get("record_shapes"):
-                self._end_arguments = record_arguments(self._torch)
+                self._end_arguments = hooks.record_arguments(self._torch)
         elif self._window.unit == "seconds" and not alone:
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = import_module("flopscope.torch").profile(**settings)

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import IO, Any
 
 from flopscope.support import forking
 
@@ -14,10 +14,6 @@ CHUNK = 1 << 20  # bytes read at once
 PIECE = 1 << 20  # bytes of text at once: larger ones take fresh memory each
 SLICE = 1 << 10  # bytes for a library that does not limit its output; they expand to at most 32 MB
 MAGIC = 4  # bytes by which a format is recognised
-
-
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -136,13 +132,14 @@ def format_of(start: bytes) -> Format | None:
 
 
 def decompressed(
-    file: Readable,
+    data: bytes,
+    file: IO[bytes],
     form: Format,
     check_size: Callable[[int, int], object],
     ended_early: Callable[[str], object],
     advance: Callable[[], object] = bool,
 ) -> Iterator[bytes]:
-    """Yield the text of a file of one or more members, in pieces.
+    """Yield the text of a file of one or more members, whose first bytes are ``data``, in pieces.
 
     check_size is called with the bytes of text and of the file so far, and may raise; ended_early with the reason why
     only a part of the text could be read; advance for each CHUNK of the file. Data after the last member are ignored.
@@ -150,7 +147,7 @@ def decompressed(
     """
     library, streams = form.library()
     stream, read, written = streams(library), 0, 0
-    data = file.read(CHUNK)
+    data += file.read(CHUNK - len(data))
     while data:
         read += len(data)
         while data:
@@ -179,7 +176,7 @@ def decompressed(
     ended_early(f"the compressed file ends at byte {read:,}")
 
 
-def _next_member(rest: bytes, file: Readable) -> tuple[bytes, int]:
+def _next_member(rest: bytes, file: IO[bytes]) -> tuple[bytes, int]:
     """Return the data after a member, without padding, with enough of them to recognise another one; and how many bytes
     were read for that.
     """

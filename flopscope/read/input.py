@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
+from itertools import chain
 from typing import IO, Any
 
 from flopscope import _core
@@ -60,7 +61,7 @@ def _unpacked(packed: bytes, form: Format) -> bytes:
     """Return the first bytes of a text from those of its file. Damage is found when the whole file is read."""
     text = b""
     with suppress(ValueError, OSError, ImportError, EOFError):
-        for piece in decompressed(io.BytesIO(packed), form, lambda *_: None, lambda _: None):
+        for piece in decompressed(packed, io.BytesIO(), form, lambda *_: None, lambda _: None):
             text += piece
             if len(text) >= START:
                 break
@@ -148,12 +149,9 @@ class Input:
         while len(first) < MAGIC and (more := file.read(MAGIC - len(first))):  # a pipe may give a byte at a time
             first += more
         form = format_of(first)
-        rest = _Chained(first, file)
-        pieces = (
-            iter(lambda: rest.read(CHUNK), b"")
-            if form is None
-            else decompressed(rest, form, self.check_size, partial(setattr, self, "cut"), advance)
-        )
+        pieces: Iterator[bytes] = chain([first], iter(lambda: file.read(CHUNK), b""))
+        if form is not None:
+            pieces = decompressed(first, file, form, self.check_size, partial(setattr, self, "cut"), advance)
         size = 0
         self.start = b""
         for piece in pieces:
@@ -163,18 +161,6 @@ class Input:
             if len(self.start) < START:
                 self.start += piece[: START - len(self.start)]
             yield piece
-
-
-class _Chained:
-    """A file object whose first bytes have already been read."""
-
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        self._first = first
-        self._rest = rest
-
-    def read(self, size: int) -> bytes:
-        first, self._first = self._first, b""
-        return first + self._rest.read(size - len(first))
 
 
 def _batches(pieces: Iterator[bytes], reader: _core.TraceReader) -> Iterator[list[bytes]]:

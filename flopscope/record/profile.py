@@ -301,11 +301,24 @@ class profile(Results):
         return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
 
     def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
-        if (before, after) in _WRONG:
-            warn_user(f"Incorrect schedule: {before.name} followed by {after and after.name}")
-        for act in _BETWEEN.get((before, after), (_LEAVE.get(before), _ENTER.get(after))):
-            if act is not None:
-                act(self)
+        """Do what lies between the action of one step and that of the next, None: the end of the profile."""
+        none, warm_up, record, save = ProfilerAction
+        if before in (warm_up, record) and after in (none, warm_up) and before is not after:
+            warn_user(f"Incorrect schedule: {before.name} followed by {after.name}")
+        records = after in (record, save)
+        if before is warm_up and records:
+            self._forget_warm_up()
+        elif before is after is warm_up or (before is record and records):
+            return  # it goes on
+        else:
+            if before is save or (before is record and after is None):
+                self._save_and_hand_over()
+            elif before is not none:
+                self._save()
+            if records:
+                self._record()
+            elif after is warm_up:
+                self._warm_up()
 
     # Actions of transitions -------------------------------------------------------------------------------------------
 
@@ -431,33 +444,6 @@ class profile(Results):
             "a profile cannot be copied or pickled; its results can: key_averages(), or a file of export_chrome_trace()"
         )
 
-
-# The functions to call between the action of one step and that of the next (None: the end of the profile). They are
-# those for leaving the first action and then those for entering the second, except for the pairs in _BETWEEN.
-_Act = Callable[[profile], None]
-_LEAVE: dict[ProfilerAction, _Act] = {
-    ProfilerAction.WARMUP: profile._save,
-    ProfilerAction.RECORD: profile._save,
-    ProfilerAction.RECORD_AND_SAVE: profile._save_and_hand_over,
-}
-_ENTER: dict[ProfilerAction | None, _Act] = {
-    ProfilerAction.WARMUP: profile._warm_up,
-    ProfilerAction.RECORD: profile._record,
-    ProfilerAction.RECORD_AND_SAVE: profile._record,
-}
-_BETWEEN: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[_Act, ...]] = {
-    (ProfilerAction.WARMUP, ProfilerAction.WARMUP): (),
-    (ProfilerAction.WARMUP, ProfilerAction.RECORD): (profile._forget_warm_up,),
-    (ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE): (profile._forget_warm_up,),
-    (ProfilerAction.RECORD, ProfilerAction.RECORD): (),
-    (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE): (),
-    (ProfilerAction.RECORD, None): (profile._save_and_hand_over,),
-}
-_WRONG = {
-    (ProfilerAction.WARMUP, ProfilerAction.NONE),
-    (ProfilerAction.RECORD, ProfilerAction.NONE),
-    (ProfilerAction.RECORD, ProfilerAction.WARMUP),
-}
 
 _NO_ACCUMULATION = (
     "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "

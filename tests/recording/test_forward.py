@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
-from flopscope.record.forward import LEAST, REPEATS, Forward  # noqa: E402
+from flopscope.record.steps import LEAST, REPEATS, Forward  # noqa: E402
 
 
 class Inner(torch.nn.Module):  # type: ignore[misc]
