@@ -11,11 +11,11 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.comparison import Comparison, Finding
 from flopscope.ranks.findings import find, last_calls_by_group, verdict_of
+from flopscope.ranks.medians import Floats, median
 from flopscope.ranks.notes import notes_of
 from flopscope.ranks.schema import RANKS, SCHEMA, arrow_table, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
-from flopscope.ranks.tables import collective_rows, group_rows, host_rows, rank_rows
 from flopscope.support.files import replacing
 from flopscope.support.units import plural
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from flopscope.show.summary import Summary
 
 TICKS = 16  # labels of an axis that fit
+SPREAD = 0.95
 
 
 class Ranks:
@@ -120,20 +121,64 @@ class Ranks:
         as in steps(); ``flops``, ``bytes_total_moved``: known work per step; ``slowness``: the time of its kernels over
         that of the same kernels and shapes on the other ranks; ``memory_peak``: bytes allocated; and the columns of
         Stragglers.ranks."""
-        return rank_rows(self.comparison)
+        import pandas
+
+        work, digests = self.comparison.work, self.comparison.digests
+        identities = [digest.identity for digest in digests]
+        steps = {
+            "total": work.total,
+            "own": work.own,
+            "excess": work.excess,
+            "communication": work.part("communication"),
+            "data": work.part("data"),
+        }
+        columns: dict[str, Any] = {
+            "rank": [digest.rank for digest in digests],
+            "host": pandas.array(self.comparison.hosts, dtype="string"),
+            "gpu": pandas.array([one.device_index for one in identities], dtype="Int64"),
+            "device": pandas.array([one.device for one in identities], dtype="string"),
+            "steps": [digest.steps for digest in digests],
+            **{name: [median(row) for row in values] for name, values in steps.items()},
+            "flops": work.amounts["FLOPs"],
+            "bytes_total_moved": work.amounts["bytes"],
+            "slowness": work.ops.slowness,
+            "memory_peak": [digest.memory_peak for digest in digests],
+        }
+        return pandas.DataFrame(columns).merge(self.comparison.stragglers.ranks, on="rank", validate="1:1")
 
     def hosts(self) -> pandas.DataFrame:
         """Return a row per host, those that others waited for longest first: ``host``; ``ranks``; ``first_rank``;
         ``own``, ``communication``, ``slowness``: medians over its ranks; ``times_last``, ``waited``, ``awaited``: sums
         over its ranks; the ranks that waited include those of the same host."""
-        return host_rows(self.ranks)
+        grouped = self.ranks[self.ranks["host"].notna()].astype({"host": str}).groupby("host", sort=False)
+        frame = grouped.agg(
+            ranks=("rank", "size"),
+            first_rank=("rank", "min"),
+            own=("own", "median"),
+            communication=("communication", "median"),
+            slowness=("slowness", "median"),
+            times_last=("times_last", "sum"),
+            waited=("waited", "sum"),
+            awaited=("awaited", "sum"),
+        )
+        return _sorted(frame.reset_index(), "hosts", "awaited")
 
     def groups(self) -> pandas.DataFrame:
         """Return a row per process group, those that waited longest first: ``group``; ``members``: as recorded;
         ``ranks``: members with a trace; ``calls`` matched; ``waited``: time that members waited for the last one;
         ``waited_pct``: in percent of the time of these calls; ``most_last``: the rank that came last most often;
         ``times_last``: how often; ``awaited``: time that the others waited for it there."""
-        return group_rows(self.comparison)
+        stragglers = self.comparison.stragglers
+        calls, groups = stragglers.calls, stragglers.matched.groups
+        frame = calls.groupby("place").agg(calls=("place", "size"), waited=("waited", "sum"), time=("time", "sum"))
+        frame["group"] = [group.name for group in groups]
+        frame["members"] = [group.ranks for group in groups]
+        frame["ranks"] = [len(group.members) for group in groups]
+        frame["waited_pct"] = (100 * frame["waited"] / frame["time"]).where(frame["time"] > 0)
+        last = calls.groupby(["place", "straggler"]).agg(times_last=("waited", "size"), awaited=("waited", "sum"))
+        last = last.reset_index("straggler").rename(columns={"straggler": "most_last"})
+        most = last.sort_values("times_last", ascending=False, kind="stable").groupby("place").first()
+        return _sorted(frame.join(most), "groups", "waited")
 
     def collectives(self, *, by_group: bool = True) -> pandas.DataFrame:
         """Return the matched collectives by kind, group and size, the most exposed first: arrival apart from transfer.
@@ -147,7 +192,44 @@ class Ranks:
         ``waited``, ``exposed``: duration, time waiting for the last member, and time in which nothing computed, per
         step and member; time that two collectives share counts for both.
         """
-        return collective_rows(self.comparison, by_group)
+        stragglers = self.comparison.stragglers
+        groups = stragglers.matched.groups
+        hosts = [len({self.comparison.hosts[member] for member in group.members} - {None}) for group in groups]
+        members = [len(group.members) for group in groups]
+        calls = stragglers.calls
+        place = calls["place"].to_numpy(np.intp)
+        calls = calls.assign(
+            size=_buckets(calls["message_bytes"].to_numpy(np.float64)),
+            ranks=np.array(members, np.int64)[place],
+            hosts=np.array(hosts, np.int64)[place],
+            which=place if by_group else 0,
+        ).sort_values(["place", "kind", "size"], kind="stable")
+        keys = ["collective", "size", "ranks", "hosts", "which"]
+        classes = calls.groupby(keys, sort=False)
+        frame = classes.agg(
+            group=("group", "first"),
+            groups=("place", "nunique"),
+            calls=("skew", "size"),
+            skew_median=("skew", "median"),
+            skew_uncertainty=("skew_uncertainty", "median"),
+            transfer_median=("transfer", "median"),
+            bus_gbytes_per_s=("bus_gbytes_per_s", "median"),
+            time=("time", "sum"),
+            waited=("waited", "sum"),
+            exposed=("exposed", "sum"),
+        )
+        frame["skew_p95"] = classes["skew"].quantile(SPREAD)
+        frame = frame.reset_index()
+        size = frame["size"].to_numpy(np.float64)
+        frame["bytes_from"] = np.select([size >= 0, size == ZERO], [2.0**size, 0.0], np.nan)
+        frame["bytes_to"] = np.select([size >= 0, size == ZERO], [2.0 ** (size + 1), 1.0], np.nan)
+        per = frame["ranks"] * frame["groups"] * float(np.median(self.comparison.work.step_counts))
+        for name in ("time", "waited", "exposed"):
+            frame[name] /= per
+        frame["hosts"] = frame["hosts"].astype("Int64").replace(0, None)
+        if not by_group:
+            frame["group"] = None
+        return _sorted(frame, "collectives", "exposed")
 
     def key_averages(self) -> pandas.DataFrame:
         """Return the ops of all ranks with statistics over the ranks: a row per name, device, shapes and dtypes.
@@ -294,3 +376,18 @@ class Ranks:
         frame = pandas.DataFrame(rows, columns=names).astype({"cost_us": "float64", "cost_pct": "float64"})
         frame["ranks"] = frame["ranks"].map(list)
         return frame
+
+
+ZERO, UNKNOWN = -1.0, -2.0
+"""Buckets of messages of no bytes, and of those of an unknown size."""
+
+
+def _buckets(sizes: Floats) -> Floats:
+    """Return the binary logarithm of the power of two that each size is at least."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.select([np.isnan(sizes), sizes <= 0], [UNKNOWN, ZERO], np.floor(np.log2(sizes)))
+
+
+def _sorted(frame: pandas.DataFrame, table: str, most: str) -> pandas.DataFrame:
+    """Return the columns of a table of Ranks, the rows with the most of a column first."""
+    return frame[list(SCHEMA[table])].sort_values(most, ascending=False, kind="stable").reset_index(drop=True)
