@@ -92,25 +92,20 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     launches = [at for at, kind in enumerate(columns["kind"]) if kinds[kind] in WORK]
     launchers = [names[columns["name"][at]] for at in columns["launcher"][launches] if at >= 0]
     kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
-    ops, flops, moved, read, written = _work_of(core)
     return Look(
         devices=tuple(sorted({f"cuda:{columns['device'][at]}" for at in launches if columns["device"][at] >= 0})),
         sees_cuda=sees_cuda,
         kernels=kernels if sees_cuda else None,
         launches=len(launches) if sees_cuda else None,
         native_launches=sum(name.startswith("flopscope::") for name in launchers),
-        ops=ops,
-        flops=flops,
-        bytes=moved,
-        bytes_read=read,
-        bytes_written=written,
         notes=notes,
         core=core,
+        **_work_of(core),
     )
 
 
-def _work_of(core: Any) -> tuple[int, float, float, float, float]:
-    """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written."""
+def _work_of(core: Any) -> dict[str, Any]:
+    """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written, as fields of Look."""
     columns, meta = core.table(False, 0, {})
     known = [
         row
@@ -119,13 +114,9 @@ def _work_of(core: Any) -> tuple[int, float, float, float, float]:
     ]
     # Of ops with known work; if there are none, of ranges with declared work.
     rows = [row for row in known if not columns["is_user_annotation"][row]] or known
-    if not rows:
-        return 0, math.nan, math.nan, math.nan, math.nan
-    names = ("flops", "bytes_total_moved", "bytes_read", "bytes_written")
-    flops, moved, read, written = (math.fsum(columns[name][row] for row in rows) for name in names)
-    coverage = meta["coverage"]  # below 1 if some work is unknown
-    return (
-        sum(columns["count"][row] for row in rows),
-        flops if coverage["flops"] >= 1 - 1e-9 else math.nan,
-        *(amount if coverage["bytes"] >= 1 - 1e-9 else math.nan for amount in (moved, read, written)),
-    )
+    work: dict[str, Any] = {"ops": sum(columns["count"][row] for row in rows)}
+    for name in ("flops", "bytes", "bytes_read", "bytes_written"):
+        covered = meta["coverage"]["flops" if name == "flops" else "bytes"] >= 1 - 1e-9  # else some work is unknown
+        column = columns["bytes_total_moved" if name == "bytes" else name]
+        work[name] = math.fsum(column[row] for row in rows) if rows and covered else math.nan
+    return work

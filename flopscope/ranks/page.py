@@ -13,7 +13,7 @@ import numpy as np
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.sentences.ranks import NO_MATCH
-from flopscope.ranks.medians import Floats, median_of_others
+from flopscope.ranks.medians import Floats, mean, median_of_others
 from flopscope.ranks.text import page_tables
 from flopscope.show.page.encode import Columns, sentence, text_table
 from flopscope.show.page.page import Page
@@ -113,11 +113,7 @@ def _places(rows: pandas.DataFrame) -> list[str]:
 
 def means(values: Floats) -> Floats:
     """Return the mean of the known steps of each rank, NaN if none is known."""
-    known = ~np.isnan(values)
-    counts = known.sum(axis=1)
-    return np.asarray(
-        np.divide(np.where(known, values, 0).sum(axis=1), counts, where=counts > 0, out=np.full(len(values), math.nan))
-    )
+    return np.array([mean(steps) for steps in values])
 
 
 # Who waited for whom --------------------------------------------------------------------------------------------------

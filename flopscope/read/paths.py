@@ -45,8 +45,6 @@ def find_traces(source: str) -> Found:
 
     In a folder of JAX's profiler, the recordings of the newest run are selected.
     """
-    if not isinstance(source, str):
-        raise TypeError(f"a trace must be named by a text or a path, not {source!r}")
     if os.path.isdir(source):
         return _in_folder(newest_run(source))
     if MAGIC.search(source) and not os.path.lexists(source):

@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 
 def median(numbers: Iterable[float]) -> float:
-    """Return the middle number, or the mean of the two in the middle. Raise ValueError without any."""
+    """Return the middle number, or the mean of the two in the middle, of at least one."""
     ordered = sorted(numbers)
-    if not ordered:
-        raise ValueError("no median of no numbers")
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
