@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
+from flopscope.answers.lines import lines_of, waited_for
 from flopscope.ranks.calls import Calls, calls_of
 from flopscope.results import head
 from flopscope.results.head import rank_of
@@ -20,11 +22,14 @@ from flopscope.results.results import grouped, store_of
 from flopscope.support.model import index_of
 
 if TYPE_CHECKING:
+    from flopscope._core import Store
     from flopscope.results.results import Results
 
 ROWS = 4096
 """Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
 REST = "(other ops)"
+LINES = 32
+"""Lines of the program that are kept, those in which a device waited longest."""
 IN_NAME = re.compile(r"rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
 WORKER = re.compile(r"(.+?)_\d+\.\d+\.pt\.trace\.json(\.\w+)?")  # {host}_{pid}.{ns}.pt.trace.json, as torch names files
 
@@ -86,6 +91,9 @@ class Digest:
     """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
     dropped: int
     """Events of the trace that are in no table."""
+    lines: dict[tuple[str, str], float] = field(default_factory=dict)
+    """µs in which a device waited for the host, where stacks were sampled: by the line that the thread was in whose
+    launch ended the wait, and the line that it was in within that. The LINES longest."""
     problems: list[str] = field(default_factory=list)
     """Warnings that reading issued."""
 
@@ -125,6 +133,7 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         has_shapes=bool(core.has_shapes),
         memory_peak=_memory_peak(trace) if rows.facts.has_memory else float("nan"),
         dropped=trace.dropped,
+        lines=_waits(core, analysis.apart),
     )
 
 
@@ -176,6 +185,13 @@ def _memory_peak(trace: Results) -> float:
     order = np.argsort(start, kind="stable")
     peaks = [np.cumsum(change[order][device[order] == one]).max() for one in np.unique(device)]
     return float(max(0, *peaks))
+
+
+def _waits(core: Store, first_step: int) -> dict[tuple[str, str], float]:
+    times: Counter[tuple[str, str]] = Counter()
+    for one in lines_of(core, first_step).lines:
+        times[one.line, one.inside] += waited_for(one)  # type: ignore[assignment]
+    return {line: time for line, time in times.most_common(LINES) if time > 0}
 
 
 # The table ------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.answers.lines import MOSTLY, place_text
 from flopscope.answers.sentences import ranks as sentences
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
@@ -224,8 +225,25 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
         more=max(more, default=None),
         time=mean(parts[ranks]),
         usual=mean(parts[others]),
+        line=_line_of(work, ranks) if cause == "host" else "",
     )
     return comparison.found("straggler", says, ranks, cost, cause)
+
+
+def _line_of(work: Work, ranks: Sequence[int]) -> str:
+    """Return the line that late ranks were in for most of the time in which their devices waited for the host beyond
+    the median of their role; "" if there is none, as without samples."""
+    more: dict[tuple[str, str], float] = {}
+    for rank in ranks:
+        for where, time in work.digests[rank].lines.items():
+            beyond = time / int(work.step_counts[rank]) - work.usual_waits.get((int(work.role[rank]), where), 0.0)
+            more[where] = more.get(where, 0.0) + max(beyond, 0.0)
+    most = max(more, key=lambda one: more[one], default=None)
+    if most is None or not more[most] > MOSTLY * sum(more.values()):
+        return ""
+    line, inside = most
+    place, _, function = place_text(line).rpartition(" ")
+    return f"{function}, {place}" + (f" ({place_text(inside)})" if inside != line else "")
 
 
 # Slow links: hosts whose groups transfer more slowly than equal groups of other hosts ---------------------------------

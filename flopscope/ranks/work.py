@@ -6,7 +6,7 @@ comes last and waits least, also where the ranks that it delayed delay others in
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -137,6 +137,18 @@ class Work:
     def amounts(self) -> dict[str, Floats]:
         """FLOPs and bytes of known work per step, by rank; NaN where none is known."""
         return {name: self.ops.sums(column) / self.step_counts for name, column in AMOUNTS.items()}
+
+    @cached_property
+    def usual_waits(self) -> dict[tuple[int, tuple[str, str]], float]:
+        """µs of a step in which a device waited for the host in a line: the median of the ranks of a role, by the role
+        and the line. Lines that at most half of them were in are left out, as their median is 0."""
+        times: defaultdict[tuple[int, tuple[str, str]], list[float]] = defaultdict(list)
+        for role, steps, digest in zip(self.role.tolist(), self.step_counts.tolist(), self.digests, strict=True):
+            for line, time in digest.lines.items():
+                times[role, line].append(time / steps)
+        sizes = np.bincount(self.role).tolist()
+        found = ((key, known, sizes[key[0]]) for key, known in times.items() if 2 * len(known) > sizes[key[0]])
+        return {key: median([*known, *[0.0] * (size - len(known))]) for key, known, size in found}
 
     @cached_property
     def role(self) -> npt.NDArray[np.intp]:

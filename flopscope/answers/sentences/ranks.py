@@ -118,6 +118,7 @@ def straggler(
     more: tuple[float, str] | None,
     time: float,
     usual: float,
+    line: str = "",
 ) -> str:
     """Own work of a rank, or of the ranks of a host, beyond that of the others.
 
@@ -126,6 +127,7 @@ def straggler(
     each other rank waited for it in a step, in the matched ones. slowness: time of its kernels over that of the same
     kernels, or of all kernels, of the others; NaN: unknown. more: how many times the work of the others, and the work:
     "FLOPs" or "bytes"; None: unknown. time: of the cause in the steps in which it is late. usual: that of the others.
+    line: of the program, in which it was for most of that time beyond the others; "": unknown.
     """
     count, its = len(places), form(len(places), "its", "their")
     last, each = "", " a step" if cost.whole == STEP else ""
@@ -143,6 +145,7 @@ def straggler(
         why = f"{form(count, 'it has', 'they have')} more work, {beyond} the other ranks"
     elif cause not in ("gpu", "kernels"):
         why = f"{form(count, *_DOES[cause])}, {short_time_text(time)}{each} where others take {short_time_text(usual)}"
+        why += f", mostly in {line}" if line else ""
     elif not slowness > SLOW:
         why = f"{its} kernels take longer than those of the other ranks"
     elif cause == "gpu":
