@@ -221,7 +221,4 @@ def memory_watch(device: Device) -> Callable[[int], None]:
 
 
 def _resident_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return 0
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -305,10 +305,13 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
         smallest = np.fmin.reduce(sizes, axis=1)
     agrees = np.where(kinds >= 0, kinds == kind[:, None], True).all(axis=1)
     agrees &= (size == smallest) | np.isnan(size) | (kind == UNEVEN)
-    wrong = [
-        _mismatch(name, int(whole[row][-2]), parts, kinds[row], sizes[row])
-        for row in np.flatnonzero(~agrees & (count > 1))
-    ]
+    wrong = []
+    for row in np.flatnonzero(~agrees & (count > 1)):
+        called: dict[tuple[str, float], list[int]] = {}
+        for part, of, nbytes in zip(parts, kinds[row].tolist(), sizes[row].tolist(), strict=True):
+            if of >= 0:
+                called.setdefault((KINDS[of], nbytes), []).append(part.place)
+        wrong.append(Mismatch(name, int(whole[row][-2]), called))
     kept = agrees & (count > 1)
     if not by_sequence and len(whole):
         like, most = np.unique(whole[:, LIKE], axis=0, return_inverse=True)[1].ravel(), np.zeros(len(whole))
@@ -365,11 +368,3 @@ def _union(keys: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], list[npt.NDA
     places = np.empty(len(stacked), np.intp)
     places[order] = np.cumsum(new) - 1
     return stacked[order[new]], np.split(places, np.cumsum([len(key) for key in keys])[:-1])
-
-
-def _mismatch(name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats) -> Mismatch:
-    calls: dict[tuple[str, float], list[int]] = {}
-    for part, kind, size in zip(parts, kinds.tolist(), sizes.tolist(), strict=True):
-        if kind >= 0:
-            calls.setdefault((KINDS[kind], size), []).append(part.place)
-    return Mismatch(name, number, calls)

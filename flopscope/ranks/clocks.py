@@ -49,10 +49,6 @@ class Clocks:
     middle: float
     """µs since the origin of the calls."""
 
-    def aligned(self, place: int, time: float) -> float:
-        """Return a time of the rank's clock on that of the first rank."""
-        return float(time - self.offset[place] - self.drift[place] * (time - self.middle))
-
 
 def align(groups: Sequence[Group], ranks: int) -> Clocks:
     """Return the clocks of the ranks, and move the starts of the groups to the clock of the first rank.

@@ -81,9 +81,7 @@ def workers_for(sizes: Sequence[int]) -> int:
 
     sizes: those of the files in bytes. The largest compressed file is assumed to have an event in every 20 bytes.
     """
-    available = available_memory()
-    if available is None:
-        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = available_memory() or os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     largest = max(sizes, default=0)
     each = BASE_BYTES + largest // EVENT_BYTES_PACKED * 2 * BYTES_PER_EVENT
     return max(1, min(processors(), int(0.8 * available) // each, max(len(sizes), 1)))
@@ -158,9 +156,6 @@ def _keep_memory() -> None:
 def _server_of_processes(module: str) -> Any:
     """Return how processes are made: forked by a server that has imported the module that a task needs."""
     import multiprocessing
-
-    if os.name != "posix":
-        return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
 
     context = multiprocessing.get_context("forkserver")

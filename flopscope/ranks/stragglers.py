@@ -121,8 +121,9 @@ class Stragglers:
     def on_first_clock(self, place: int, time: int) -> float:
         """Return a time of a rank's clock, in ns, as µs on the clock of the first rank it is aligned with, since the
         first collective of the first rank."""
-        local = (time - int(self.matched.origins[place])) / 1000
-        return self.clocks.aligned(place, local) + float(self._shift[place])
+        clocks, local = self.clocks, (time - int(self.matched.origins[place])) / 1000
+        ahead = clocks.offset[place] + clocks.drift[place] * (local - clocks.middle)
+        return float(local - ahead + self._shift[place])
 
     def __str__(self) -> str:
         from flopscope.ranks.text import stragglers_text

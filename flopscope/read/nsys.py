@@ -11,6 +11,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from flopscope import _core
@@ -150,7 +151,9 @@ def read_nsys(
     facts, devices, start = _facts(database), _devices(database), _start(database)
     database.read(reader, _FACTS, reading)
     database.read(reader, [_DOMAINS], Reading())
-    database.read(reader, [*_EVENTS, *_libraries(database), *_waits(database)], reading)
+    library = partial(Query, "span", columns={**_HOST, "name": Value(("nameId", "textId"))}, needs=(*_TIMES, "name"))
+    libraries = [library(table) for table in database.tables if _LIBRARIES.fullmatch(table)]
+    database.read(reader, [*_EVENTS, *libraries, *_waits(database)], reading)
     samples = _metrics(database, devices, reading)
     report, metadata = finished("nsys", reader, store, facts, devices, samples, start, accelerator="")
     metadata["nsys"] |= {
@@ -167,13 +170,6 @@ def read_nsys(
         pairs = (pair.partition("=") for pair in str(environment or "").split(";"))
         metadata |= rank_of_process({name: value for name, _, value in pairs})
     return report, metadata, list(_notes(metadata["nsys"], report))
-
-
-def _libraries(database: Database) -> list[Query]:
-    """Return queries of the tables of libraries' calls."""
-    name = Value(("nameId", "textId"))
-    names = (table for table in database.tables if _LIBRARIES.fullmatch(table))
-    return [Query("span", table, {**_HOST, "name": name}, (*_TIMES, "name")) for table in names]
 
 
 def _waits(database: Database) -> list[Query]:

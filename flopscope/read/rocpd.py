@@ -128,7 +128,11 @@ class _Process:
             registers="s.arch_vgpr_count",
             dynamic_shared="group_segment_size",
             **{f"block_{axis}": f"workgroup_size_{axis}" for axis in "xyz"},
-            **{f"grid_{axis}": Value((f"grid_size_{axis}",), _blocks(axis)) for axis in "xyz"},
+            # rocpd counts work-items.
+            **{
+                f"grid_{axis}": Value((f"grid_size_{axis}",), f"({{}} + {block} - 1) / {block}")
+                for axis, block in ((axis, f't."workgroup_size_{axis}"') for axis in "xyz")
+            },
         )
         joins = (*self.event, Join("s", self.table("info_kernel_symbol"), "kernel_id"))
         found = self._work("agent_id", name) | launch
@@ -164,12 +168,6 @@ class _Process:
         for of_gpu, more in (("=", columns(device="agent_id")), ("IS NOT", {})):
             where = ("a.type", f"{of_gpu} 'GPU'")
             yield Query("memory", self.table(name), change | more, ("start", "bytes", "type"), where, joins)
-
-
-def _blocks(axis: str) -> str:
-    """Return the number of blocks: rocpd counts work-items."""
-    block = f't."workgroup_size_{axis}"'
-    return f"({{}} + {block} - 1) / {block}"
 
 
 def read_rocpd(

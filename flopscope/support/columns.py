@@ -6,6 +6,7 @@ columns. Lines keep their trailing blanks: strip them where they are unwanted.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,7 +98,7 @@ def cut_apart(texts: Iterable[str], width: int) -> Mapping[str, str]:
         if not alike:
             break
         for group in alike:
-            place = _first_difference(group)
+            place = len(os.path.commonprefix(group))  # noqa: RUF071  # of texts, not of paths
             cut.update({text: _cut_around(text, place, width) for text in group})
     return cut
 
@@ -115,8 +116,3 @@ def _cut_around(text: str, place: int, width: int) -> str:
     elif len(rest) < room:  # the end is reached: keep more of the beginning
         head = width - len(ELLIPSIS) - len(rest)
     return f"{text[:head]}{ELLIPSIS}{rest}"[:width]
-
-
-def _first_difference(texts: Sequence[str]) -> int:
-    first, last = min(texts), max(texts)
-    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))

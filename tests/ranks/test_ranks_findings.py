@@ -114,14 +114,11 @@ def test_the_line_of_a_late_rank_is_named_where_stacks_were_sampled(
     def sampled(_: int, trace: dict[str, Any]) -> None:
         events = trace["traceEvents"]
         loads = [e for e in events if "DataLoader" in e["name"]]
-        samples = [{**e, "ph": "P", "sf": frame} for e in loads] if frame is not None else []
-        ends = [e["ts"] for e in loads[1:]] + [loads[-1]["ts"] + 10 * loads[0]["dur"]]
-        for load, end in zip(samples, ends, strict=False):
-            samples = [
-                *samples,
-                {**load, "ts": load["ts"] + load["dur"], "dur": end - load["ts"] - load["dur"], "sf": 3},
-            ]
-        trace["traceEvents"] = [*(e for e in events if e not in loads), *samples]
+        ends = [load["ts"] + load["dur"] for load in loads]
+        until = [*(load["ts"] for load in loads[1:]), ends[-1] + 8000]
+        rest = [{**e, "ts": end, "dur": at - end, "sf": 3} for e, end, at in zip(loads, ends, until, strict=True)]
+        samples = [{**e, "ph": "P"} for e in (*({**load, "sf": frame} for load in loads), *rest)]
+        trace["traceEvents"] = [e for e in events if e not in loads] + (samples if frame is not None else [])
         trace["stackFrames"] = FRAMES
 
     simulated(tmp_path, late_data={5: 3000.0})
