@@ -95,12 +95,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the marker before other fixtures run, since these may need the device."""
     if not any(mark.kwargs for mark in item.iter_markers("perf")):
         return
-    from flopscope.measuring.perf import marker
+    from flopscope.measuring.perf import limits
 
     if not _measures(item):
-        marker.check_unused(item)  # another plugin may use a marker of the same name
+        limits.check_unused(item)  # another plugin may use a marker of the same name
     elif not item.config.option.perf_skip:
-        marker.skip_without_device(item)
+        limits.skip_without_device(item)
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def _module(named: str) -> Any:
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the op and its arguments, random tensors of the given shapes."""
-    from flopscope.measuring.operands import call_of_op, tensor_arguments
+    from flopscope.measuring.sweep import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:
         hint = did_you_mean(options.what, _core.ops) or f"; ops are {', '.join(_core.ops)}"

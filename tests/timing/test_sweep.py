@@ -9,7 +9,6 @@ from helpers import fake_sweep
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.measuring import operands
 from flopscope.measuring import sweep as module
 from flopscope.measuring.stage import name_of
 from flopscope.measuring.sweep import Sweep, sweep
@@ -254,10 +253,10 @@ def test_a_long_sweep_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_operands_have_the_dtype_and_the_device() -> None:
-    call, args = operands.call_of_op("addmm", [(4, 4)], "float64", "cpu")
+    call, args = module.call_of_op("addmm", [(4, 4)], "float64", "cpu")
     assert [(x.shape, x.dtype, x.device) for x in args] == [((4, 4), "float64", "cpu")] * 3
     assert call is fs.addmm
-    assert operands.operands("f", ["a"], [(3,)], "int8", "cpu")[0].numpy().tolist() == [1, 1, 1]
-    call, args = operands.call_of_op("full", [(2, 3)], "float16", "cpu")
+    assert module.operands("f", ["a"], [(3,)], "int8", "cpu")[0].numpy().tolist() == [1, 1, 1]
+    call, args = module.call_of_op("full", [(2, 3)], "float16", "cpu")
     assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and name_of(call) == "full"
-    assert operands.tensor_arguments("zeros") == [] and operands.tensor_arguments("uniform_") == ["x"]
+    assert module.tensor_arguments("zeros") == [] and module.tensor_arguments("uniform_") == ["x"]

@@ -8,7 +8,7 @@ import pytest
 from helpers import TESTS
 from helpers.work_cases import NAN, B, F, I, P, Tensor, work
 
-from flopscope.record.triton_ir import READ, WRITTEN, accesses, units
+from flopscope.record.triton_launches import READ, WRITTEN, accesses, units
 
 N = 60
 BIG, ROW, NARROW, MASK, TABLE, ROWS = F(6, 10), F(10), B(6, 10), P(6, 10), F(50257, 8), F(60, 8)

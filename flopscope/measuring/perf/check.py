@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from flopscope.measuring import measuring, paired
-from flopscope.measuring.perf import limits, marker, stored
+from flopscope.measuring.perf import limits, stored
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.measuring.perf.report import bound_reason, explain
 from flopscope.measuring.perf.stored import Median
@@ -62,7 +62,7 @@ class Perf:
         self.passed = False  # whether the test function has passed
         self._test = item.nodeid
         self._params, self._param = _params_of(item), getattr(getattr(item, "callspec", None), "id", None)
-        self._marked = marker.limits_of(item, Check)
+        self._marked = limits.limits_of(item, Check)
         self._checks: list[Check] = []
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check:
@@ -72,7 +72,7 @@ class Perf:
 
         Exceptions of fn propagate. Skips the test if ``device`` is not available.
         """
-        marker.skip_unless_here(options.get("device"))
+        limits.skip_unless_here(options.get("device"))
         check = Check(self.settings, fn, args, options)
         name = stored.name_of(self._test, len(self._checks))
         self._checks.append(check)
