@@ -225,16 +225,12 @@ def _check_versions(client: Any) -> None:
     found = client.run(_version_there, on_error="return")
     for address, version in found.items():
         if version != VERSION:
-            has = "no flopscope" if isinstance(version, BaseException) or version is None else f"flopscope {version}"
+            has = "no flopscope" if isinstance(version, BaseException) else f"flopscope {version}"
             raise NoScheduler(f"the worker {address} has {has}; install flopscope {VERSION} there, as here")
 
 
-def _version_there() -> str | None:
-    try:
-        from flopscope.support.package import VERSION as version
-    except ImportError:
-        return None
-    return version
+def _version_there() -> str:
+    return VERSION  # of the worker
 
 
 def _run_there(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,21 +21,18 @@ MAGIC = 4  # bytes by which a format is recognised
 class Format:
     """A format of compressed files.
 
-    ``starts``: bytes that a member begins with, and a mask for the first of them. ``libraries``: from the fastest to
-    the slowest, a module and what its streams are.
+    ``start``: a pattern for the bytes that a member begins with. ``libraries``: from the fastest to the slowest, a
+    module and what its streams are.
     """
 
     name: str
-    starts: tuple[tuple[int, bytes], ...]
+    start: bytes
     libraries: tuple[tuple[str, type[Zlib]], ...]
     missing: str
 
     def begins(self, data: bytes) -> bool:
         """Return whether the data begin with a member of this format."""
-        return any(
-            len(data) >= len(start) and data[0] & mask == start[0] and data[1 : len(start)] == start[1:]
-            for mask, start in self.starts
-        )
+        return re.match(self.start, data) is not None
 
     def library(self) -> tuple[Any, type[Zlib]]:
         """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
@@ -110,13 +108,13 @@ class _Sliced(Zlib):
 FORMATS = (
     Format(
         "gzip",
-        ((0xFF, b"\x1f\x8b"),),
+        rb"\x1f\x8b",
         tuple((name, Zlib) for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib")),
         "Python's zlib module is missing: decompress the trace before reading it",
     ),
     Format(
         "zstandard",
-        ((0xFF, b"\x28\xb5\x2f\xfd"), (0xF0, b"\x50\x2a\x4d\x18")),  # a frame; a frame to skip, which tools add
+        rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",  # a frame; a frame to skip, which tools add
         (("compression.zstd", _Buffered), ("zstandard", _Sliced), ("pyzstd", _Buffered)),
         "reading a file compressed by zstandard needs Python 3.14 or a package: pip install zstandard",
     ),
