@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 RUNNING = "running"
 _current: dict[str, weakref.ref[profile]] = {}
 
+_NONE, _WARM_UP, _RECORD, _SAVE = ProfilerAction
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -302,22 +303,21 @@ class profile(Results):
 
     def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
         """Do what lies between the action of one step and that of the next, None: the end of the profile."""
-        none, warm_up, record, save = ProfilerAction
-        if before in (warm_up, record) and after in (none, warm_up) and before is not after:
+        if before in (_WARM_UP, _RECORD) and after in (_NONE, _WARM_UP) and before is not after:
             warn_user(f"Incorrect schedule: {before.name} followed by {after.name}")
-        records = after in (record, save)
-        if before is warm_up and records:
+        records = after in (_RECORD, _SAVE)
+        if before is _WARM_UP and records:
             self._forget_warm_up()
-        elif before is after is warm_up or (before is record and records):
+        elif before is after is _WARM_UP or (before is _RECORD and records):
             return  # it goes on
         else:
-            if before is save or (before is record and after is None):
+            if before is _SAVE or (before is _RECORD and after is None):
                 self._save_and_hand_over()
-            elif before is not none:
+            elif before is not _NONE:
                 self._save()
             if records:
                 self._record()
-            elif after is warm_up:
+            elif after is _WARM_UP:
                 self._warm_up()
 
     # Actions of transitions -------------------------------------------------------------------------------------------

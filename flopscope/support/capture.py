@@ -18,6 +18,11 @@ Timer = Literal["auto", "cupti", "event"]
 Timing = Literal["cupti", "event", "cpu"]
 Keep = Callable[[_core.Profiler], object]
 
+# Who may hold CUPTI, and what to do: clauses of a message.
+_TORCH_RECORDS = "torch.profiler is recording; end its profile first, or let it profile the GPU"
+_ANOTHER_RECORDS = (
+    "end the other profiler first, such as torch.profiler, Triton's Proton or one of NVIDIA's Nsight tools"
+)
 _NO_CUPTI = "kernels and copies are recorded through CUPTI, which is unavailable ({}): {}"
 
 TIMERS: tuple[Timer, ...] = ("auto", "cupti", "event")
@@ -56,7 +61,8 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
                 raise RuntimeError(missing)
             return _started(recipe, "cupti", keep), "cupti"
         except RuntimeError as problem:
-            why = f"{problem}: {_likely_owner()}" if is_taken(problem) else str(problem)
+            owner = _TORCH_RECORDS if _torch_profiles() else _ANOTHER_RECORDS
+            why = f"{problem}: {owner}" if is_taken(problem) else str(problem)
             if recipe.timer == "cupti":
                 raise RuntimeError(f'timer="cupti" is unavailable: {why}') from problem
     if recipe.early:
@@ -143,13 +149,6 @@ def _torch_profiles() -> bool | None:
 def may_evict() -> bool:
     """Return whether a subscriber of CUPTI without a name, such as Triton's Proton, can only be idle torch.profiler."""
     return _torch_profiles() is False and not any(name.startswith("triton.profiler") for name in sys.modules)
-
-
-def _likely_owner() -> str:
-    """Return who may hold CUPTI and what to do, as a clause for a message."""
-    if _torch_profiles():
-        return "torch.profiler is recording; end its profile first, or let it profile the GPU"
-    return "end the other profiler first, such as torch.profiler, Triton's Proton or one of NVIDIA's Nsight tools"
 
 
 def warn_of_losses(core: _core.Profiler) -> None:

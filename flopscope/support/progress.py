@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from flopscope.support.safe import markup, printable
@@ -18,8 +18,7 @@ PAUSE_SECONDS = 0.1  # minimum time between two updates
 def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callable[[], object]]:
     """Show a bar and yield a function to call after each step. Nothing is shown unless ``wanted``."""
     done = 0
-    with ExitStack() as stack:
-        show = stack.enter_context(_bar(title)) if wanted else bool
+    with _bar(title) if wanted else nullcontext(bool) as show:
 
         def advance() -> None:
             nonlocal done

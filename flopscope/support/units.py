@@ -49,6 +49,7 @@ def bytes_text(nbytes: float) -> str:
 
 
 def _binary_text(nbytes: float, units: tuple[str, ...], digits: int) -> str:
+    """Format bytes in the first of the units that they reach, of which each is 1024 of the next."""
     for exponent, unit in zip(range(len(units), 0, -1), units, strict=True):
         if abs(nbytes) >= 1024**exponent:
             return f"{nbytes / 1024**exponent:.{digits}f} {unit}"
