@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -188,10 +188,11 @@ def _memory_peak(trace: Results) -> float:
 
 
 def _waits(core: Store, first_step: int) -> dict[tuple[str, str], float]:
-    times: Counter[tuple[str, str]] = Counter()
+    times: defaultdict[tuple[str, str], float] = defaultdict(float)
     for one in lines_of(core, first_step).lines:
-        times[one.line, one.inside] += waited_for(one)  # type: ignore[assignment]
-    return {line: time for line, time in times.most_common(LINES) if time > 0}
+        times[one.line, one.inside] += float(waited_for(one))
+    longest = sorted(times, key=lambda line: -times[line])[:LINES]
+    return {line: times[line] for line in longest if times[line] > 0}
 
 
 # The table ------------------------------------------------------------------------------------------------------------
