@@ -8,6 +8,5 @@ from flopscope.read import database
 @pytest.fixture(params=["core", "python"])
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Read by the core, or by Python's module as where the core finds no library."""
-    if request.param == "python":
-        monkeypatch.setattr(database, "_library", lambda: False)
+    monkeypatch.setattr(database, "_library", database._library if request.param == "core" else lambda: False)
     return str(request.param)

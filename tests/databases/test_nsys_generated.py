@@ -5,10 +5,8 @@ import sqlite3
 import tempfile
 import warnings
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from helpers.captures import KERNEL, RTX3080, RUNTIME, Nsys, global_pid, global_tid, query, write_tables
@@ -94,8 +92,8 @@ def put(folder: Path, tables: dict[str, list[dict[str, Any]]]) -> Path:
 @settings(max_examples=25, deadline=None)
 @given(*(st.lists(rows, max_size=most) for rows, most in ((kernels, 12), (copies, 5), (calls, 8), (ranges, 8))))
 def test_random_rows_are_kept_or_counted(library: str, k: Any, c: Any, r: Any, n: Any) -> None:
-    known = patch.object(database, "_library", lambda: False) if library == "python" else nullcontext()
-    with known, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        patch.setattr(database, "_library", database._library if library == "core" else lambda: False)
         warnings.simplefilter("ignore")
         trace = fs.load_trace(put(Path(folder), {KERNEL: k, COPY: c, RUNTIME: r, NVTX: n}))
     events = list(trace.events())
