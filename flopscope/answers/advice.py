@@ -91,10 +91,7 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
     def offer(finding: Finding) -> float:
         claims = pools.granted(finding)
         claimed = min(sum(time for _, time in claims), pools.left)
-        if claimed < least:
-            return 0.0
-        gained = replayed.gain(finding, claims) * analysis.unobserved
-        return min(gained, pools.left if finding.removed and replayed.usable else claimed)  # ops go with all they cost
+        return min(claimed, replayed.gain(finding, claims) * analysis.unobserved) if claimed >= least else 0.0
 
     found = [(rule, one, offer(one)) for rule, finds in RULES.items() for one in finds(analysis)]
     found = [(rule, one, alone) for rule, one, alone in found if alone >= least]
