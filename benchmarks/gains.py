@@ -1,21 +1,27 @@
 """What advice says a change gains beside what it gains: ten programs of torch, each with a change that advice has.
 
 A plain process runs the program's steps and the changed ones in turns, for a few seconds each. Another runs the program
-as it is under ``flopscope run``, whose JSON says what the change would gain alone.
+as it is under ``flopscope run``, whose JSON says what the change would gain alone. Each GPU runs one program at a time.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from statistics import median
 from typing import Any
 
 from harness import ROOT, Report, arguments, optional
+
+import flopscope as fs
 
 MODELS = """
 class Block(nn.Module):
@@ -51,7 +57,7 @@ def images(classes=1000):
     return nn.Sequential(nn.Conv2d(3, 64, 7, 4, 3), *[layer for block in layers for layer in block], *ends).cuda()
 
 def learn(model, optimizer, x, y, half=False):
-    with torch.autocast("cuda", torch.bfloat16, enabled=half):
+    with torch.autocast("cuda", torch.bfloat16, enabled=bool(half)):
         result = model(x)
     F.cross_entropy(result.flatten(0, -2).float(), y.flatten()).backward()
     optimizer.step()
@@ -208,13 +214,16 @@ def main() -> None:
     if optional("torch") is None:
         report.note("torch is not installed.")
         return report.finish()
+    gpus: SimpleQueue[str] = SimpleQueue()
+    for device in (device for device in fs.devices() if device.kind == "cuda"):
+        gpus.put(str(device.index))
+    with ThreadPoolExecutor(gpus.qsize()) as pool:
+        found = list(pool.map(partial(measured, gpus), (code for _, code in PROGRAMS.values())))
     off = []
-    for name, (rule, code) in PROGRAMS.items():
-        with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
-            times, found = plain(Path(folder), code), recorded(Path(folder), code)
+    for (name, (rule, _)), (times, summary) in zip(PROGRAMS.items(), found, strict=True):
         step, changed = (min(time for which, time in times if which == kind) for kind in (0, 1))
-        bare = 1e-6 * (found["recording"]["bare_step_us"] or math.nan)
-        says = [one for one in found["advice"] if one["rule"] == rule]
+        bare = 1e-6 * (summary["recording"]["bare_step_us"] or math.nan)
+        says = [one for one in summary["advice"] if one["rule"] == rule]
         said = 1e-4 * max((max(one["saving_us"], one["saving_alone_us"]) for one in says), default=0.0) / bare
         gained = 100 * (1 - changed / step)
         off.append(said - gained)
@@ -227,26 +236,27 @@ def main() -> None:
     report.finish()
 
 
-def plain(folder: Path, code: str) -> list[tuple[int, float]]:
-    """Return whether steps were changed and their mean time in s, by turn."""
-    _run(folder, [], TURNS, LASTS, code)
-    found: list[tuple[int, float]] = json.loads((folder / "out.json").read_text())
-    return found
+def measured(gpus: SimpleQueue[str], code: str) -> tuple[list[tuple[int, float]], dict[str, Any]]:
+    """Return whether steps were changed and their mean time in s, by turn, and the summary of the program as it is."""
+    gpu = gpus.get()
+    try:
+        with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as name:
+            folder = Path(name)
+            run(folder, gpu, [], TURNS, LASTS, code)
+            times = json.loads((folder / "out.json").read_text())
+            command = ["-m", "flopscope", "run", "--no-report", "--no-summary", "--json", str(folder / "summary.json")]
+            run(folder, gpu, command, "0", ALONE, code)
+            return times, json.loads((folder / "summary.json").read_text())
+    finally:
+        gpus.put(gpu)
 
 
-def recorded(folder: Path, code: str) -> dict[str, Any]:
-    """Return the JSON of the summary of the program as it is."""
-    command = ["-m", "flopscope", "run", "--no-report", "--no-summary", "--json", str(folder / "summary.json")]
-    _run(folder, command, "0", ALONE, code)
-    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    return found
-
-
-def _run(folder: Path, command: list[str], turns: str, lasts: float, code: str) -> None:
+def run(folder: Path, gpu: str, command: list[str], turns: str, lasts: float, code: str) -> None:
     program = folder / "program.py"
     program.write_text(WHOLE)
     whole = [sys.executable, *command, str(program), turns, str(lasts), MODELS, code, str(folder / "out.json")]
-    done = subprocess.run(whole, cwd=ROOT, capture_output=True, text=True)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": gpu}
+    done = subprocess.run(whole, cwd=ROOT, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"a program failed:\n{done.stderr}")
 
