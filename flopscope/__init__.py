@@ -125,11 +125,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     from importlib import import_module
 
-    from flopscope.support.suggest import suggest_names
-
-    module = import_module(f".{_LAZY[name]}", __name__)
-    suggest_names(getattr(module, name))
-    globals()[name] = value = getattr(module, name)
+    globals()[name] = value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
     return value
 
 

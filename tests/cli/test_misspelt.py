@@ -1,7 +1,5 @@
 """What is misspelt or of the wrong type, on the command line and in Python: the message names it and what was meant."""
 
-import inspect
-import pickle
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -121,25 +119,3 @@ def test_flops_without_a_unit_ask_for_it() -> None:
     with fs.profile() as prof, fs.record_function("rated", flops=1e3, unit="fp32"):
         fs.add(x, x)
     assert "pass unit=" not in str(prof.key_averages(peaks="fp32=1e12,memory=1e10")) + str(prof.advice(peaks="none"))
-
-
-def test_every_public_callable_names_the_argument_that_was_meant() -> None:
-    """Functions, constructors and methods of public classes; as Python 3.13 does by itself."""
-    for name in fs.__all__:
-        thing = getattr(fs, name)
-        methods = inspect.getmembers(thing, inspect.isfunction) if inspect.isclass(thing) else [(name, thing)]
-        for method, function in methods:
-            if method.startswith("_") or not inspect.isfunction(function) or "flopscope" not in function.__module__:
-                continue
-            taken = inspect.signature(function).parameters
-            kinds = {one.kind for one in taken.values()}
-            named = [one for one in taken if taken[one].kind is not taken[one].POSITIONAL_ONLY and one != "self"]
-            if not named or inspect.Parameter.VAR_KEYWORD in kinds:
-                continue
-            right = max((one for one in named if taken[one].kind is not taken[one].VAR_POSITIONAL), key=len, default="")
-            if right:
-                with pytest.raises(TypeError, match=f"'{right}x'.*[Dd]id you mean '{right}'"):
-                    function(*[None] * ("self" in taken), **{f"{right}x": None})
-    assert pickle.loads(pickle.dumps(fs.measure)) is fs.measure and fs.measure.__doc__
-    with pytest.raises(TypeError, match=r"'record_shape'[;.] [dD]id you mean 'record_shapes'"):
-        fs.profile(record_shape=True)  # type: ignore[call-arg]

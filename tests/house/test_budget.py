@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 194_600,
-    "bytes of the checkout": 10_140_000,
-    "lines of flopscope/*.py": 37_661,
-    "modules of flopscope": 229,
-    "lines of tests": 59_900,
+    "lines in all": 194_500,
+    "bytes of the checkout": 10_145_000,
+    "lines of flopscope/*.py": 37_030,
+    "modules of flopscope": 211,
+    "lines of tests": 60_010,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }
