@@ -289,25 +289,21 @@ class Results(Summaries):
     ) -> pandas.DataFrame:
         """Return the accounting as it would be after a change, and without recording.
 
-        The columns and rows are those of accounting(). The estimated cost of recording is subtracted, so that without a
-        change the times are those of the unprofiled program.
+        The columns and rows are those of accounting(). Without a change, times are those of the unprofiled program.
 
         rule: follow the advice of one or several rules: the time that each finding claims is subtracted from its op or
             idle time. FLOPs and bytes after a change of the work are unknown: ``mfu`` and ``mbu`` are then NaN.
-        peaks: rates of the device by name: FLOP/s of a compute unit ("bf16_tensor"), bytes/s of "memory". Other rates
-            do not change.
-        host_us_per_launch: host time per piece of work that is launched, in µs; 0 for none, as in a CUDA graph. The
-            device then waits only after it had to wait for another reason.
-        dtype: the dtype of all float tensors, such as "bfloat16": bytes change with it, and products run on its
-            compute unit.
-        device: another GPU, by a name of the datasheet such as "NVIDIA B200". The rates of the profile's device are
-            then those of its datasheet, too.
+        peaks: rates that change, by name: FLOP/s of a compute unit ("bf16_tensor"), bytes/s of "memory".
+        host_us_per_launch: host time per piece of work that is launched, in µs; 0 for none, as in a CUDA graph.
+        dtype: of all float tensors, such as "bfloat16": bytes change with it, and products run on its compute unit.
+        device: another GPU, by its name in the datasheet, from which all rates then are: "NVIDIA B200".
 
         Compute-bound and memory-bound rows keep the share of their limit that they reach now; latency, launches,
-        communication and copies keep their time. Where the host limits a step, a faster device waits for it: time moves
-        to ``host``. Rows whose limit is unknown after the change keep their time, as ``unmodelled``.
+        communication and copies keep their time. The steps are replayed: a device that is faster than its host waits,
+        which is time of ``host``. Rows whose limit is unknown after the change keep their time, as ``unmodelled``.
 
-        Raises ValueError for unknown names and for numbers out of range, RuntimeError as accounting().
+        Raises ValueError for unknown names, for numbers out of range, and for host_us_per_launch where the recorded
+        launches do not explain when work ran; RuntimeError as accounting().
         """
         return upward.rooms.what_if(
             self, rule=rule, peaks=peaks, host_us_per_launch=host_us_per_launch, dtype=dtype, device=device

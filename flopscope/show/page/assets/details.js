@@ -32,7 +32,8 @@
                         "p",
                         {},
                         el("a", { href: "#overview", text: `Advice ${number}. ${one.action}` }),
-                        ` ${one.saves} ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${one.reason}`,
+                        ` ${one.saves} ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): `,
+                        one.reason,
                     ),
                 );
             }
