@@ -23,7 +23,8 @@ def work(us=30):
     while cuda.now() < start + 1000 * us + 1000: pass
 
 def count(call=work, require=True):
-    nothing = SimpleNamespace(core=SimpleNamespace(events=lambda: ({"name": [], "kind": []}, [], ["kernel"], 0)))
+    events = ({"name": [], "kind": []}, [], ["kernel"], 0)
+    nothing = SimpleNamespace(core=SimpleNamespace(events=lambda: events, names=lambda: []))
     stage = SimpleNamespace(device=Device(), looks=[nothing], cold=False, notes=[])
     try:
         counts = count_call(stage, call, None, require)
