@@ -124,7 +124,7 @@ def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(run: Run, windo
         kernel("k", 3000, read=1e8)
         counters = recording._prof._counters
         prof = recording.end()
-        print(json.dumps([told, counters.reports[0]["first_interval_ns"]]))
+        print(json.dumps([told, counters._samplers[0].report["first_interval_ns"]]))
         """,
     )
     assert found == [[], first_ns]
