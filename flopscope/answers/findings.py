@@ -96,16 +96,16 @@ def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, flo
     return [(op, share * op.time) for op in ops]
 
 
-def claim_removed(analysis: Analysis, ops: Sequence[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
-    """Claim a share of the time of ops, and of the idle time until the host had launched them.
+def claim_late(analysis: Analysis, ops: Sequence[Op], share: float) -> list[tuple[Op | Gap, float]]:
+    """Claim a share of the idle time until the host had launched ops.
 
-    The idle time, which may be longer for other reasons, counts up to what the ops take on the host.
+    It may be longer for other reasons, and counts up to what the ops take on the host.
     """
     rows = {op.row for op in ops if op.row >= 0}
     late = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
     idle = sum(gap.time for gap in late)
     kept = share * min(1.0, analysis.host_of(ops) / idle) if idle > 0 else 0.0
-    return [*claim_all(ops, share), *((gap, kept * gap.time) for gap in late)]
+    return [(gap, kept * gap.time) for gap in late]
 
 
 def where(analysis: Analysis, event: int) -> str | None:

@@ -18,7 +18,7 @@ from flopscope.answers.findings import (
     Finding,
     casts_of,
     claim_all,
-    claim_removed,
+    claim_late,
     evidence,
     finding_about,
     is_compiled,
@@ -64,8 +64,8 @@ def _host(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> floa
 def _left_out(analysis: Analysis, says: partial[Said], ops: Sequence[Op], times: Sequence[float]) -> Finding:
     """Claim what leaving out these times of copies gains, and the idle time until the host had launched them."""
     share = _share(ops, times)
-    gaps = [claim for claim in claim_removed(analysis, ops, KEPT * share) if isinstance(claim[0], Gap)]
-    claims = [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *gaps]
+    late = claim_late(analysis, ops, KEPT * share)
+    claims = [*((op, KEPT * time) for op, time in zip(ops, times, strict=True)), *late]
     return finding_about(analysis, says, claims, ops, ops if share > WHOLE else ())
 
 
