@@ -56,7 +56,7 @@ class Replayed:
         self._left = np.zeros((2, len(self._rows)))
         """By row, µs a step of the device's work and of the host before its launches that no change has taken."""
         self._left[1] = np.bincount(self._of_call, host, len(self._rows))
-        self._launch = self._left[1].sum() * len(steps) / max(len(np.unique(replay.work_call)), 1)
+        self._launch = self._left[1].sum() * len(steps) / max(np.count_nonzero(np.bincount(replay.work_call)), 1)
         for op in (*analysis.ops, *analysis.tried):
             if op.number in self._of_op:
                 self._left[0][self._of_op[op.number]] += op.time

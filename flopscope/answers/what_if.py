@@ -88,7 +88,8 @@ def what_if_frame(
             model.change(change)
         parts = model.parts(host)
     recorded = (1 + ROUNDING) * analysis.total / analysis.scale
-    if not parts.sum() <= max(LONGEST, recorded):
+    launching = 1000 * (host or 0.0) * len(analysis.works["event"])
+    if not max(parts.sum(), launching) <= max(LONGEST, recorded):
         given = {"peaks": peaks, "host_us_per_launch": host, "dtype": dtype, "device": device}
         asked = ", ".join(f"{name}={shown(value)}" for name, value in given.items() if value is not None)
         why = "the times would be longer than a century; rates are per second, host in µs"
