@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from flopscope.answers.work_of import roofline_time as roofline_time
     from flopscope.answers.work_of import work as work
     from flopscope.answers.work_of import work_of_hlo as work_of_hlo
+    from flopscope.measuring.checking.check import check as check
+    from flopscope.measuring.checking.result import Checked as Checked
     from flopscope.measuring.counting import Counts as Counts
     from flopscope.measuring.measurement import Measurement as Measurement
     from flopscope.measuring.measuring import measure as measure
@@ -82,6 +84,8 @@ _LAZY = {
     "compare": "answers.comparing",
     "what_if": "answers.what_if",
     **dict.fromkeys(("Work", "roofline_time", "work", "work_of_hlo"), "answers.work_of"),
+    "check": "measuring.checking.check",
+    "Checked": "measuring.checking.result",
     "Counts": "measuring.counting",
     "Measurement": "measuring.measurement",
     "measure": "measuring.measuring",

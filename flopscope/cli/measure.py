@@ -110,7 +110,8 @@ def _measure(options: argparse.Namespace) -> None:
         write_json(options.json, measurement.to_dict(samples=True))
 
 
-def _function(text: str) -> Callable[[], Any]:
+def function_named(text: str) -> Callable[..., Any]:
+    """Return a function by MODULE:FUNCTION or FILE.py:FUNCTION."""
     named, _, path = text.rpartition(":")
     found = _module(named)
     for name in path.split("."):
@@ -120,14 +121,19 @@ def _function(text: str) -> Callable[[], Any]:
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{text} is not a function, but {found!r}")
+    called: Callable[..., Any] = found
+    return called
+
+
+def _function(text: str) -> Callable[[], Any]:
+    found = function_named(text)
     try:
         inspect.signature(found).bind()
     except TypeError as problem:
         raise ValueError(f"{text} must be callable without arguments: {problem}") from None
     except ValueError:  # a builtin without a signature
         pass
-    called: Callable[[], Any] = found
-    return called
+    return found
 
 
 def _module(named: str) -> Any:

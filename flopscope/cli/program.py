@@ -1,5 +1,5 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
+ranks PATH… | measure OP | check KERNEL | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ COMMANDS = {
         "report", "compare the traces of the ranks of a distributed program: who is slow, and why", "add_ranks"
     ),
     "measure": Command("measure", "measure the time of an op or a function"),
+    "check": Command("check", "check that a kernel computes what a reference does, and compare their times"),
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),

@@ -26,6 +26,7 @@ DOCUMENTS = {
     "sweep": "measuring.sweep:SWEEP",
     "table": "results.records:TABLE",
     "times": "measuring.paired:TIMES",
+    "check": "measuring.checking.result:CHECKED",
     "tried": "measuring.trying.result:TRIED",
     "what_if": "cli.server.documents:WHAT_IF",
 }

@@ -11,11 +11,12 @@ from statistics import median
 from typing import Any
 
 from flopscope import _core
-from flopscope.measuring.sampling import Sample
+from flopscope.measuring.sampling import NoTime, Sample
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
 from flopscope.support.core_facts import WORK
 
+CACHED = "it may cache its result; measure a function that launches at every call"
 HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
 GRAPH_CALLS, GRAPH_REPLAYS = 20, 10
@@ -108,9 +109,9 @@ class CudaClock:
         if len(times) != len(which) or dropped:
             raise LostRecords(f"CUPTI recorded {len(times)} of {len(which)} calls and lost {dropped} records")
         if 0 in times:
-            raise RuntimeError(
+            raise NoTime(
                 f"in {times.count(0)} of {len(times)} samples the call launched nothing on {self._device}, although "
-                "its first call did; it may cache its result. Measure a function that launches at every call"
+                f"its first call did: {CACHED}"
             )
         return [Sample(ns / 1e3, mhz) for ns, mhz in zip(times, clocks, strict=True)]
 
@@ -214,7 +215,8 @@ def devices_of(values: Iterable[Any]) -> set[str]:
     devices = set()
     for value in values:
         device: Any = getattr(value, "device", None)
-        text = f"cuda:{device.id}" if hasattr(device, "id") else str(device)
+        on_gpu = hasattr(device, "id") and getattr(device, "platform", "gpu") != "cpu"  # of CuPy and JAX
+        text = f"cuda:{device.id}" if on_gpu else str(device)
         if text == "cuda" or text.startswith("cuda:"):
             devices.add("cuda:0" if text == "cuda" else text)
     return devices

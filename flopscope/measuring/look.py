@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
+import threading
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from flopscope import _core
+from flopscope.measuring.cuda import devices_of
+from flopscope.measuring.known_work import torch_record, work_by_name
+from flopscope.measuring.sampling import NoTime
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
 from flopscope.support.core_facts import WORK
+
+JOINED = 0.5
+"""Seconds in which a thread that a call has started may end; one that waits for longer is that of a pool."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class Look:
     notes: tuple[str, ...]
     core: Any
     """The stopped recorder."""
+    returned_on: frozenset[str] = frozenset()
+    """CUDA devices of what the call returned."""
+    named: Mapping[str, Any] | None = None
+    """The work of a function that is known by name, and not by recorded ops."""
 
     @property
     def unit(self) -> str | None:
@@ -49,6 +63,9 @@ class Look:
 
     def roof(self, device: str, limits: Mapping[str, Any] | None) -> _core.Roof:
         """Return the sum of the roofline times of the ops. limits: peaks in the form of the core, or None."""
+        if self.named:
+            peaks = {"flops": {}} if limits is None else {**limits}
+            return _core.roof(self.flops, self.bytes, self.named["unit"], peaks, self.launches or 1)
         _, meta = self.core.table(False, 0, {} if limits is None else {device: limits})
         roof: _core.Roof = meta["roof"]
         return roof
@@ -66,24 +83,75 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             core, timing = capture.start_core(recipe, cores.append)
-        result = function()
+        with joined_threads():
+            result = function()
         core.stop()
     except BaseException:  # also KeyboardInterrupt before or in stop()
         for core in cores:
             capture.stop_core(core)
         raise
     notes = tuple(str(warning.message) for warning in caught)
-    return look_at(core.store, timing == "cupti", notes + notes_of(result))
+    look = look_at(core.store, timing == "cupti", notes + notes_of(result))
+    several = result if isinstance(result, (tuple, list)) else [result]
+    return _with_known_work(replace(look, returned_on=frozenset(devices_of(several))), function, cuda)
+
+
+@contextmanager
+def joined_threads() -> Iterator[None]:
+    """Raise NoTime at the end of the block if a thread that began in it still runs."""
+    before = {*threading.enumerate()}
+    yield
+    for thread in threading.enumerate():
+        if thread in before:
+            continue
+        thread.join(JOINED)
+        if not thread.is_alive() or not _waits(thread.native_id):
+            raise NoTime(f"the call returns while its thread {thread.name!r} still runs; let it join the thread")
+
+
+def _waits(thread: int | None) -> bool:
+    """Return whether a thread waits for something, as that of a pool does for work."""
+    try:
+        text = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] == "S"
+
+
+def _with_known_work(look: Look, function: Callable[[], Any], cuda: bool) -> Look:
+    """Return a look at a call with its work, if it ran no op of flopscope and the work is known otherwise."""
+    if look.ops:
+        return look
+    if named := work_by_name(function):
+        read, written = named["bytes_read"], named["bytes_written"]
+        work = {"flops": named["flops"], "bytes": read + written, "bytes_read": read, "bytes_written": written}
+        return replace(look, **work, named=named)
+    store = torch_record(function, cuda and bool(look.devices))
+    work = {} if store is None else _work_of(store)
+    return replace(look, **work, core=store) if work.get("bytes", 0) > 0 else look
 
 
 def notes_of(result: Any) -> tuple[str, ...]:
-    """Return notes on the result of a call. Raise TypeError for a coroutine, whose code has not run."""
+    """Return notes on the result of a call. Raise TypeError for one whose code has not run, or still runs."""
     if inspect.iscoroutine(result):
         result.close()  # avoids Python's warning "was never awaited"
         raise TypeError("the call returns a coroutine without running its code; measure lambda: asyncio.run(fn(…))")
+    if hasattr(result, "add_done_callback") or (hasattr(result, "wait") and hasattr(result, "then")):  # also torch's
+        raise TypeError("the call returns a future while its code runs; measure lambda: fn(…).result()")
+    if is_deferred(result):
+        return (f"the call returns a {type(result).__name__}, which may compute only when it is read, after the call",)
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
         return ("the call returns a generator without running its code; measure a function that exhausts it",)
     return ()
+
+
+def is_deferred(result: Any) -> bool:
+    """Return whether a result may compute when it is read: a collection of Dask, a tensor of another class than torch's
+    that intercepts its ops."""
+    torch: Any = sys.modules.get("torch")
+    kind: Any = type(result)
+    own = torch is not None and isinstance(result, torch.Tensor) and not kind.__module__.startswith("torch")
+    return hasattr(result, "__dask_graph__") or (own and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__)
 
 
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:

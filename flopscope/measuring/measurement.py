@@ -18,7 +18,8 @@ from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
 from flopscope.support.units import rate_text as _rate
 
-Bound = Literal["compute", "memory", "launch", "latency", "inefficient", "cache", "unknown"]
+Bound = Literal["compute", "memory", "launch", "latency", "inefficient", "cache", "unknown", "impossible"]
+IMPOSSIBLE = "impossible: it cannot have done this work"
 SOURCES = {"cupti": "device times from CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
 
 
@@ -104,6 +105,7 @@ class Measurement(Distribution):
     pct_roofline: float
     """Share of the peaks that were requested from measure(); ``shares`` has those of all known peaks."""
     bound: Bound
+    """What bounds the time; "impossible": it is shorter than the device can do the work in."""
     unit: str | None = None
     """Compute unit that executes most of the FLOPs ("fp32", "bf16_tensor", …); None: unknown."""
     roofline_time: float = math.nan
@@ -181,7 +183,11 @@ class Measurement(Distribution):
             "inefficient": f"{share}: neither its bytes nor its FLOPs explain the time, which is no short launch's",
             "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} exceeds the memory bandwidth, so the data was in cache",
             "unknown": self._unknown(),
+            "impossible": f"{IMPOSSIBLE} (it may cache its result, or the stated work is wrong)",
         }[self.bound]
+
+    def _at(self, rate: str) -> str:
+        return "" if self.bound == "impossible" else f", {rate}"
 
     def _unknown(self) -> str:
         if self.flops == 0 and self.bytes_total_moved == 0:
@@ -240,8 +246,8 @@ class Measurement(Distribution):
             "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
             "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples discarded"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
-            "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}, {_flop_rate(self.tflops_per_s)}"),
-            "memory": (moved, f"{si_text(moved, 'B')}, {_rate(self.gbytes_per_s, 'GB/s')}"),
+            "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}{self._at(_flop_rate(self.tflops_per_s))}"),
+            "memory": (moved, f"{si_text(moved, 'B')}{self._at(_rate(self.gbytes_per_s, 'GB/s'))}"),
             "energy": (self.joules, f"{1e3 * self.joules:.3g} mJ per call at {self.watts:.0f} W"),
             "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
         }
@@ -250,7 +256,7 @@ class Measurement(Distribution):
             facts["counted"] = counts_text(self.counters)
         if self.traffic:
             facts["traffic"] = self.traffic
-        for source, shares in self.shares.items():
+        for source, shares in self.shares.items() if self.bound != "impossible" else ():
             what = {"roofline": "pct_roofline", "bandwidth": "pct_peak_bandwidth", "FLOP/s": "pct_peak_flops"}
             found = {name: getattr(shares, share) for name, share in what.items()}
             known = [f"{share:.3g} % of the {name}" for name, share in found.items() if not math.isnan(share)]

@@ -26,6 +26,9 @@ from flopscope.support.peaks import Peaks
 from flopscope.support.progress import time_bar
 
 DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
+BEYOND, BEYOND_CPU, FAR_BEYOND = 105.0, 400.0, 1e4
+"""Percent of measured peaks that no device does; those of a CPU may have been measured while others used it, and the
+bandwidth of its caches is unknown."""
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
 
@@ -83,9 +86,9 @@ def measure(
     call = partial(fn, *args) if args else fn
     with cupti_stays(counters):
         stage = prepare([call], args, device, cache, timer)
-        look = stage.looks[0]
+        look, call = stage.looks[0], stage.calls[0]
         done = (look.flops if flops is None else float(flops), look.bytes if bytes is None else float(bytes))
-        known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
+        known = {} if all(map(math.isnan, done)) else peaks_for(stage, peaks)
         stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
         roofs = _roofs(stage, stated, known)
         with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
@@ -177,7 +180,7 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
     return None
 
 
-def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
+def peaks_for(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """Return the known peaks of the device by source. Measure them now if wanted and not measured before."""
     if wanted == "none":
         return {}
@@ -225,6 +228,7 @@ def _result(
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
     rated = {source: _core.rate(roof, flops, moved, us, stage.source) for source, roof in roofs.items()}
     chosen = wanted if wanted in rated else "none"
+    bound = {"bound": "impossible"} if is_impossible(stage.device.measured, rated.get("measured")) else {}
     return Measurement(
         name=name,
         device=str(stage.device),
@@ -237,7 +241,7 @@ def _result(
         stopped=series.stopped,
         flops=flops,
         bytes_total_moved=moved,
-        **rated[chosen],
+        **{**rated[chosen], **bound},
         peaks_source="" if chosen == "none" else chosen,
         unit=roofs[chosen].unit,
         roof=roofs[chosen],
@@ -247,6 +251,16 @@ def _result(
         samples=tuple(series.times),
         clocks=tuple(series.clocks) if stage.device.kind == "cuda" else (),
     )
+
+
+def is_impossible(peaks: Peaks | None, rating: Mapping[str, Any] | None) -> bool:
+    """Return whether a device cannot have done work at this rating: beyond its peak FLOP/s or its caches' bandwidth."""
+    if peaks is None or rating is None:
+        return False
+    if peaks.l2_bandwidth is None:
+        return bool(rating["pct_peak_flops"] > BEYOND_CPU or rating["pct_roofline"] > FAR_BEYOND)
+    cache = BEYOND * max(peaks.l2_bandwidth / (peaks.bandwidth or math.inf), 1.0)
+    return bool(rating["pct_peak_flops"] > BEYOND or rating["pct_peak_bandwidth"] > cache)
 
 
 def require_numbers(**numbers: float | None) -> None:

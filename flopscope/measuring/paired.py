@@ -9,16 +9,21 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any, Literal
 
+from flopscope import _core
+from flopscope.measuring.arrays import address_of
 from flopscope.measuring.distribution import between_steps, confidence_of_check, median_interval
-from flopscope.measuring.measuring import require_numbers
+from flopscope.measuring.measurement import IMPOSSIBLE
+from flopscope.measuring.measuring import is_impossible, require_numbers
 from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
-from flopscope.measuring.stage import name_of, prepare, require_callable
+from flopscope.measuring.stage import Stage, name_of, prepare, require_callable
 from flopscope.support.documents import Document, Field, columns
 from flopscope.support.progress import time_bar
 
 Word = Literal["faster", "slower", "same", "unclear"]
 
 CONFIDENCE = 0.99
+HARDLY = 0.01
+"""Of the time of a function that does the same: what returns the same memory in less has hardly computed it."""
 GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
 
 
@@ -30,7 +35,7 @@ TIMES = Document(
         Field("ci", "numbers", doc="99 % confidence interval of the ratio"),
         *columns("margin:share rounds#", margin="up to which times count as the same"),
         *columns("f_median g_median", "µs"),
-        *columns("timing_source$ device$ notes@"),
+        *columns("timing_source$ device$ impossible$ notes@", impossible='why a time is no time of the work, or ""'),
     ),
 )
 
@@ -64,14 +69,18 @@ class TimesCompared:
     """ "cpu" or "cuda:0"."""
     notes: tuple[str, ...] = ()
     """What was unavailable, and why."""
+    impossible: str = ""
+    """Why a function cannot have done its work in its time; "" if nothing shows that. The verdict is then "unclear"."""
     ratios: tuple[float, ...] = field(default=(), repr=False)
     """Ratio of each round, in order."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but ``ratios`` as a document for JSON: see docs/json.md."""
-        content = asdict(self)
-        del content["ratios"]
-        return TIMES.of(content)
+        return TIMES.of(self.content())
+
+    def content(self) -> dict[str, Any]:
+        """Return all fields but ``ratios`` by their names."""
+        return {name: value for name, value in asdict(self).items() if name != "ratios"}
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""
@@ -82,6 +91,8 @@ class TimesCompared:
             "same": f"takes as long as {self.g_name}, within {100 * self.margin:g} %",
             "unclear": f"may or may not take as long as {self.g_name}; increase max_time",
         }.get(self.verdict, f"is {self.verdict} than {self.g_name}")
+        if self.impossible:
+            statement = f"cannot be compared with {self.g_name}, as {self.impossible}"
         return (
             f"{self.f_name} {statement}: {self.ratio:.4g} times its time (99 %: {self.ci[0]:.4g} to {self.ci[1]:.4g}; "
             f"medians {self.f_median:.4g} and {self.g_median:.4g} µs, {self.rounds} rounds, {self.device})"
@@ -122,28 +133,51 @@ def compare_times(
     stage = prepare([f, g], (), device, cache, timer)
     title = f"comparing {name_of(f)} and {name_of(g)}"
     with no_collector(), time_bar(title, max_time) as show_time, stage.recording():
-        clock = stage.clock([f, g], stage.cold)
+        clock = stage.clock(stage.calls, stage.cold)
         stage.call_between_samples(show_time)
         stage.warm_up(clock, max_time)
-        fewest, seconds = max(min_rounds, 3), (min(min_time, max_time), max_time)
-        pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
-    ratios = ratios_of(pairs, clock.coarse)
+        seconds = min(min_time, max_time), max_time
+        pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), seconds, stage.watch))
+    return judged(stage, [name_of(f), name_of(g)], pairs, margin)
+
+
+def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, float]], margin: float) -> TimesCompared:
+    """Return how the times of two functions compare, by those of each round in µs. stage: of both, or of the second."""
+    ratios = ratios_of(pairs, stage.device.kind == "cuda")
     low, high = median_interval(ratios, CONFIDENCE)
+    medians = [median(times) for times in zip(*pairs, strict=True)]
+    both = range(2) if len(stage.calls) == 2 else ()
+    impossible = next((why for which in both if (why := _impossible(stage, which, medians))), "")
     return TimesCompared(
         ratio=median(ratios),
         ci=(low, high),
-        verdict=verdict_of(low, high, margin),
+        verdict="unclear" if impossible else verdict_of(low, high, margin),
         margin=margin,
         rounds=len(ratios),
-        f_median=median([one for one, _ in pairs]),
-        g_median=median([other for _, other in pairs]),
-        f_name=name_of(f),
-        g_name=name_of(g),
+        f_median=medians[0],
+        g_median=medians[1],
+        f_name=names[0],
+        g_name=names[1],
         timing_source=stage.source,
         device=str(stage.device),
         notes=tuple(stage.notes),
+        impossible=impossible,
         ratios=tuple(ratios),
     )
+
+
+def _impossible(stage: Stage, which: int, medians: Sequence[float]) -> str:
+    """Return why a function cannot have done its work in its median time, or ""."""
+    look, call, us = stage.looks[which], stage.calls[which], medians[which]
+    if (peaks := stage.device.measured) is not None:
+        roof = look.roof(str(stage.device), peaks.for_core())
+        if is_impossible(peaks, _core.rate(roof, look.flops, look.bytes, us, stage.source)):
+            return f"the time of {name_of(call)} is {IMPOSSIBLE}"
+    if us < HARDLY * medians[1 - which]:
+        first, second = call(), call()
+        if first is not None and not address_of(first).isdisjoint(address_of(second)):
+            return f"{name_of(call)} takes {us / medians[1 - which]:.1g} of its time and returns the same memory again"
+    return ""
 
 
 def verdict_of(low: float, high: float, margin: float) -> Word:

@@ -24,6 +24,10 @@ PATIENCE = 4  # multiple of max_time after which one sample is enough
 Watch = Callable[[int], object]
 
 
+class NoTime(RuntimeError):
+    """Raised if the time of a call is no time of its work: it returns earlier results, or before its work is over."""
+
+
 class Sample(NamedTuple):
     """The time of one call in µs, and the clock of the device in MHz, NaN where it is unknown."""
 

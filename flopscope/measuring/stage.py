@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 from flopscope import _core
 from flopscope.measuring.cpu import CpuClock, flusher
-from flopscope.measuring.cuda import CudaClock, LostRecords, Records, devices_of, held_bytes
-from flopscope.measuring.look import Look, call_under_profiler, notes_of
-from flopscope.measuring.sampling import warm_up
+from flopscope.measuring.cuda import CACHED, CudaClock, LostRecords, Records, devices_of, held_bytes
+from flopscope.measuring.look import Look, call_under_profiler
+from flopscope.measuring.sampling import NoTime, warm_up
 from flopscope.record.profile import make_way, running
 from flopscope.support import capture
 from flopscope.support.device import Device, find_device
@@ -35,6 +36,8 @@ class Stage:
     """The device and the methods by which functions are timed."""
 
     device: Device
+    calls: list[Callable[[], Any]]
+    """The functions, which wait for results of JAX before they return."""
     looks: list[Look]
     """Recorded activity of each function."""
     source: Literal["cupti", "event", "cpu"]
@@ -127,11 +130,14 @@ def prepare(
         with suppress(RuntimeError):
             _core.load_driver()
         cuda = _core.cuda_is_here()
-    looks = []
+    calls, looks = [], []
     for function in functions:
-        if cuda:
-            notes_of(function())
-        looks.append(call_under_profiler(function, cuda, timer))
+        calls.append(_until_ready(function) if "jax" in sys.modules else function)
+        first = call_under_profiler(calls[-1], cuda, timer) if cuda else None
+        look = call_under_profiler(calls[-1], cuda, timer)
+        if first is not None and first.launches and not look.launches:
+            raise NoTime(f"the call launched nothing, although the one before it launched work: {CACHED}")
+        looks.append(look)
     unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
     if named is None and unseen and timer == "event":
         named = find_device("cuda")
@@ -139,9 +145,23 @@ def prepare(
     notes = list(dict.fromkeys(note for look in looks for note in look.notes))
     if named is None and unseen and where.kind == "cpu":
         notes.append(f"timed on the host: {_UNSEEN}")
+    if named is None and where.kind == "cpu" and (there := sorted({one for look in looks for one in look.returned_on})):
+        notes.append(f"timed on the host: the call returns data on {', '.join(there)}, but launched nothing there")
     if where.kind == "cpu":
-        return Stage(where, looks, "cpu", cache == "cold", memory_watch(where), lambda: math.nan, math.nan, notes)
-    return _on_cuda(where, looks, cache, timer, notes)
+        watch = memory_watch(where)
+        return Stage(where, calls, looks, "cpu", cache == "cold", watch, lambda: math.nan, math.nan, notes)
+    return _on_cuda(where, calls, looks, cache, timer, notes)
+
+
+def _until_ready(function: Callable[[], Any]) -> Callable[[], Any]:
+    """Return a function that also waits for the arrays of JAX that it returns."""
+    jax: Any = sys.modules["jax"]
+
+    def call() -> Any:
+        return jax.block_until_ready(function())
+
+    call.__name__ = name_of(function)
+    return call
 
 
 _UNSEEN = 'without CUPTI it is unknown whether the call uses a GPU; device="cuda" times it there'
@@ -157,13 +177,21 @@ def require_callable(fn: Any) -> None:
         )
 
 
-def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
+def _on_cuda(
+    where: Device,
+    calls: list[Callable[[], Any]],
+    looks: list[Look],
+    cache: str | None,
+    timer: capture.Timer,
+    notes: list[str],
+) -> Stage:
     clock = SmClock(str(where.properties["uuid"]))
     if clock.missing:
         notes.append(clock.missing)
     by_cupti = timer != "event" and all(look.sees_cuda for look in looks)
     return Stage(
         device=where,
+        calls=calls,
         looks=looks,
         source="cupti" if by_cupti else "event",
         cold=cache != "hot",

@@ -109,7 +109,7 @@ def test_a_call_that_launches_only_once_is_an_error_and_events_replace_lost_reco
     clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     with pytest.raises(RuntimeError, match="in 1 of 2 samples the call launched nothing on cuda:0"):
         clock.sample([0, 0])
-    here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
+    here = stage.Stage(find_device("cpu"), [], [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
     here.records = records
     samples = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # FixedRecords has records of two
     assert [sample.us for sample in samples] == [5.0] * 3

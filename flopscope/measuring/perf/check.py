@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from flopscope.measuring import measuring, paired
+from flopscope.measuring.checking.check import check
+from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.perf import limits, stored
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.measuring.perf.report import bound_reason, explain
@@ -144,13 +147,30 @@ class Check:
             with alone(self._settings.write_line):
                 options = _longer(paired.compare_times, {"margin": margin}, times)
                 compared = paired.compare_times(mine, theirs, **options)
-            low, high = compared.ci
+            low, high = (math.nan, math.nan) if compared.impossible else compared.ci
             call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
             result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
+            if compared.impossible:
+                result = replace(result, verdict="failed")
             if result.verdict != "unclear":
                 break
-        likely = f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
+        likely = (
+            compared.impossible
+            or f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
+        )
         return self._settle(result, likely if result.verdict == "failed" else "")
+
+    def matches(self, reference: Callable[..., Any], *args: Any, **options: Any) -> Check:
+        """Check that the call computes what ``reference`` does, and that its time is that of its work.
+
+        reference: called with the same arguments, or both with ``args`` if there are any. options: as of flopscope.check.
+        """
+        with alone(self._settings.write_line):
+            found = check(self._fn, reference, *(args or self._args), **{"peaks": "none", "max_time": 0.5, **options})
+        right = found.verdict not in ("wrong", "invalid")
+        limit, call = f"the outputs of {found.reference}", f"matches({found.reference})"
+        measured = f"right for {len(found.cases)} inputs" if right else found.verdict
+        return self._settle(LimitResult(limit, measured, "passed" if right else "failed", call=call), found.why)
 
     def flops(
         self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
@@ -288,6 +308,8 @@ class Check:
 
     def _settle(self, result: LimitResult, likely: str = "") -> Check:
         """Record the result of a limit, and raise unless it passed."""
+        if self.measurement.bound == "impossible":
+            result, likely = replace(result, verdict="failed"), f"{IMPOSSIBLE} in this time"
         self._results.append(result)
         if result.verdict == "passed" or (result.verdict == "unclear" and self._settings.unclear == "pass"):
             return self

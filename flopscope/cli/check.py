@@ -1,0 +1,52 @@
+"""The command ``flopscope check``: is a kernel right, is it faster than a reference, and how far from the limit."""
+
+from __future__ import annotations
+
+import argparse
+
+from flopscope.cli.measure import WHERE_MODULES_ARE, function_named
+from flopscope.cli.parser import add_files
+from flopscope.support import own_path
+from flopscope.support.files import write_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"The exit status is 1 if the kernel is wrong or its time invalid. {WHERE_MODULES_ARE}"
+    parser.add_argument("kernel", metavar="MODULE:KERNEL", help="the function to check, in a module of its own")
+    text = "the function that computes the same, in another module"
+    parser.add_argument("--against", required=True, metavar="MODULE:REFERENCE", help=text)
+    text = "a function of a seed that returns the arguments of both"
+    parser.add_argument("--inputs", required=True, metavar="MODULE:MAKE", help=text)
+    text = "draw other contents and shapes like those of the first inputs, instead of further seeds"
+    parser.add_argument("--vary", action="store_true", help=text)
+    text = "place of an argument into which the kernel writes its results; may be repeated"
+    parser.add_argument("--output", type=int, action="append", default=[], metavar="PLACE", help=text)
+    parser.add_argument("--max-time", type=float, default=3.0, help="seconds of timing (default: %(default)s)")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds of a call of the kernel, at most")
+    sources = ("measured", "datasheet", "none")
+    parser.add_argument("--peaks", choices=sources, default="measured", help="base of the limit")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default: %(default)s)")
+    add_files(parser, json="the verdict, and all numbers")
+    parser.set_defaults(run=_check)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from flopscope.measuring.checking.check import check_isolated
+
+    own_path.restore()
+    result = check_isolated(
+        options.kernel,
+        function_named(options.against),
+        function_named(options.inputs),
+        load=function_named,
+        vary=options.vary,
+        outputs=options.output,
+        max_time=options.max_time,
+        seconds=options.timeout,
+        peaks=options.peaks,
+        seed=options.seed,
+    )
+    print(result)
+    if options.json:
+        write_json(options.json, result.to_dict())
+    return int(result.verdict in ("wrong", "invalid"))

@@ -1,0 +1,226 @@
+"""Arrays of torch, NumPy, CuPy, JAX and flopscope: their values, their memory, and new ones like them."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from flopscope import _core
+
+GUARD = 1024
+"""Elements before and after the values of a new array, which no call may read or write."""
+OF_INTEGERS = 77
+SPOILED = 4
+"""Arrays whose memory is filled before a call."""
+
+
+def is_array(value: Any) -> bool:
+    return (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__getitem__")) or _is_own(value)
+
+
+def _is_own(value: Any) -> bool:
+    return isinstance(value, _core.Tensor)
+
+
+def library_of(array: Any) -> str:
+    """Return "torch", "numpy", "cupy", "jax" or "flopscope"; that of NumPy for its scalars and all others."""
+    if _is_own(array):
+        return "flopscope"
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return "torch"
+    name = type(array).__module__.partition(".")[0]
+    return {"jaxlib": "jax", "jax": "jax", "cupy": "cupy"}.get(name, "numpy")
+
+
+def leaves(value: Any, path: str = "", numbers: bool = True) -> Iterator[tuple[str, Any]]:
+    """Yield the arrays in nested tuples, lists and dicts, each with its path, such as "[0]['q']"; numbers as arrays."""
+    if is_array(value):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}[{key!r}]", numbers)
+    elif isinstance(value, (tuple, list)):
+        for at, item in enumerate(value):
+            yield from leaves(item, f"{path}[{at}]", numbers)
+    elif numbers and isinstance(value, (bool, int, float, complex)):
+        import numpy
+
+        yield path, numpy.asarray(value)
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the value with each array in its tuples, lists and dicts changed."""
+    if is_array(value):
+        return change(value)
+    if isinstance(value, dict):
+        return type(value)((key, mapped(item, change)) for key, item in value.items())
+    if type(value) in (tuple, list):
+        return type(value)(mapped(item, change) for item in value)
+    return value
+
+
+def dtype_of(array: Any) -> str:
+    """Return the name of the dtype, as "float32"."""
+    return str(array.dtype).rpartition(".")[2]
+
+
+def is_floating(array: Any) -> bool:
+    return dtype_of(array).startswith(("float", "bfloat"))
+
+
+def place_of(array: Any) -> str:
+    """Return the library and the device of an array, as "torch, cuda:0"."""
+    device = getattr(array, "device", "")
+    return f"{library_of(array)}, {device}" if isinstance(device, str) or hasattr(device, "type") else library_of(array)
+
+
+def bytes_of(dtype: str, shape: Sequence[int]) -> int:
+    """Return the size of an array of a dtype of this name."""
+    bits = "".join(filter(str.isdigit, dtype.partition("_")[0].partition("e")[0])) or "8"
+    return math.prod(shape) * int(bits) // 8
+
+
+def values_of(array: Any) -> Any:
+    """Return a copy of the values as an array of NumPy; those of a floating dtype as float64."""
+    import numpy
+
+    library = library_of(array)
+    if library == "torch":
+        plain = array.detach().resolve_conj().resolve_neg()
+        array = (plain.double() if plain.is_floating_point() else plain).cpu().numpy()
+    elif library == "cupy":
+        array = array.get()
+    elif library == "flopscope":
+        array = (array.to(dtype="float64") if is_floating(array) else array).numpy()
+    elif dtype_of(array) == "bfloat16":
+        array = array.astype("float32")
+    array = numpy.array(array)
+    return array.astype(numpy.float64) if array.dtype.kind == "f" else array
+
+
+def address_of(value: Any) -> set[int]:
+    """Return the addresses of the arrays in a value that have one."""
+    found = set()
+    for _, array in leaves(value, numbers=False):
+        library = library_of(array)
+        if library == "torch":
+            found.add(int(array.untyped_storage().data_ptr()))
+        elif library == "cupy":
+            found.add(int(array.data.mem.ptr))
+        elif library == "jax":
+            found.add(int(array.unsafe_buffer_pointer()))
+        elif library == "flopscope":
+            found.add(int(array.data_ptr))
+        else:
+            base = array
+            while getattr(base, "base", None) is not None and hasattr(base.base, "__array_interface__"):
+                base = base.base
+            found.add(int(base.__array_interface__["data"][0]))
+    return found - {0}
+
+
+class Guarded:
+    """A new array with given values, like another in its library, device and dtype, between guards where its library
+    allows that. layout: "plain", or "strided": not contiguous."""
+
+    def __init__(self, like: Any, values: Any, dtype: str = "", layout: str = "plain") -> None:
+        self._library, self._guards = library_of(like), None
+        dtype = dtype or dtype_of(like)
+        count = math.prod(values.shape)
+        if self._library in ("torch", "numpy", "cupy"):
+            buffer = self._buffer(like, dtype, count + 2 * GUARD)
+            buffer[:] = math.nan if dtype.startswith(("float", "bfloat")) else OF_INTEGERS
+            inner = buffer[GUARD : GUARD + count]
+            turned = layout == "strided" and len(values.shape) > 1
+            shape = (*values.shape[:-2], values.shape[-1], values.shape[-2]) if turned else values.shape
+            self.array = inner.reshape(shape).swapaxes(-1, -2) if turned else inner.reshape(shape)
+            self._guards = (buffer[:GUARD], buffer[GUARD + count :])
+            self._guarded = self._contents()
+        elif self._library == "flopscope":
+            self.array = _core.from_numpy(values.astype(_plain(dtype)), device=like.device).to(dtype=dtype)
+        else:
+            self.array = _on_jax(values, dtype, like)
+        self.write(values)
+        if self._library == "torch" and like.requires_grad and dtype == dtype_of(like):
+            self.array.requires_grad_()
+
+    def _buffer(self, like: Any, dtype: str, count: int) -> Any:
+        library: Any = sys.modules[self._library]
+        if self._library == "torch":
+            return library.empty(count, dtype=getattr(library, dtype), device=like.device)
+        return library.empty(count, dtype=dtype)
+
+    def write(self, values: Any) -> None:
+        """Write values in place; JAX's arrays are constant, so that ``array`` is then another one."""
+        if self._library == "torch":
+            torch: Any = sys.modules["torch"]
+            with torch.no_grad():
+                self.array.copy_(torch.from_numpy(values))
+        elif self._library in ("numpy", "cupy"):
+            self.array[...] = values if self._library == "numpy" else sys.modules["cupy"].asarray(values)
+        elif self._library == "flopscope":
+            _core.copy_(self.array, _core.from_numpy(values.astype(_plain(dtype_of(self.array)))))
+        else:
+            self.array = _on_jax(values, dtype_of(self.array), self.array)
+
+    @property
+    def intact(self) -> bool:
+        """Whether the guards have not been written."""
+        return self._guards is None or self._contents() == self._guarded
+
+    def _contents(self) -> list[bytes]:
+        return [values_of(guard).tobytes() for guard in self._guards or ()]
+
+
+def _on_jax(values: Any, dtype: str, like: Any) -> Any:
+    jax: Any = importlib.import_module("jax")
+    if dtype == "float64" and not jax.config.jax_enable_x64:
+        raise TypeError("JAX has no float64 unless jax_enable_x64 is set")
+    return jax.device_put(jax.numpy.asarray(values, dtype=dtype), next(iter(like.devices())))
+
+
+def template(value: Any) -> Any:
+    """Return what like() needs to make an array like this one, also in another process; other values as they are."""
+    if not is_array(value):
+        return value
+    return _Template(library_of(value), dtype_of(value), str(getattr(value, "device", "")), values_of(value))
+
+
+class _Template(NamedTuple):
+    library: str
+    dtype: str
+    device: str
+    values: Any
+
+
+def like(value: Any) -> Any:
+    """Return an array of the library, dtype, device and values of a template; other values as they are."""
+    if not isinstance(value, _Template):
+        return value
+    if value.library == "flopscope":
+        array = _core.from_numpy(value.values.astype(_plain(value.dtype)), device=value.device)
+        return array.to(dtype=value.dtype)
+    library = importlib.import_module({"jax": "jax.numpy"}.get(value.library, value.library))
+    if value.library == "torch":
+        return library.from_numpy(value.values).to(dtype=getattr(library, value.dtype), device=value.device)
+    return library.asarray(value.values, dtype=value.dtype)
+
+
+def spoil(array: Any, dtype: str, shape: Sequence[int]) -> None:
+    """Fill memory with NaN that the library of an array gives to its next arrays of this size."""
+    library: Any = sys.modules[library_of(array)] if library_of(array) in ("torch", "numpy", "cupy") else None
+    if library is None:
+        return
+    on_torch = library.__name__ == "torch"
+    where = {"dtype": getattr(library, dtype), "device": array.device} if on_torch else {"dtype": dtype}
+    several = [library.empty(tuple(shape), **where) for _ in range(SPOILED)]
+    for one in several:
+        one[...] = OF_INTEGERS if dtype.startswith(("int", "uint", "bool")) else math.nan
+
+
+def _plain(dtype: str) -> str:
+    return "float32" if dtype == "bfloat16" else dtype

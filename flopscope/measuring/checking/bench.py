@@ -1,0 +1,168 @@
+"""Calls of functions with new arrays: what they return and change, and how long they take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flopscope.measuring.arrays import (
+    Guarded,
+    address_of,
+    dtype_of,
+    is_array,
+    is_floating,
+    leaves,
+    place_of,
+    spoil,
+    values_of,
+)
+from flopscope.measuring.checking.inputs import Case
+from flopscope.measuring.look import is_deferred, joined_threads
+from flopscope.measuring.sampling import NoTime, no_collector
+from flopscope.measuring.stage import Stage, name_of, prepare
+
+SETTLED = 0.002
+"""Seconds after a call in which its outputs must not change."""
+
+
+class Output(NamedTuple):
+    """An array that a call returned or wrote."""
+
+    path: str
+    values: Any
+    """As values_of()."""
+    dtype: str
+    place: str
+    """Its library and device."""
+
+
+class Outcome(NamedTuple):
+    """What a call did."""
+
+    outputs: list[Output]
+    changed: frozenset[int]
+    """Arguments that differ after it."""
+    viewed: frozenset[int]
+    """Arguments whose memory it returned."""
+    overrun: int | None
+    """An argument beyond which it wrote."""
+
+
+class Results(NamedTuple):
+    """Where the results of a call are found."""
+
+    arguments: frozenset[int] = frozenset()
+    """In these arguments."""
+    alone: bool = False
+    """Whether what the call returns is none."""
+
+
+class Bench:
+    """Functions that are called with new arrays like ``args``. without: by function, arguments that it is not given."""
+
+    def __init__(
+        self, functions: Sequence[Callable[..., Any]], args: Sequence[Any], without: Sequence[frozenset[int]]
+    ) -> None:
+        self._functions, self._args, self._without = functions, args, without
+        self._arguments: list[Any] = []
+        self._returned: list[Any] = [None] * len(functions)
+        self._clock: Any = None
+        self._stage: Any = None
+        self._open = ExitStack()
+
+    def outcome(
+        self,
+        which: int,
+        case: Case,
+        results: Results,
+        adopt: bool = False,
+        dtype: str = "",
+        spoiled: Sequence[tuple[str, tuple[int, ...]]] = (),
+    ) -> Outcome:
+        """Call a function once. adopt: the arguments that it changes are results. dtype: replaces floating dtypes.
+        spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before."""
+        arguments = self._new(case.values, case.layout, dtype)
+        arrays = {at: one for at, one in enumerate(arguments) if isinstance(one, Guarded)}
+        before = {at: values_of(one.array) for at, one in arrays.items()}
+        for one in spoiled:
+            spoil(next(array.array for array in arrays.values()), *one)
+        with joined_threads():
+            returned = self._call(which, arguments)
+        for _, one in leaves(returned):
+            if is_deferred(one):
+                what = f"a {type(one).__name__}, which may compute only when it is read"
+                raise NoTime(f"{name_of(self._functions[which])} returns {what}")
+        now = _outputs(arguments, returned, results)
+        time.sleep(SETTLED)
+        changed = frozenset(at for at, one in arrays.items() if not _equal(values_of(one.array), before[at]))
+        if adopt:
+            results = Results(results.arguments | changed)
+        settled = _outputs(arguments, returned, results)
+        if not adopt and any(not _equal(one.values, two.values) for one, two in zip(now, settled, strict=True)):
+            raise NoTime(f"{name_of(self._functions[which])} returns before its outputs are complete")
+        there = address_of(returned)
+        viewed = frozenset(at for at, one in arrays.items() if not there.isdisjoint(address_of(one.array)))
+        return Outcome(settled, changed, viewed, next((at for at, one in arrays.items() if not one.intact), None))
+
+    def begin(self, device: str | None) -> Stage:
+        """Prepare to time the functions, until end()."""
+        self._arguments = self._new([values_of(one) if is_array(one) else one for one in self._args])
+        calls = [self._timed(which) for which in range(len(self._functions))]
+        stage = self._stage = prepare(calls, [array_of(one) for one in self._arguments], device, None, "auto")
+        self._open.enter_context(no_collector())
+        self._open.enter_context(stage.recording())
+        self._clock = stage.clock(stage.calls, stage.cold)
+        return stage
+
+    def end(self) -> None:
+        self._open.close()
+
+    def sample(self, which: int, values: Sequence[Any]) -> float:
+        """Return the µs of a call with these values."""
+        for argument, one in zip(self._arguments, values, strict=True):
+            if isinstance(argument, Guarded):
+                argument.write(one)
+        with joined_threads():
+            (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([which]))
+        return float(sample.us)
+
+    def results(self, which: int, results: Results) -> list[Output]:
+        """Return the outputs of the latest sample."""
+        return _outputs(self._arguments, self._returned[which], results)
+
+    def _timed(self, which: int) -> Callable[[], Any]:
+        def call() -> Any:
+            self._returned[which] = self._call(which, self._arguments)
+            return self._returned[which]
+
+        call.__name__ = name_of(self._functions[which])
+        return call
+
+    def _call(self, which: int, arguments: Sequence[Any]) -> Any:
+        passed = [array_of(one) for at, one in enumerate(arguments) if at not in self._without[which]]
+        return self._functions[which](*passed)
+
+    def _new(self, values: Sequence[Any], layout: str = "plain", dtype: str = "") -> list[Any]:
+        return [
+            Guarded(like, value, dtype if is_floating(like) else "", layout) if is_array(like) else value
+            for value, like in zip(values, self._args, strict=True)
+        ]
+
+
+def array_of(argument: Any) -> Any:
+    return argument.array if isinstance(argument, Guarded) else argument
+
+
+def _outputs(arguments: Sequence[Any], returned: Any, results: Results) -> list[Output]:
+    written = [(f" argument {at}", array_of(arguments[at])) for at in sorted(results.arguments)]
+    there = address_of([one for _, one in written])
+    found = [] if results.alone else [item for item in leaves(returned) if there.isdisjoint(address_of(item[1]))]
+    return [Output(path, values_of(one), dtype_of(one), place_of(one)) for path, one in found + written]
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))

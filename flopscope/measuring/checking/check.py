@@ -1,0 +1,366 @@
+"""check(): is a kernel right, is it faster than a reference, and how far is it from the limit."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+import numpy as np
+
+from flopscope import _core
+from flopscope.measuring.arrays import bytes_of, is_array
+from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
+from flopscope.measuring.checking.inputs import Case, Inputs
+from flopscope.measuring.checking.isolated import Crashed, Isolated
+from flopscope.measuring.checking.judge import Expected, difference, expect, same_twice
+from flopscope.measuring.checking.result import Checked, Verdict
+from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers
+from flopscope.measuring.paired import TimesCompared, judged, rounds
+from flopscope.measuring.sampling import NoTime, Sample
+from flopscope.measuring.stage import Stage, name_of, require_callable
+from flopscope.support.progress import time_bar
+from flopscope.support.units import plural
+
+Side = tuple[Bench | Isolated, int]
+"""Where a function is called, and its place there."""
+ROUNDED = 3
+"""Calls of the reference with rounded inputs, by case."""
+MARGIN = 0.01
+MIN_ROUNDS, MIN_TIME = 20, 0.05
+"""The minimum number of rounds in which both are timed, and their seconds."""
+PATIENCE = 2.0
+"""Times max_time after which no optional case begins."""
+
+
+class Wrong(Exception):
+    """Raised if a kernel is wrong. The text says how."""
+
+
+def check(
+    kernel: Callable[..., Any],
+    reference: Callable[..., Any],
+    *args: Any,
+    inputs: Callable[[int], Sequence[Any]] | None = None,
+    shapes: Sequence[Sequence[tuple[int, ...]]] | None = None,
+    outputs: Sequence[int] = (),
+    margin: float = MARGIN,
+    max_time: float = 3.0,
+    device: str | None = None,
+    peaks: Literal["measured", "datasheet", "none"] = "measured",
+    seed: int = 0,
+) -> Checked:
+    """Return whether a kernel computes what a reference does, whether it is faster, and how far it is from the limit.
+
+    Both are called with arrays like ``args``, of torch, NumPy, CuPy, JAX or flopscope. First their outputs are compared
+    for many inputs: the given ones, normal and large values, other shapes, zeros, one-hot rows, NaN, infinities. The
+    error that is allowed follows from the reference in float64: 4 ULPs of the output and 64 times what rounding each
+    input once changes, or 4 times the error that the reference itself has in the dtype. Then both are timed in turns,
+    each call with contents that no other call has, and outputs of timed calls are compared as well.
+
+    inputs: returns the arguments for a seed, instead of ``args``; contents and shapes are then its own.
+    shapes: the shapes of the arrays, in the order of the arguments, a list per case, instead of variations.
+    outputs: places of the kernel's arguments into which it writes its results; the reference is called without them. An
+        argument that the reference changes is an output, too.
+    margin: relative difference up to which times count as the same.
+    max_time: seconds for which both are timed; cases that are optional begin in twice that time.
+    device, peaks: as in flopscope.measure.
+    seed: of the random values: the same seed gives the same inputs.
+
+    The verdict is "faster", "slower", "same" or "unclear", as of compare_times(); "wrong" if an output differs, or
+    an input or memory next to it is changed; "invalid" if the time is no time of the work: results of other calls are
+    returned, work goes on after the return, or the device cannot have done it so fast.
+
+    Raises TypeError and ValueError for invalid arguments. Exceptions of the reference and of the kernel for the given
+    inputs propagate.
+    """
+    require_numbers(margin=margin, max_time=max_time)
+    for function in (kernel, reference):
+        require_callable(function)
+    args, written = _arguments(tuple(inputs(seed)) if inputs is not None else args, outputs), frozenset(outputs)
+    bench, names = Bench([kernel, reference], args, [frozenset(), written]), (name_of(kernel), name_of(reference))
+    run = Run(((bench, 0), (bench, 1)), names, Inputs(args, inputs, seed, written), written)
+    return run.checked(shapes, margin, max_time, device, peaks)
+
+
+def check_isolated(
+    kernel: str,
+    reference: Callable[..., Any],
+    inputs: Callable[[int], Sequence[Any]],
+    *,
+    load: Callable[[str], Any],
+    vary: bool,
+    outputs: Sequence[int],
+    max_time: float,
+    seconds: float,
+    peaks: str,
+    seed: int,
+) -> Checked:
+    """Return what check() does of a kernel that runs in a process of its own, where ``load(kernel)`` returns it.
+
+    vary: contents and shapes are drawn like those of the first inputs. seconds: the longest time of one of its calls.
+    """
+    args, written = _arguments(tuple(inputs(seed)), outputs), frozenset(outputs)
+    there = Isolated(load, kernel, args, frozenset(), seconds)
+    try:
+        sides = ((there, 0), (Bench([reference], args, [written]), 0))
+        names = (kernel.rpartition(":")[2], name_of(reference))
+        run = Run(sides, names, Inputs(args, None if vary else inputs, seed, written), written)
+        return run.checked(None, MARGIN, max_time, None, peaks)
+    finally:
+        there.close()
+
+
+def _arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[Any, ...]:
+    """Return the arguments. Raise ValueError if none is an array, or an output is none."""
+    if not any(is_array(one) for one in args):
+        raise ValueError("check() needs arguments that are arrays: check(kernel, reference, x), or inputs=")
+    if wrong := [at for at in outputs if not 0 <= at < len(args) or not is_array(args[at])]:
+        raise ValueError(f"outputs={[*outputs]}: argument {wrong[0]} of {len(args)} is no array")
+    return args
+
+
+class Run:
+    """A check of a kernel. sides: the benches of the kernel and of the reference, and their places in these."""
+
+    def __init__(
+        self,
+        sides: tuple[Side, tuple[Bench, int]],
+        names: tuple[str, str],
+        inputs: Inputs,
+        outputs: frozenset[int],
+    ) -> None:
+        self._sides, self._names, self._inputs = sides, names, inputs
+        self._outputs = Results(outputs, bool(outputs))
+        """The arguments that are results of the kernel, as stated."""
+        self._changed: frozenset[int] = frozenset()
+        """Arguments that the reference changes, which are results of both."""
+        self._viewed: frozenset[int] = frozenset()
+        """Arguments whose memory the reference returns."""
+        self._cases: list[str] = []
+        self._notes: list[str] = []
+        self._failed: tuple[Any, ...] | None = None
+
+    def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
+        """Compare outputs, then times; return the verdict."""
+        times, shares, why = None, (math.nan, math.nan), ""
+        verdict: Verdict = "unclear"
+        try:
+            with time_bar(f"checking {self._names[0]}", (1 + PATIENCE) * max_time) as show_time:
+                self._compare_outputs(shapes, PATIENCE * max_time, show_time)
+                times, shares = self._time(margin, max_time, device, peaks)
+                verdict = times.verdict
+        except (Wrong, Crashed) as problem:
+            verdict, why = "wrong", str(problem)
+        except NoTime as problem:
+            verdict, why = "invalid", str(problem)
+        return Checked(
+            verdict=verdict,
+            kernel=self._names[0],
+            reference=self._names[1],
+            why=why,
+            times=times,
+            pct_limit=shares[0],
+            reference_pct_limit=shares[1],
+            cases=tuple(self._cases),
+            seed=self._inputs.seed,
+            isolated=isinstance(self._sides[0][0], Isolated),
+            notes=tuple(dict.fromkeys(self._notes)),
+            failed=self._failed,
+        )
+
+    # Outputs ----------------------------------------------------------------------------------------------------------
+
+    def _compare_outputs(self, shapes: Any, seconds: float, show_time: Callable[[], object]) -> None:
+        """Raise Wrong unless the outputs are right for all inputs, and NoTime if that would show nothing."""
+        begin, first, telling, skipped, refused = time.monotonic(), None, False, 0, 0
+        for case in self._inputs.cases(shapes):
+            show_time()
+            if case.optional and time.monotonic() - begin > seconds:
+                skipped += 1
+                continue
+            try:
+                expected = self._expected(case)
+            except Exception as problem:
+                if first is None:
+                    raise
+                if not case.optional:
+                    self._notes.append(f"{self._names[1]} refuses {case.name}: {_first_line(problem)}")
+                refused += case.optional
+                continue
+            if first is None:
+                again = self._side(1, case).outputs
+                if not all(same_twice(one.output, two) for one, two in zip(expected, again, strict=True)):
+                    raise NoTime(f"{self._names[1]} is not deterministic: a second call with the same inputs differs")
+            elif not telling:
+                telling = any(map(_differs, first, expected))
+            first = first or expected
+            self._compare(case, expected)
+        if refused:
+            self._notes.append(f"{self._names[1]} does not take {plural(refused, 'other shape')}")
+        if skipped:
+            self._notes.append(f"{plural(skipped, 'other input')} did not begin in {seconds:g} s; increase max_time")
+        if not telling:
+            raise NoTime("the outputs of all inputs are equal, so that a kernel that does nothing would be right")
+
+    def _side(self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = ()) -> Outcome:
+        bench, place = self._sides[which]
+        results = Results(self._changed) if which else self._results
+        spoiled = [(one.output.dtype, one.output.values.shape) for one in expected]
+        return bench.outcome(place, case, results, which == 1, dtype, spoiled)
+
+    @property
+    def _results(self) -> Results:
+        """The results of the kernel."""
+        return self._outputs if self._outputs.alone else Results(self._changed)
+
+    def _expected(self, case: Case) -> list[Expected]:
+        """Return what is expected of the outputs, by calls of the reference in its dtype and in float64."""
+        given = self._side(1, case)
+        self._changed |= given.changed
+        self._viewed |= given.viewed
+        exact, several = None, []
+        with suppress(Exception), np.errstate(all="ignore"):
+            exact = self._in_float64(case)
+            for number in range(ROUNDED):
+                several.append(self._in_float64(self._inputs.rounded(case, number)))
+        if exact is None:
+            self._notes.append(f"{self._names[1]} does not run in float64: its own outputs are what is expected")
+        return [
+            expect(output, None if exact is None else exact[at], [one[at] for one in several])
+            for at, output in enumerate(given.outputs)
+        ]
+
+    def _in_float64(self, case: Case) -> list[Any]:
+        found = self._side(1, case, "float64").outputs
+        if any(one.values.dtype.kind == "f" and one.dtype != "float64" for one in found):
+            raise TypeError("the outputs are not in float64")
+        return [one.values for one in found]
+
+    def _compare(self, case: Case, expected: Sequence[Expected]) -> None:
+        """Raise Wrong unless the kernel's outputs are as expected, and so are those of a second call."""
+        before: list[Output] | None = None
+        for _ in range(2):
+            try:
+                outcome = self._side(0, self._poisoned(case, expected), "", expected)
+            except (NoTime, Crashed):
+                raise
+            except Exception as problem:
+                if not case.optional:
+                    raise
+                self._notes.append(f"{self._names[0]} refuses {case.name}: {_first_line(problem)}")
+                return
+            found = self._fault(outcome) or _difference(outcome.outputs, expected)
+            if found and case.edge:
+                self._notes.append(f"for {case.name}, {found}")
+                return
+            if found:
+                self._failed = case.values
+                raise Wrong(f"for {case.name}, {found}")
+            pairs = zip(before or outcome.outputs, outcome.outputs, strict=True)
+            if any(one.values.tobytes() != two.values.tobytes() for one, two in pairs):
+                self._notes.append("two calls with the same inputs differ, within what is allowed")
+            before = outcome.outputs
+        self._cases.append(case.name)
+
+    def _poisoned(self, case: Case, expected: Sequence[Expected]) -> Case:
+        """Return the case with arguments that are results alone full of NaN, or of 77 for integers."""
+        values = [*case.values]
+        for at, one in zip(sorted(self._outputs.arguments), expected, strict=False):
+            of = one.output.values
+            values[at] = np.full_like(of, math.nan if of.dtype.kind == "f" else 77)
+        return case._replace(values=tuple(values))
+
+    def _fault(self, outcome: Outcome) -> str:
+        """Say which memory a call has changed or returned that is not its own, or return ""."""
+        mine = self._outputs.arguments | self._changed
+        if outcome.overrun is not None:
+            return f"it writes beyond its argument {outcome.overrun}"
+        if changed := outcome.changed - mine:
+            return f"it changes its argument {min(changed)}, which {self._names[1]} does not"
+        if viewed := outcome.viewed - mine - self._viewed:
+            return f"it returns the memory of its argument {min(viewed)}"
+        return ""
+
+    # Times ------------------------------------------------------------------------------------------------------------
+
+    def _time(
+        self, margin: float, max_time: float, device: str | None, source: str
+    ) -> tuple[TimesCompared, tuple[float, float]]:
+        """Time both in turns, and return their shares of the limit as well, in percent.
+
+        Raise NoTime if the times are no times of the work.
+        """
+        benches = {id(bench): bench for bench, _ in self._sides}
+        try:
+            stages = {key: bench.begin(device) for key, bench in benches.items()}
+            stage = stages[id(self._sides[1][0])]
+            turns = _Turns(self._sides, self._inputs, self._results, stage.device.kind == "cuda")
+            least = min(MIN_TIME, max_time)
+            pairs = rounds(turns, margin, MIN_ROUNDS, (least, max_time), stage.watch)
+        finally:
+            for bench in benches.values():
+                bench.end()
+        for number, outputs in turns.kept:
+            case = Case(f"timed call {number}", self._inputs.content(number))
+            if wrong := _difference(outputs, self._expected(case)):
+                raise NoTime(f"it returns results of other calls: of the contents of a timed call, {wrong}")
+        times = judged(stage, self._names, pairs, margin)
+        self._notes += times.notes
+        moved = float(self._inputs.nbytes + sum(bytes_of(one.dtype, one.values.shape) for one in turns.kept[0][1]))
+        return times, self._shares(stage, source, moved, (times.f_median, times.g_median))
+
+    def _shares(self, stage: Stage, source: str, moved: float, medians: Sequence[float]) -> tuple[float, float]:
+        """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""
+        peaks, look = peaks_for(stage, source).get(source), stage.looks[-1]
+        roof = _core.roof(look.flops, moved, look.unit, {"flops": {}} if peaks is None else peaks.for_core(), 1.0)
+        ratings = [_core.rate(roof, look.flops, moved, us, stage.source) for us in medians]
+        for name, rating, us in zip(self._names, ratings, medians, strict=True):
+            if source == "measured" and is_impossible(peaks, rating):
+                raise NoTime(f"impossible: {name} cannot have done this work in {us:.3g} µs")
+        return float(ratings[0]["pct_roofline"]), float(ratings[1]["pct_roofline"])
+
+
+class _Turns:
+    """A Clock that times each call with new contents, and keeps the outputs of some calls of the kernel."""
+
+    def __init__(self, sides: Sequence[Side], inputs: Inputs, results: Results, coarse: bool) -> None:
+        self.coarse = coarse
+        self.kept: list[tuple[int, list[Output]]] = []
+        """Numbers of contents, and the outputs."""
+        self._sides, self._inputs, self._results = sides, inputs, results
+        self._number, self._next, self._draw = 0, 1, random.Random()
+
+    def seconds(self) -> float:
+        return time.perf_counter()
+
+    def run(self, which: int, count: int) -> float:
+        raise NotImplementedError
+
+    def sample(self, which: Sequence[int]) -> list[Sample]:
+        samples = []
+        for one in which:
+            bench, place = self._sides[one]
+            self._number += 1
+            samples.append(Sample(bench.sample(place, self._inputs.content(self._number))))
+            if one == 0 and self._number >= self._next:  # a kernel cannot know which
+                self._next = int(1.5 * self._number) + self._draw.randint(1, 4)
+                self.kept.append((self._number, bench.results(place, self._results)))
+        return samples
+
+
+def _differs(one: Expected, other: Expected) -> bool:
+    return one.values.shape == other.values.shape and difference(other.output, one) != ""
+
+
+def _difference(outputs: Sequence[Output], expected: Sequence[Expected]) -> str:
+    if len(outputs) != len(expected):
+        return f"it has {len(outputs)} outputs, not {len(expected)}"
+    return next((text for one, of in zip(outputs, expected, strict=True) if (text := difference(one, of))), "")
+
+
+def _first_line(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {(str(problem).strip().splitlines() or [''])[0][:200]}"

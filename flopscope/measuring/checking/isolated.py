@@ -1,0 +1,100 @@
+"""A bench in a process of its own, in which nothing but the kernel is: it may crash, hang or print."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from flopscope.measuring.arrays import like, template
+from flopscope.measuring.checking.bench import Bench
+from flopscope.measuring.sampling import NoTime
+
+LOADING = 300.0
+"""Seconds in which the libraries and the kernel are imported, at most."""
+
+
+class Crashed(Exception):
+    """Raised if the process of a kernel ended or did not answer. The text says how."""
+
+
+class Isolated:
+    """The methods of a Bench of one function, called in another process.
+
+    load, name: ``load(name)`` returns the function there. seconds: the longest time of a call.
+    """
+
+    def __init__(
+        self, load: Callable[[str], Any], name: str, args: Sequence[Any], without: frozenset[int], seconds: float
+    ) -> None:
+        self._seconds = max(seconds, LOADING)
+        self._ours, theirs = multiprocessing.Pipe()
+        start = (theirs, load, name, [template(one) for one in args], [without])
+        self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=start, daemon=True)
+        self._process.start()
+        theirs.close()
+        self._answer()  # once the kernel is loaded
+        self._seconds = seconds
+
+    def __getattr__(self, method: str) -> Any:
+        if method not in ("outcome", "begin", "end", "sample", "results"):
+            raise AttributeError(method)
+        return partial(self._ask, method)
+
+    def close(self) -> None:
+        """End the process."""
+        self._ours.close()
+        self._process.kill()
+        self._process.join()
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        if not self._process.is_alive() and method == "end":
+            return None
+        with suppress(OSError):  # it has ended, as _answer() says
+            self._ours.send((method, arguments))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            if not self._ours.poll(self._seconds):
+                self._process.kill()
+                raise Crashed(f"it did not return within {self._seconds:g} s")
+            kind, value = self._ours.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            code = self._process.exitcode or 0
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            raise Crashed(f"its process {how}") from None
+        if kind == "no time":
+            raise NoTime(value)
+        if kind == "error":
+            raise RuntimeError(value)
+        return value
+
+
+def _serve(connection: Any, load: Callable[[str], Any], name: str, templates: Sequence[Any], without: Any) -> None:
+    """Answer the calls of an Isolated, until it closes the connection."""
+    os.dup2(2, 1)  # what the kernel prints is no output of ours
+    bench: Any = None
+    method, arguments = "", ()
+    answer: tuple[str, Any]
+    while True:
+        try:
+            if bench is None:
+                value, bench = None, Bench([load(name)], [like(one) for one in templates], without)
+            else:
+                value = getattr(bench, method)(*arguments)
+            answer = ("value", None if method == "begin" else value)
+        except NoTime as problem:
+            answer = ("no time", str(problem))
+        except Exception as problem:
+            answer = ("error", f"{type(problem).__name__}: {problem}")
+        try:
+            connection.send(answer)
+            method, arguments = connection.recv()
+        except (EOFError, OSError):
+            return

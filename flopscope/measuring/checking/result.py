@@ -1,0 +1,81 @@
+"""The result of check(): a verdict, and what it is based on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flopscope.measuring.paired import TIMES, TimesCompared
+from flopscope.support.columns import aligned_lines
+from flopscope.support.documents import Document, Field, columns, record
+
+Verdict = Literal["faster", "slower", "same", "unclear", "wrong", "invalid"]
+CHECKED = Document(
+    "check",
+    "a kernel, compared with a reference",
+    (
+        *columns("kernel$ reference$ verdict$ why$", why='why the kernel is wrong or its time invalid, or ""'),
+        *columns("pct_limit:% reference_pct_limit:%", why="the peaks or the work are unknown, or nothing was timed"),
+        record("times", TIMES.fields, "how their times compare", "nothing was timed"),
+        Field("cases", "texts", doc="the inputs for which the outputs are right"),
+        Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
+        *columns("seed# notes@", seed="of the inputs"),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Whether a kernel is right, faster than a reference, and how far from the limit."""
+
+    verdict: Verdict
+    kernel: str
+    reference: str
+    why: str = ""
+    """Why the kernel is wrong or its time invalid; "" otherwise."""
+    times: TimesCompared | None = None
+    """How the times compare; None if they were not measured."""
+    pct_limit: float = math.nan
+    """100 × the shortest time in which the device can read the inputs, write the outputs and do the FLOPs of the
+    reference / the kernel's median time; NaN if that is unknown."""
+    reference_pct_limit: float = math.nan
+    """The same of the reference."""
+    cases: tuple[str, ...] = ()
+    """The inputs for which the outputs are right."""
+    seed: int = 0
+    isolated: bool = False
+    """Whether the kernel ran in a process of its own."""
+    notes: tuple[str, ...] = ()
+    failed: tuple[Any, ...] | None = field(default=None, repr=False)
+    """The arguments for which an output is wrong, arrays as NumPy's; None if there are none."""
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        if self.times is None or self.why:
+            return f"{self.kernel} is {self.verdict}: {self.why}"
+        limits = [
+            f"{name} reaches {share:.0f} % of the limit"
+            for name, share in ((self.kernel, self.pct_limit), (self.reference, self.reference_pct_limit))
+            if not math.isnan(share)
+        ]
+        return "; ".join([str(self.times), *limits])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields but ``failed`` as a document for JSON: see docs/json.md."""
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "failed"}
+        return CHECKED.of({**content, "times": None if self.times is None else self.times.content()})
+
+    def __str__(self) -> str:
+        shapes = sum(case.startswith("shapes ") for case in self.cases)
+        named = [case for case in self.cases if not case.startswith("shapes ")]
+        several = ", ".join([*named, *([f"{shapes} other shapes"] if shapes else [])])
+        facts = {"right for": f"{several or 'none'} (seed {self.seed})"}
+        facts["ran in"] = "a process of its own" if self.isolated else "this process, which it could have changed"
+        lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
+        return "\n".join([self.sentence, *lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print in IPython on a terminal."""
+        printer.text(str(self))

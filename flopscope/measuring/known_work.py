@@ -1,0 +1,69 @@
+"""The work of calls of other libraries: torch's by a record of its ops, functions of NumPy and CuPy by their names."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flopscope import _core
+
+COVERED, ELSE_NS, TRIES = 0.5, 200_000, 5
+"""Share of a call on a CPU that torch's ops must take, or how long the rest may take, in one of a few calls, so that
+their work is that of the call."""
+
+_ALIKE = """add maximum minimum exp exp2 log log2 log1p expm1 sin cos tan tanh sqrt floor ceil sum prod mean var std
+amax amin argmax argmin cumsum cumprod sort matmul"""
+OF_ARRAYS = {name: name for name in _ALIKE.split()} | {
+    **{"dot": "matmul", "multiply": "mul", "subtract": "sub", "divide": "div", "true_divide": "div", "power": "pow"},
+    **{"negative": "neg", "absolute": "abs", "arctan": "atan", "arcsin": "asin", "arccos": "acos"},
+    **{"max": "amax", "min": "amin"},
+}
+"""Functions of NumPy and CuPy by name, and torch's op that does the same work."""
+TYPES = {"float64": "double", "float32": "float", "float16": "c10::Half", "int64": "long int", "int32": "int"}
+
+
+def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
+    """Return FLOPs, bytes and unit of a call of a function of NumPy or CuPy that is known by name, or None.
+
+    The work is that of torch's op: inputs are read and the result is written once.
+    """
+    if not isinstance(call, partial) or call.keywords:
+        return None
+    function = call.func
+    module = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+    op = OF_ARRAYS.get(getattr(function, "__name__", ""))
+    arrays = [one for one in call.args if hasattr(one, "dtype") and hasattr(one, "shape")]
+    types = [TYPES.get(str(one.dtype), "") for one in arrays]
+    if module not in ("numpy", "cupy") or op is None or not arrays or "" in types or len(arrays) < len(call.args):
+        return None
+    return _core._work_of_torch(f"aten::{op}", [[*one.shape] for one in arrays], types)
+
+
+def torch_record(function: Callable[[], Any], cuda: bool) -> Any:
+    """Call a function under torch's profiler with shapes. Return the store of the record, or None unless it has ops,
+    which take most of the time of a call on a CPU. Exceptions of the function propagate."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "profiler"):
+        return None
+    from flopscope.record.torch_hooks import quiet_start
+    from flopscope.results.results import store_of
+    from flopscope.torch import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    for _ in range(TRIES):
+        with quiet_start(torch), profile(activities=activities, record_shapes=True) as prof:
+            begin = time.perf_counter_ns()
+            function()
+            took = time.perf_counter_ns() - begin
+        if not len(prof):
+            return None
+        store = store_of(prof, "measure")
+        columns, _, kinds, _ = store.events()
+        outermost = (columns["kind"] == kinds.index("op")) & (columns["parent"] < 0)
+        spent = columns["duration"][outermost].sum()
+        if spent > 0 and (cuda or spent >= min(COVERED * took, took - ELSE_NS)):
+            return store
+    return None
