@@ -11,8 +11,8 @@ from typing import Any
 from flopscope import _core
 
 COVERED, ELSE_NS, TRIES = 0.5, 200_000, 5
-"""Share of a call on a CPU that torch's ops must take, or how long the rest may take, in one of a few calls, so that
-their work is that of the call."""
+"""Share of a thread's time in a call that torch's ops must take on a CPU, or how long the rest may take, in one of a few
+calls, so that their work is that of the call."""
 
 _ALIKE = """add maximum minimum exp exp2 log log2 log1p expm1 sin cos tan tanh sqrt floor ceil sum prod mean var std
 amax amin argmax argmin cumsum cumprod sort matmul"""
@@ -55,9 +55,9 @@ def torch_record(function: Callable[[], Any], cuda: bool) -> Any:
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     for _ in range(TRIES):
         with quiet_start(torch), profile(activities=activities, record_shapes=True) as prof:
-            begin = time.perf_counter_ns()
+            begin = time.thread_time_ns()
             function()
-            took = time.perf_counter_ns() - begin
+            took = time.thread_time_ns() - begin
         if not len(prof):
             return None
         store = store_of(prof, "measure")

@@ -372,6 +372,17 @@ def test_what_goes_on_after_the_return_is_refused() -> None:
     assert any("a Lazy, which may compute only when it is read" in note for note in fs.measure(Lazy, x()).notes)
 
 
+def test_a_limit_of_a_test_is_the_outputs_of_a_reference() -> None:
+    from flopscope.measuring.perf.check import Check, Settings
+    from flopscope.measuring.perf.limits import PerfFailure
+
+    a = x()
+    checked = Check(Settings(), twin_softmax, (a,), {"max_time": 0.1, "peaks": "none"}).matches(softmax)
+    assert checked.record()["limits"][0]["call"] == "matches(softmax)"
+    with pytest.raises(PerfFailure, match=r"likely +for large values, output.* is nan instead of"):
+        Check(Settings(), unstable, (a,), {"max_time": 0.1, "peaks": "none"}).matches(softmax)
+
+
 # The command ----------------------------------------------------------------------------------------------------------
 
 KERNELS = """

@@ -51,6 +51,7 @@ class Compared:
     ratio: float
     ci: tuple[float, float]
     verdict: str = "slower"
+    impossible: str = ""
 
 
 class Clock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -147,23 +146,21 @@ class Check:
             with alone(self._settings.write_line):
                 options = _longer(paired.compare_times, {"margin": margin}, times)
                 compared = paired.compare_times(mine, theirs, **options)
-            low, high = (math.nan, math.nan) if compared.impossible else compared.ci
+            low, high = compared.ci
             call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
             result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
             if compared.impossible:
                 result = replace(result, verdict="failed")
             if result.verdict != "unclear":
                 break
-        likely = (
-            compared.impossible
-            or f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
-        )
+        in_turns = f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
+        likely = compared.impossible or in_turns
         return self._settle(result, likely if result.verdict == "failed" else "")
 
     def matches(self, reference: Callable[..., Any], *args: Any, **options: Any) -> Check:
         """Check that the call computes what ``reference`` does, and that its time is that of its work.
 
-        reference: called with the same arguments, or both with ``args`` if there are any. options: as of flopscope.check.
+        reference: called with the same arguments, or both with ``args`` if there are any. options: flopscope.check's.
         """
         with alone(self._settings.write_line):
             found = check(self._fn, reference, *(args or self._args), **{"peaks": "none", "max_time": 0.5, **options})

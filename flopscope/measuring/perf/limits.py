@@ -236,18 +236,8 @@ def _unknown_work(needs: tuple[str, ...]) -> str:
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
-LIMITS = (
-    "at_least",
-    "at_most",
-    "bound",
-    "no_slower_than",
-    "matches",
-    "flops",
-    "bytes",
-    "traffic",
-    "kernels",
-    "no_sync",
-)
+CHECKS = ("at_least", "at_most", "bound", "no_slower_than", "matches")
+LIMITS = (*CHECKS, "flops", "bytes", "traffic", "kernels", "no_sync")
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
 _EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}
