@@ -11,8 +11,8 @@ from typing import Any
 from flopscope import _core
 
 COVERED, ELSE_NS, TRIES = 0.5, 200_000, 5
-"""Share of a thread's time in a call that torch's ops must take on a CPU, or how long the rest may take, in one of a few
-calls, so that their work is that of the call."""
+"""Share of a thread's time in a call that torch's ops must take on a CPU, or how long the rest may take, in one of
+several calls, so that their work is that of the call."""
 
 _ALIKE = """add maximum minimum exp exp2 log log2 log1p expm1 sin cos tan tanh sqrt floor ceil sum prod mean var std
 amax amin argmax argmin cumsum cumprod sort matmul"""
