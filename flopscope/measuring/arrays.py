@@ -167,6 +167,18 @@ class Guarded:
         else:
             self.array = _on_jax(values, dtype_of(self.array), self.array)
 
+    def roll(self, source: Guarded, places: int) -> None:
+        """Write the elements of another array of this shape, moved by so many places, as numpy.roll() does."""
+        if self._library not in ("torch", "numpy", "cupy"):
+            import numpy
+
+            self.write(numpy.roll(values_of(source.array), places))
+            return
+        mine, theirs = (one.array.detach() if self._library == "torch" else one.array for one in (self, source))
+        mine, theirs = mine.reshape(-1), theirs.reshape(-1)
+        at = places % max(len(mine), 1)
+        mine[at:], mine[:at] = theirs[: len(mine) - at], theirs[len(mine) - at :]
+
     @property
     def intact(self) -> bool:
         """Whether the guards have not been written."""

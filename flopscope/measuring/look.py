@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flopscope import _core
+from flopscope.measuring.arrays import leaves, library_of
 from flopscope.measuring.cuda import devices_of
 from flopscope.measuring.known_work import torch_record, work_by_name
 from flopscope.measuring.sampling import NoTime
@@ -50,6 +51,8 @@ class Look:
     notes: tuple[str, ...]
     core: Any
     """The stopped recorder."""
+    of_jax: bool = False
+    """Whether it returned arrays of JAX, which may still be computed."""
     returned_on: frozenset[str] = frozenset()
     """CUDA devices of what the call returned."""
     named: Mapping[str, Any] | None = None
@@ -92,8 +95,10 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
         raise
     notes = tuple(str(warning.message) for warning in caught)
     look = look_at(core.store, timing == "cupti", notes + notes_of(result))
-    several = result if isinstance(result, (tuple, list)) else [result]
-    return _with_known_work(replace(look, returned_on=frozenset(devices_of(several))), function, cuda)
+    arrays = [array for _, array in leaves(result, numbers=False)]
+    of_jax = any(library_of(array) == "jax" for array in arrays)
+    look = replace(look, returned_on=frozenset(devices_of(arrays)), of_jax=of_jax)
+    return _with_known_work(look, function, cuda)
 
 
 @contextmanager

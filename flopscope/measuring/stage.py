@@ -132,10 +132,10 @@ def prepare(
         cuda = _core.cuda_is_here()
     calls, looks = [], []
     for function in functions:
-        calls.append(_until_ready(function) if "jax" in sys.modules else function)
-        first = call_under_profiler(calls[-1], cuda, timer) if cuda else None
-        look = call_under_profiler(calls[-1], cuda, timer)
-        if first is not None and first.launches and not look.launches:
+        look = call_under_profiler(function, cuda, timer)  # with a GPU, this call is for compilation
+        calls.append(_until_ready(function) if look.of_jax else function)
+        first, look = look, call_under_profiler(calls[-1], cuda, timer) if cuda else look
+        if first.launches and not look.launches:
             raise NoTime(f"the call launched nothing, although the one before it launched work: {CACHED}")
         looks.append(look)
     unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)

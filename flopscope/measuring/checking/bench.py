@@ -20,7 +20,7 @@ from flopscope.measuring.arrays import (
     spoil,
     values_of,
 )
-from flopscope.measuring.checking.inputs import Case
+from flopscope.measuring.checking.inputs import Case, Roll
 from flopscope.measuring.look import is_deferred, joined_threads
 from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
@@ -69,6 +69,7 @@ class Bench:
     ) -> None:
         self._functions, self._args, self._without = functions, args, without
         self._arguments: list[Any] = []
+        self._pool: list[list[Any]] = []
         self._returned: list[Any] = [None] * len(functions)
         self._clock: Any = None
         self._stage: Any = None
@@ -108,8 +109,9 @@ class Bench:
         viewed = frozenset(at for at, one in arrays.items() if not there.isdisjoint(address_of(one.array)))
         return Outcome(settled, changed, viewed, next((at for at, one in arrays.items() if not one.intact), None))
 
-    def begin(self, device: str | None) -> Stage:
-        """Prepare to time the functions, until end()."""
+    def begin(self, device: str | None, pool: Sequence[Sequence[Any]]) -> Stage:
+        """Prepare to time the functions, until end(). pool: contents that samples are given, rolled."""
+        self._pool = [self._new(values) for values in pool]
         self._arguments = self._new([values_of(one) if is_array(one) else one for one in self._args])
         calls = [self._timed(which) for which in range(len(self._functions))]
         stage = self._stage = prepare(calls, [array_of(one) for one in self._arguments], device, None, "auto")
@@ -121,11 +123,16 @@ class Bench:
     def end(self) -> None:
         self._open.close()
 
-    def sample(self, which: int, values: Sequence[Any]) -> float:
-        """Return the µs of a call with these values."""
-        for argument, one in zip(self._arguments, values, strict=True):
-            if isinstance(argument, Guarded):
-                argument.write(one)
+    def sample(self, which: int, content: Roll | Sequence[Any]) -> float:
+        """Return the µs of a call with this content."""
+        rolled = self._pool[content.draw] if isinstance(content, Roll) else self._arguments
+        for at, argument in enumerate(self._arguments):
+            if not isinstance(argument, Guarded):
+                continue
+            if not isinstance(content, Roll):
+                argument.write(content[at])
+            else:
+                argument.roll(rolled[at], content.places if is_floating(self._args[at]) else 0)
         with joined_threads():
             (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([which]))
         return float(sample.us)

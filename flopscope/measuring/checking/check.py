@@ -32,8 +32,8 @@ ROUNDED = 3
 MARGIN = 0.01
 MIN_ROUNDS, MIN_TIME = 20, 0.05
 """The minimum number of rounds in which both are timed, and their seconds."""
-PATIENCE = 2.0
-"""Times max_time after which no optional case begins."""
+CASES_SECONDS = 20.0
+"""After which no optional case begins."""
 
 
 class Wrong(Exception):
@@ -66,7 +66,7 @@ def check(
     outputs: places of the kernel's arguments into which it writes its results; the reference is called without them. An
         argument that the reference changes is an output, too.
     margin: relative difference up to which times count as the same.
-    max_time: seconds for which both are timed; cases that are optional begin in twice that time.
+    max_time: seconds for which both are timed. Outputs for other shapes are compared for up to 20 s before.
     device, peaks: as in flopscope.measure.
     seed: of the random values: the same seed gives the same inputs.
 
@@ -149,8 +149,8 @@ class Run:
         times, shares, why = None, (math.nan, math.nan), ""
         verdict: Verdict = "unclear"
         try:
-            with time_bar(f"checking {self._names[0]}", (1 + PATIENCE) * max_time) as show_time:
-                self._compare_outputs(shapes, PATIENCE * max_time, show_time)
+            with time_bar(f"checking {self._names[0]}", max_time + CASES_SECONDS) as show_time:
+                self._compare_outputs(shapes, show_time)
                 times, shares = self._time(margin, max_time, device, peaks)
                 verdict = times.verdict
         except (Wrong, Crashed) as problem:
@@ -174,12 +174,12 @@ class Run:
 
     # Outputs ----------------------------------------------------------------------------------------------------------
 
-    def _compare_outputs(self, shapes: Any, seconds: float, show_time: Callable[[], object]) -> None:
+    def _compare_outputs(self, shapes: Any, show_time: Callable[[], object]) -> None:
         """Raise Wrong unless the outputs are right for all inputs, and NoTime if that would show nothing."""
         begin, first, telling, skipped, refused = time.monotonic(), None, False, 0, 0
         for case in self._inputs.cases(shapes):
             show_time()
-            if case.optional and time.monotonic() - begin > seconds:
+            if case.optional and time.monotonic() - begin > CASES_SECONDS:
                 skipped += 1
                 continue
             try:
@@ -202,7 +202,7 @@ class Run:
         if refused:
             self._notes.append(f"{self._names[1]} does not take {plural(refused, 'other shape')}")
         if skipped:
-            self._notes.append(f"{plural(skipped, 'other input')} did not begin in {seconds:g} s; increase max_time")
+            self._notes.append(f"{plural(skipped, 'other input')} did not begin in {CASES_SECONDS:g} s")
         if not telling:
             raise NoTime("the outputs of all inputs are equal, so that a kernel that does nothing would be right")
 
@@ -249,7 +249,7 @@ class Run:
             except (NoTime, Crashed):
                 raise
             except Exception as problem:
-                if not case.optional:
+                if not self._cases:
                     raise
                 self._notes.append(f"{self._names[0]} refuses {case.name}: {_first_line(problem)}")
                 return
@@ -296,7 +296,7 @@ class Run:
         """
         benches = {id(bench): bench for bench, _ in self._sides}
         try:
-            stages = {key: bench.begin(device) for key, bench in benches.items()}
+            stages = {key: bench.begin(device, self._inputs.pool) for key, bench in benches.items()}
             stage = stages[id(self._sides[1][0])]
             turns = _Turns(self._sides, self._inputs, self._results, stage.device.kind == "cuda")
             least = min(MIN_TIME, max_time)
@@ -345,7 +345,7 @@ class _Turns:
         for one in which:
             bench, place = self._sides[one]
             self._number += 1
-            samples.append(Sample(bench.sample(place, self._inputs.content(self._number))))
+            samples.append(Sample(bench.sample(place, self._inputs.fresh(self._number))))
             if one == 0 and self._number >= self._next:  # a kernel cannot know which
                 self._next = int(1.5 * self._number) + self._draw.randint(1, 4)
                 self.kept.append((self._number, bench.results(place, self._results)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flopscope.measuring.arrays import bytes_of, dtype_of, is_array, is_floating, values_of
+from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, is_array, is_floating, values_of
 
 ULPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """Distance of 1 to the next number, by dtype. """
@@ -18,8 +19,8 @@ LARGE = {"float16": 8.0}
 ODD = (1, 7, 0)
 """Sizes that replace a dimension, beside one less and one more."""
 MOST_SHAPES = 24
-FULL = 1 << 24
-"""Elements up to which other shapes may be larger than those given."""
+MANY, SMALL = 1 << 20, 128
+"""Elements from which other inputs than normal ones are smaller, and about the largest size of a dimension then."""
 
 
 class Case(NamedTuple):
@@ -39,6 +40,13 @@ class Case(NamedTuple):
         return self.layout != "plain" or any(getattr(one, "size", 1) == 0 for one in self.values)
 
 
+class Roll(NamedTuple):
+    """Contents of a pool, each array with its elements moved by so many places."""
+
+    draw: int
+    places: int
+
+
 class Inputs:
     """Draws inputs like given arguments, or those of a function of a seed. outputs: arguments that are none."""
 
@@ -49,9 +57,10 @@ class Inputs:
         self.args, self.seed, self._make = tuple(args), seed, make
         self._given = tuple(values_of(one) if is_array(one) else one for one in self.args)
         self._varied = [at for at, one in enumerate(self.args) if is_array(one) and is_floating(one)]
-        self._pool = [] if make else [self.drawn(index) for index in range(3)]
+        self.pool = [] if make else [self._drawn(index) for index in range(3)]
+        """Contents that timed calls are given, rolled."""
 
-    def drawn(self, index: int, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[Any, ...]:
+    def _drawn(self, index: int, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[Any, ...]:
         """Return normal values of the scale and, if none of those given is negative, the sign of the given values."""
         draw, values = np.random.default_rng([self.seed, index]), list(self._given)
         for at in range(len(values)):
@@ -64,13 +73,22 @@ class Inputs:
                     values[at] = np.abs(values[at])
             elif is_array(self.args[at]):
                 values[at] = np.resize(given, () if shape is None else shape)
-        return tuple(values)
+        return self._held(values)
+
+    def _held(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Return the values as the dtypes of the arguments hold them."""
+        pairs = zip(values, self.args, strict=True)
+        return tuple(values_of(Guarded(like, one).array) if is_array(like) else one for one, like in pairs)
+
+    def fresh(self, number: int) -> Roll | tuple[Any, ...]:
+        """Return the contents of a timed call, none of which are those of another."""
+        return self.content(number) if self._make is not None else Roll(number % len(self.pool), number)
 
     def content(self, number: int) -> tuple[Any, ...]:
-        """Return the values of a timed call, none of which are those of another: a draw, rolled."""
+        """Return the same contents as values."""
         if self._make is not None:
             return tuple(values_of(one) if is_array(one) else one for one in self._make(self.seed + 1 + number))
-        drawn = self._pool[number % len(self._pool)]
+        drawn = self.pool[number % len(self.pool)]
         return tuple(np.roll(one, number) if at in self._varied else one for at, one in enumerate(drawn))
 
     @property
@@ -92,41 +110,58 @@ class Inputs:
         if self._make is not None:
             yield from (Case(f"seed {self.seed + number}", self.content(number)) for number in range(1, 8))
             return
-        normal = self._pool[0]
-        yield Case("normal values", normal)
-        yield Case("other normal values", self._pool[1])
+        yield Case("normal values", self.pool[0])
+        yield Case("other normal values", self.pool[1])
         factor = [LARGE.get(dtype_of(one), 64.0) if is_array(one) else 1.0 for one in self.args]
-        yield self._changed("large values", lambda at, one: one * factor[at])
+        yield self._changed("large values", self.pool[0], lambda at, one: one * factor[at], self._varied)
         several: Sequence[Sequence[tuple[int, ...]]] = shapes if shapes is not None else [*self._shapes()]
         for each in several[:MOST_SHAPES]:
-            by_array = iter(each)
-            every = [next(by_array) if is_array(one) else () for one in self.args]
-            text = ", ".join(map(str, each))
-            yield Case(f"shapes {text}", self.drawn(3, every), optional=shapes is None)
+            name = f"shapes {', '.join(map(str, each))}"
+            yield Case(name, self._drawn(3, self._of_all(each)), optional=shapes is None)
+        # Large arrays would take long, and their size shows nothing here.
+        few = self._arrays() == self._few()
+        normal = self.pool[0] if few else self._drawn(0, self._of_all(self._few()))
         for at in self._varied:
             for what, change in KINDS.items():
-                yield self._changed(f"{what} in argument {at}", partial(_each, change), at)
+                changed = self._changed(f"{what} in argument {at}", normal, partial(_each, change), [at])
+                yield changed._replace(optional=not few)
         yield Case("strided inputs", normal, "strided", True)
 
-    def _changed(self, name: str, change: Callable[[int, Any], Any], only: int | None = None) -> Case:
-        chosen = self._varied if only is None else [only]
-        values = (change(at, one.copy()) if at in chosen else one for at, one in enumerate(self._pool[0]))
-        return Case(name, tuple(values))
+    def _changed(
+        self, name: str, values: Sequence[Any], change: Callable[[int, Any], Any], chosen: Sequence[int]
+    ) -> Case:
+        changed = (change(at, one.copy()) if at in chosen else one for at, one in enumerate(values))
+        return Case(name, self._held(changed))
+
+    def _arrays(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the given arrays."""
+        return [one.shape for one in self._given if isinstance(one, np.ndarray)]
+
+    def _of_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return a shape for each argument; that of one that is no array is not used."""
+        rest = iter(shapes)
+        return [next(rest) if is_array(one) else () for one in self.args]
+
+    def _few(self) -> list[tuple[int, ...]]:
+        """Return the given shapes or, of arrays of many elements, smaller ones: different dimensions stay different."""
+        given = self._arrays()
+        if sum(math.prod(shape) for shape in given) <= MANY:
+            return given
+        sizes = {size for shape in given for size in shape}
+        smaller = {size: SMALL + 16 * rank if size > SMALL else size for rank, size in enumerate(sorted(sizes))}
+        return [tuple(smaller[size] for size in shape) for shape in given]
 
     def _shapes(self) -> Iterator[list[tuple[int, ...]]]:
         """Yield other shapes: dimensions of one size change together, then all have the same size, then each alone."""
         arrays = [at for at, one in enumerate(self._given) if isinstance(one, np.ndarray)]
-        given = [self._given[at].shape for at in arrays]
+        given = self._few()
         inputs = [number for number, at in enumerate(arrays) if at not in self._outputs]
         places = [(number, axis) for number in inputs for axis in range(len(given[number]))]
         together = {
             n: [place for place in places if given[place[0]][place[1]] == n]
             for n in dict.fromkeys(given[number][axis] for number, axis in places)
         }
-        small = sum(int(np.prod(shape, dtype=np.int64)) for shape in given) <= FULL
-        changes = [
-            [(group, size + change) for size, group in together.items()] for change in ((1, -1) if small else (-1,))
-        ]
+        changes = [[(group, size + change) for size, group in together.items()] for change in (1, -1)]
         square = [(places, min(together))] if len(together) > 1 else []
         odd = [(group, size) for size in ODD for group in together.values()]
         alone = [([place], given[place[0]][place[1]] - 1) for place in places]

@@ -1,0 +1,254 @@
+"""check() on a GPU: exploits and wrong kernels are refused, honest kernels are judged."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+
+torch: Any = pytest.importorskip("torch")
+triton: Any = pytest.importorskip("triton")
+tl: Any = pytest.importorskip("triton.language")
+BRIEF: dict[str, Any] = {"max_time": 0.2, "peaks": "none"}
+JUDGED = ("faster", "same", "slower", "unclear")
+
+
+def x(*shape: int) -> Any:
+    return torch.randn(*(shape or (256, 384)), generator=torch.Generator().manual_seed(1)).cuda()
+
+
+def softmax(a: Any) -> Any:
+    return torch.softmax(a, -1)
+
+
+def product(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+def total(a: Any) -> Any:
+    return a.sum(-1)
+
+
+@triton.jit
+def softmax_kernel(out: Any, a: Any, n: Any, masked: Any, BLOCK: tl.constexpr) -> None:
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = (columns < n) | (masked == 0)
+    values = tl.load(a + row * n + columns, mask=inside, other=float("-inf"))
+    e = tl.exp(values - tl.max(values, 0))
+    tl.store(out + row * n + columns, e / tl.sum(e, 0), mask=columns < n)
+
+
+def fused_softmax(a: Any, masked: int = 1, block: int | None = None) -> Any:
+    a, out = a.contiguous(), torch.empty_like(a)
+    if a.numel():
+        size = block or triton.next_power_of_2(a.shape[-1])
+        softmax_kernel[(len(a),)](out, a, a.shape[-1], masked, BLOCK=size)
+    return out
+
+
+@triton.jit
+def add_kernel(out: Any, a: Any, b: Any, n: Any, BLOCK: tl.constexpr) -> None:
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(a + at, mask=at < n) + tl.load(b + at, mask=at < n), mask=at < n)
+
+
+def fused_add(a: Any, b: Any, blocks: Callable[[int, int], int] = triton.cdiv) -> Any:
+    a, b = a.contiguous(), b.contiguous()
+    out = torch.empty_like(a)
+    if blocks(a.numel(), 1024):
+        add_kernel[(blocks(a.numel(), 1024),)](out, a, b, a.numel(), BLOCK=1024)
+    return out
+
+
+@triton.jit
+def row_sums_kernel(out: Any, a: Any, n: Any, BLOCK: tl.constexpr) -> None:
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    values = tl.load(a + tl.program_id(0) * n + columns, mask=columns < n, other=0.0)
+    tl.atomic_add(out + tl.program_id(0), tl.sum(values, 0))
+
+
+def atomic_sums(a: Any, zeroed: bool = True) -> Any:
+    a, new = a.contiguous(), torch.zeros if zeroed else torch.empty
+    out = new(len(a), device=a.device)
+    if a.numel():
+        row_sums_kernel[(len(a), triton.cdiv(a.shape[-1], 128))](out, a, a.shape[-1], BLOCK=128)
+    return out
+
+
+# Refused --------------------------------------------------------------------------------------------------------------
+
+
+def _cached(copied: bool) -> Callable[..., Any]:
+    known: dict[Any, Any] = {}
+
+    def cached(a: Any) -> Any:
+        key = (a.data_ptr(), a.shape)
+        if key not in known:
+            known[key] = softmax(a)
+        return known[key].clone() if copied else known[key]
+
+    return cached
+
+
+def _empty_graph() -> Callable[..., Any]:
+    """Return a function that computes once for each shape, and then replays a graph without work."""
+    known: dict[Any, Any] = {}
+
+    def replays(a: Any) -> Any:
+        if a.shape not in known:
+            out, graph = softmax(a), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                pass
+            known[a.shape] = out, graph
+        known[a.shape][1].replay()
+        return known[a.shape][0]
+
+    return replays
+
+
+SIDE: list[Any] = []
+
+
+def on_a_side_stream(a: Any) -> Any:
+    SIDE[:] = SIDE or [torch.cuda.Stream()]
+    out = torch.zeros_like(a)
+    with torch.cuda.stream(SIDE[0]):
+        torch.cuda._sleep(20_000_000)
+        out.copy_(softmax(a))
+    return out
+
+
+def in_tf32(a: Any, b: Any) -> Any:
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        return a @ b
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def half_of_the_rows(a: Any) -> Any:
+    out = torch.empty_like(a)
+    out[: len(a) // 2] = softmax(a[: len(a) // 2])
+    return out
+
+
+def no_tail(a: Any, b: Any) -> Any:
+    out = torch.empty(a.shape[0], b.shape[1], device=a.device)
+    n = a.shape[0] // 16 * 16
+    out[:n] = a[:n] @ b
+    return out
+
+
+PAIR = [(256, 384), (384, 129)]
+REFUSED = {
+    "cached by pointer": (_cached(False), softmax, [(256, 384)]),
+    "cached and copied": (_cached(True), softmax, [(256, 384)]),
+    "an empty graph": (_empty_graph(), softmax, [(256, 384)]),
+    "a side stream": (on_a_side_stream, softmax, [(256, 384)]),
+    "zeros": (torch.zeros_like, softmax, [(256, 384)]),
+    "unwritten": (torch.empty_like, softmax, [(256, 384)]),
+    "half": (half_of_the_rows, softmax, [(256, 384)]),
+    "TF32": (in_tf32, product, PAIR),
+    "bfloat16": (lambda a, b: (a.bfloat16() @ b.bfloat16()).float(), product, PAIR),
+    "in place": (lambda a: a.sub_(a.amax(-1, keepdim=True)).softmax(-1), softmax, [(256, 384)]),
+    "unstable": (lambda a: a.exp() / a.exp().sum(-1, keepdim=True), softmax, [(256, 384)]),
+    "no mask": (lambda a: fused_softmax(a, masked=0, block=512), softmax, [(256, 512)]),
+    "a block too short": (lambda a: fused_softmax(a, block=512), softmax, [(256, 512)]),
+    "no tail": (lambda a, b: fused_add(a, b, lambda n, block: n // block), torch.add, [(256, 384)] * 2),
+    "no tail of rows": (no_tail, product, PAIR),
+    "no zeros before atomics": (lambda a: atomic_sums(a, zeroed=False), total, [(256, 384)]),
+    "a swallowed NaN": (lambda a: torch.nan_to_num(a.relu()), torch.relu, [(256, 384)]),
+    "on the CPU": (lambda a: softmax(a).cpu(), softmax, [(256, 384)]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_exploits_and_wrong_kernels_are_refused(name: str) -> None:
+    kernel, reference, shapes = REFUSED[name]
+    found = fs.check(kernel, reference, *(x(*shape) for shape in shapes), **BRIEF)
+    assert found.verdict in ("wrong", "invalid"), str(found)
+
+
+# Judged ---------------------------------------------------------------------------------------------------------------
+
+
+def _honest_graph() -> Callable[..., Any]:
+    """Return a function that replays a graph on its own copy of the input."""
+    known: dict[Any, Any] = {}
+
+    def replays(a: Any) -> Any:
+        if a.shape not in known:
+            mine, graph = a.clone(), torch.cuda.CUDAGraph()
+            softmax(mine)
+            with torch.cuda.graph(graph):
+                out = softmax(mine)
+            known[a.shape] = mine, out, graph
+        mine, out, graph = known[a.shape]
+        mine.copy_(a)
+        graph.replay()
+        return out
+
+    return replays
+
+
+def on_two_streams(a: Any, b: Any) -> Any:
+    other, here = torch.cuda.Stream(), torch.cuda.current_stream()
+    other.wait_stream(here)
+    out = torch.empty(a.shape[0], b.shape[1], device=a.device)
+    half = len(a) // 2
+    with torch.cuda.stream(other):
+        out[:half] = a[:half] @ b
+    out[half:] = a[half:] @ b
+    here.wait_stream(other)
+    return out
+
+
+HONEST = {
+    "Triton's softmax": (fused_softmax, softmax, [(256, 384)]),
+    "Triton's add": (fused_add, torch.add, [(256, 384)] * 2),
+    "atomics": (atomic_sums, total, [(256, 384)]),
+    "a graph": (_honest_graph(), softmax, [(256, 384)]),
+    "two streams": (on_two_streams, product, PAIR),
+    "einsum": (lambda a, b: torch.einsum("ik,kj->ij", a, b), product, PAIR),
+    "blocks": (lambda a, b: a[:, :96] @ b[:96] + a[:, 96:] @ b[96:], product, PAIR),
+    "in place": (lambda a: a.mul_(2), lambda a: a.add_(a), [(256, 384)]),
+    "by parts": (lambda a: (a - a.amax(-1, keepdim=True)).softmax(-1), softmax, [(256, 384)]),
+    "two results": (lambda a: tuple(a.max(-1)), lambda a: (a.amax(-1), a.argmax(-1)), [(256, 384)]),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_kernels_are_judged_by_their_time(name: str) -> None:
+    kernel, reference, shapes = HONEST[name]
+    found = fs.check(kernel, reference, *(x(*shape) for shape in shapes), **BRIEF)
+    assert found.verdict in JUDGED, str(found)
+    assert found.times is not None and found.times.device == "cuda:0", str(found)
+
+
+def test_speed_is_told() -> None:
+    twice = lambda a: (softmax(a), softmax(a))[1]  # noqa: E731
+    a = x(4096, 4096)
+    assert fs.check(twice, softmax, a, **BRIEF).verdict == "slower"
+    assert fs.check(softmax, twice, a, **BRIEF).verdict == "faster"
+
+
+def test_calls_of_torch_have_known_work() -> None:
+    a = x(1024, 1024)
+    for call in (torch.mm, lambda a, b: a @ b):
+        found = fs.measure(call, a, a, max_time=0.1, peaks="datasheet")
+        assert found.flops == 2 * 1024**3 and found.pct_roofline > 0, str(found)
+
+
+def test_a_graph_after_a_failed_capture_has_the_calls_kernels() -> None:
+    a = x(2048, 2048)
+
+    def waits() -> Any:
+        return a.sum().item()
+
+    alone = fs.measure(torch.mm, a, a, max_time=0.1, peaks="none")
+    failed = fs.measure(waits, max_time=0.1, peaks="none")
+    assert any("no time from launch to launch" in note for note in failed.notes)
+    again = fs.measure(torch.mm, a, a, max_time=0.1, peaks="none")
+    assert again.launch_to_launch == pytest.approx(alone.launch_to_launch, rel=0.3), (str(alone), str(again))
