@@ -1,4 +1,7 @@
-/* CUDA support of measure(): an L2 flush, a mark, the time of one call between events, and a graph of calls. */
+/* CUDA support of measure(): an L2 flush, a mark, the time of one call between events, and a graph of calls. Intervals
+ * of what was measured. */
+#include "base/confidence.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "kernels/measure.h"
 #include "ops/backend.h"
@@ -122,7 +125,56 @@ static PyObject *measure_replay(PyObject *Py_UNUSED(module), PyObject *capsule)
     return fs_none_or_raise(fs_cuda_graph_launch(graph, &err), &err);
 }
 
+typedef fs_status interval_of(const double *, size_t, double, fs_interval *, fs_error *);
+
+/* Return the numbers of a sequence, to be freed, or NULL with an exception set. */
+static double *parse_samples(PyObject *numbers, size_t *count)
+{
+    PyObject *items = PySequence_Tuple(numbers);
+    if (items == NULL) return NULL;
+    *count = (size_t)PyTuple_GET_SIZE(items);
+    double *samples = fs_malloc((*count ? *count : 1) * sizeof *samples);
+    if (samples == NULL) PyErr_NoMemory();
+    for (size_t i = 0; samples != NULL && i < *count; i++) {
+        samples[i] = PyFloat_AsDouble(PyTuple_GET_ITEM(items, (Py_ssize_t)i));
+        if (samples[i] == -1 && PyErr_Occurred()) fs_free(samples), samples = NULL;
+    }
+    Py_DECREF(items);
+    return samples;
+}
+
+static PyObject *interval(PyObject *args, interval_of *of)
+{
+    PyObject *numbers;
+    double confidence;
+    size_t count;
+    fs_interval found;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "Od", &numbers, &confidence)) return NULL;
+    double *samples = parse_samples(numbers, &count);
+    if (samples == NULL) return NULL;
+    fs_status status = of(samples, count, confidence, &found, &err);
+    fs_free(samples);
+    return status == FS_OK ? Py_BuildValue("ddd", found.value, found.low, found.high) : fs_raise(&err);
+}
+
+static PyObject *median_interval(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return interval(args, fs_median_interval);
+}
+
+static PyObject *ratio_interval(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    return interval(args, fs_ratio_interval);
+}
+
 static PyMethodDef functions[] = {
+    {"median_interval", median_interval, METH_VARARGS,
+     "median_interval($module, samples, confidence, /)\n--\n\nReturn (median, low, high): the bootstrap percentile "
+     "interval; NaN where unknown. Correlated samples count as fewer."},
+    {"ratio_interval", ratio_interval, METH_VARARGS,
+     "ratio_interval($module, ratios, confidence, /)\n--\n\nReturn (ratio, low, high): a confidence sequence, valid at "
+     "any number of pairs; NaN where unknown."},
     {"measure_wait", measure_wait, METH_O,
      "measure_wait($module, device, /)\n--\n\nWait for all streams of a CUDA device."},
     {"measure_flush", measure_flush, METH_O,

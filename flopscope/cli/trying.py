@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
     text = "end after this time (default: %(default)s)"
     parser.add_argument("--max-time", type=positive, default=600.0, metavar="SECONDS", help=text)
-    text = "percent within which times count as no difference (default: %(default)s)"
+    text = "percent within which times count as the same (default: %(default)s)"
     parser.add_argument("--margin", type=positive, default=2.0, metavar="PERCENT", help=text)
     text = 'command that starts the processes of the program, as "torchrun --nproc-per-node 8"; rank 0 is timed'
     parser.add_argument("--launcher", metavar="COMMAND", help=text)

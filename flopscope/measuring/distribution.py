@@ -1,4 +1,7 @@
-"""Statistics of a list of times: median and its confidence interval, quartiles, outliers."""
+"""Statistics of a list of times, and of pairs of them: medians, ratios, their confidence intervals, and the verdict.
+
+compare_times(), no_slower_than(), ``flopscope try`` and ``flopscope ab`` have the same intervals of ratios and words.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median, quantiles
+from typing import Literal, NamedTuple
+
+from flopscope import _core
+
+Word = Literal["faster", "slower", "same", "unclear"]
 
 CONFIDENCE = 0.95
 STEPS = 0.004, 0.064  # µs: the clocks of GPUs have steps of 32 ns, ± 1 ns from conversion
 GOLDEN = (math.sqrt(5) - 1) / 2
-BLOCKS, BY_CHANCE = 10, 2.0  # see independent(); chi square with 9 degrees of freedom exceeds 9 * 2.0 in 3.5 % of cases
 FAR = 3.0  # distance of an outlier from the quartiles, in interquartile ranges
 
 
@@ -80,70 +87,52 @@ def _within(ordered: Sequence[float], value: float) -> float:
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the bootstrap percentile interval of the median of samples in their order; NaN for one sample.
 
-    The interval is exact, over all resamples. For odd n, the median of a resample is at most the k-th smallest sample
-    if at least m = (n + 1) / 2 of its n draws are, each with probability k / n: a tail of the binomial distribution
-    (Efron, "Bootstrap methods", 1979, 3). For even n, the lower of the two middle draws (m = n / 2) gives the lower
-    end, and the upper one the upper end. Correlated samples count as fewer samples; see independent().
+    It is exact, over all resamples. Correlated samples count as fewer samples: see csrc/base/confidence.c.
     """
-    ordered, n = sorted(samples), independent(samples)
-    if n < 2:
-        return math.nan, math.nan
-    rest = (1 - confidence) / 2
-    low, high = _rank(n, (n + 1) // 2, rest), _rank(n, n // 2 + 1, 1 - rest)
-    step = (len(ordered) - 1) / (n - 1)  # distance of n evenly spaced ranks among all samples
-    return ordered[math.floor((low - 1) * step)], ordered[math.ceil((high - 1) * step)]
+    return _core.median_interval(samples, confidence)[1:]
 
 
-def confidence_of_check(number: int, confidence: float) -> float:
-    """Return the confidence level of check 1, 2, 3, … such that all checks together err as often as a single one.
+# Ratios ---------------------------------------------------------------------------------------------------------------
 
-    Their shares of the error probability fall with the square of the number; the sum of 1 / n^2 is pi^2 / 6.
+
+class Ratio(NamedTuple):
+    """A time over another one, of pairs that were measured in turns: a slowdown of the machine affects both of a pair.
+
+    The interval is a confidence sequence. It holds at any number of pairs, so pairs can be added until it is narrow
+    enough, or the time is over. Its method and sources are in csrc/base/confidence.c.
     """
-    return 1 - (1 - confidence) * 6 / (math.pi * number) ** 2
+
+    value: float = math.nan
+    """Geometric mean or median over the pairs, whichever the interval is of; NaN without pairs."""
+    low: float = math.nan
+    high: float = math.nan
+    """Confidence interval; NaN with too few pairs."""
+    pairs: int = 0
+
+    @property
+    def gain(self) -> float:
+        """Percent of the time that is saved; negative if it is longer."""
+        return 100 * (1 - self.value)
+
+    @property
+    def half(self) -> float:
+        """Half of the width of the interval, relative to the ratio; NaN where it is unknown."""
+        return math.sqrt(self.high / self.low) - 1
+
+    def word(self, margin: float) -> Word:
+        """Return what the whole interval shows, up to ``margin`` of which times count as the same."""
+        return verdict_of(self.low, self.high, margin)
 
 
-def independent(samples: Sequence[float]) -> int:
-    """Return the effective sample size for the median: the number of independent samples, at least 2 of 2 or more.
-
-    The speed of a machine can change slowly compared with the length of a sample. Then the means of blocks of
-    successive samples vary more than those of shuffled samples (batch means; e.g. Alexopoulos and Seila, "Output data
-    analysis", 1998), and the sample size shrinks by that factor. The blocks contain the signs of samples, above or
-    below the median, since these determine the variance of the median. A factor below BY_CHANCE, which independent
-    samples exceed in one case of thirty, counts as 1. So do blocks of a single sample.
-    """
-    n = len(samples)
-    length = n // BLOCKS
-    if length < 2:
-        return n
-    middle = median(samples)
-    signs = [1 if x > middle else -1 if x < middle else 0 for x in samples]
-    power = sum(map(abs, signs)) / n
-    sums = [sum(signs[at : at + length]) for at in range(0, length * BLOCKS, length)]
-    mean = sum(sums) / BLOCKS
-    factor = sum((x - mean) ** 2 for x in sums) / (BLOCKS - 1) / length / power if power else 1.0
-    return n if factor < BY_CHANCE else max(2, int(n / factor))
+def ratio_of(ratios: Sequence[float], confidence: float) -> Ratio:
+    """Return the ratio of times by those of pairs, in order."""
+    return Ratio(*_core.ratio_interval(ratios, confidence), len(ratios))
 
 
-def _rank(n: int, m: int, probability: float) -> int:
-    """Return the smallest k of 1 … n for which P(Binomial(n, k / n) >= m) reaches the probability."""
-    low, high = 1, n
-    while low < high:
-        k = (low + high) // 2
-        if _tail(n, k / n, m) >= probability:
-            high = k
-        else:
-            low = k + 1
-    return low
-
-
-def _tail(n: int, p: float, m: int) -> float:
-    """Return P(Binomial(n, p) >= m) for p < 1 and m >= 1."""
-    log_choices = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
-    first = log_choices + m * math.log(p) + (n - m) * math.log1p(-p)
-    term = total = 1.0
-    for count in range(m, n):  # terms relative to the first, which may be too small for a float
-        term *= (n - count) / (count + 1) * p / (1 - p)
-        total += term
-        if term < 1e-17 * total:
-            break
-    return math.exp(min(first + math.log(total), 0.0))
+def verdict_of(low: float, high: float, margin: float) -> Word:
+    """Return the verdict for a confidence interval of the ratio."""
+    if low > 1 + margin:
+        return "slower"
+    if high < 1 / (1 + margin):  # symmetric: exchanging the two inverts the ratio
+        return "faster"
+    return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"

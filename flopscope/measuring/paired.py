@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.measuring.arrays import address_of
-from flopscope.measuring.distribution import between_steps, confidence_of_check, median_interval
+from flopscope.measuring.distribution import Word, between_steps, ratio_of, verdict_of
 from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.measuring import is_impossible, require_numbers
 from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
@@ -19,19 +19,17 @@ from flopscope.measuring.stage import Stage, name_of, prepare, require_callable
 from flopscope.support.documents import Document, Field, columns
 from flopscope.support.progress import time_bar
 
-Word = Literal["faster", "slower", "same", "unclear"]
-
 CONFIDENCE = 0.99
 HARDLY = 0.01
 """Of the time of a function that does the same: what returns the same memory in less has hardly computed it."""
-GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
+GROWTH = 1.5  # of the number of rounds from one look at the interval to the next
 
 
 TIMES = Document(
     "times",
     "the times of two functions, compared",
     (
-        *columns("f_name$ g_name$ verdict$ ratio", verdict="on f", ratio="median of f's time / g's time of a round"),
+        *columns("f_name$ g_name$ verdict$ ratio", verdict="on f", ratio="f's time / g's time"),
         Field("ci", "numbers", doc="99 % confidence interval of the ratio"),
         *columns("margin:share rounds#", margin="up to which times count as the same"),
         *columns("f_median g_median", "µs"),
@@ -45,9 +43,9 @@ class TimesCompared:
     """The ratio of the times of f and g."""
 
     ratio: float
-    """Median of f's time / g's time of each round: above 1, f takes longer."""
+    """f's time / g's time over the rounds: above 1, f takes longer."""
     ci: tuple[float, float]
-    """Bootstrap confidence interval of the ratio, 99 %."""
+    """Confidence interval of the ratio, 99 %, which holds at any number of rounds; NaN with too few."""
     verdict: Word
     """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within, else
     "unclear"."""
@@ -115,7 +113,7 @@ def compare_times(
 
     Each round times both and gives one ratio, so that a temporary slowdown of the machine affects both. The order is
     drawn at random for every two rounds. On a CPU times also depend on the location of the data in memory: let f and g
-    use the same data. Rounds continue until the 99 % confidence interval of the median ratio lies below
+    use the same data. Rounds continue until the 99 % confidence interval of the ratio lies below
     1 / (1 + margin), above 1 + margin, or between the two; a result that is still open after max_time is "unclear".
 
     f, g: called without arguments. Their exceptions propagate.
@@ -144,12 +142,12 @@ def compare_times(
 def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, float]], margin: float) -> TimesCompared:
     """Return how the times of two functions compare, by those of each round in µs. stage: of both, or of the second."""
     ratios = ratios_of(pairs, stage.device.kind == "cuda")
-    low, high = median_interval(ratios, CONFIDENCE)
+    ratio, low, high, _ = ratio_of(ratios, CONFIDENCE)
     medians = [median(times) for times in zip(*pairs, strict=True)]
     both = range(2) if len(stage.calls) == 2 else ()
     impossible = next((why for which in both if (why := _impossible(stage, which, medians))), "")
     return TimesCompared(
-        ratio=median(ratios),
+        ratio=ratio,
         ci=(low, high),
         verdict="unclear" if impossible else verdict_of(low, high, margin),
         margin=margin,
@@ -180,15 +178,6 @@ def _impossible(stage: Stage, which: int, medians: Sequence[float]) -> str:
     return ""
 
 
-def verdict_of(low: float, high: float, margin: float) -> Word:
-    """Return the verdict on f for a confidence interval of the ratio."""
-    if low > 1 + margin:
-        return "slower"
-    if high < 1 / (1 + margin):  # symmetric: exchanging f and g inverts the ratio
-        return "faster"
-    return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
-
-
 def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:
     """Return f / g for each round. coarse: the times come from a clock of visible steps; see between_steps()."""
     f_times, g_times = ([pair[which] for pair in pairs] for which in (0, 1))
@@ -206,7 +195,7 @@ def rounds(
     """
     orders = _orders()
     begin, count = clock.seconds(), 1
-    next_check, checks = min_rounds, 0
+    next_check = min_rounds
     pairs: list[tuple[float, float]] = []
     while True:
         order = [which for _ in range(count) for which in next(orders)]
@@ -215,9 +204,8 @@ def rounds(
         watch(len(pairs))
         elapsed = clock.seconds() - begin
         if len(pairs) >= next_check and elapsed >= seconds[0]:
-            next_check, checks = int(GROWTH * len(pairs)) + 1, checks + 1
-            interval = median_interval(ratios_of(pairs, clock.coarse), confidence_of_check(checks, CONFIDENCE))
-            if verdict_of(*interval, margin) != "unclear":
+            next_check = int(GROWTH * len(pairs)) + 1
+            if ratio_of(ratios_of(pairs, clock.coarse), CONFIDENCE).word(margin) != "unclear":
                 return pairs
         if elapsed >= seconds[1] and len(pairs) >= 3:
             return pairs

@@ -5,43 +5,40 @@ import random
 
 import pytest
 
-from flopscope.measuring.distribution import confidence_of_check
-from flopscope.measuring.trying.result import (
-    CHECKS,
-    FEWEST,
-    LEAST_GAIN,
-    MOST,
-    USELESS,
-    Ratio,
-    parity_of,
-    ratio_of,
-)
+from flopscope.measuring.distribution import Ratio, ratio_of
+from flopscope.measuring.trying.result import CONFIDENCE, FEWEST, LEAST_GAIN, MOST, USELESS, Change, parity_of
 
 
-def test_quantiles_are_those_of_students_t() -> None:
-    scipy = pytest.importorskip("scipy.stats")
-    for number, (pairs, quantile) in enumerate(CHECKS.items(), 1):
-        probability = (1 + confidence_of_check(number, 0.95)) / 2
-        assert quantile == pytest.approx(scipy.t.ppf(probability, pairs - 1), abs=1e-4)
+def mixture(logs: list[float], effect: float) -> float:
+    """Return the likelihood ratio of samples for a mean effect that is normal around ``effect``, over that of the mean
+    ``effect``, both with any standard deviation: by a sum over effects of Student's t of a non-central mean."""
+    n, squares = len(logs), sum((one - effect) ** 2 for one in logs)
+    shrunk = squares - (sum(one - effect for one in logs)) ** 2 * 30 / (1 + 30 * n)
+    return (1 + 30 * n) ** -0.5 * (squares / shrunk) ** (n / 2)
 
 
-def test_the_interval_is_that_of_the_mean_logarithm_at_the_last_check() -> None:
-    pairs = [(100.0, 50.0), (200.0, 104.0), (50.0, 24.0)]
-    logs = [math.log(0.5), math.log(0.52), math.log(0.48)]
-    mean = sum(logs) / 3
-    half = CHECKS[3] * math.sqrt(sum((one - mean) ** 2 for one in logs) / 2) / math.sqrt(3)
-    ratio = ratio_of(pairs)
-    assert ratio.value == pytest.approx(math.exp(mean)) and ratio.gain == pytest.approx(100 * (1 - math.exp(mean)))
-    assert (ratio.low, ratio.high) == pytest.approx((math.exp(mean - half), math.exp(mean + half)))
-    four = [*pairs, (1.0, 1.0)]
-    assert ratio_of([*four, (1.0, 9.0)]) == ratio_of(four) != ratio
+def test_the_interval_of_few_pairs_is_where_a_mixture_of_effects_is_not_more_likely() -> None:
+    logs = [math.log(0.5), math.log(0.52), math.log(0.48), math.log(0.51)]
+    ratio = ratio_of([*map(math.exp, logs)], 0.95)
+    assert ratio.value == pytest.approx(math.exp(sum(logs) / 4)) and ratio.pairs == 4
+    assert ratio.gain == pytest.approx(100 * (1 - ratio.value)) and ratio.half == pytest.approx(
+        ratio.high / ratio.value - 1
+    )
+    for end in (ratio.low, ratio.high):
+        assert mixture(logs, math.log(end)) == pytest.approx(2 / 0.05)  # half of the error is of the ranks
 
 
-def test_without_or_with_one_pair_nothing_is_known_of_the_interval() -> None:
-    assert ratio_of([]).pairs == 0 and math.isnan(ratio_of([]).value)
-    one = ratio_of([(2.0, 1.0)])
-    assert one.value == pytest.approx(0.5) and math.isnan(one.low) and one.word() == "unclear"
-    assert ratio_of([(2.0, 1.0), (2.0, 1.0)]).word() == "unclear"  # two equal pairs prove nothing
+def test_the_interval_of_many_pairs_with_outliers_is_that_of_ranks() -> None:
+    ratios = [1 + 0.001 * (at % 5) + 9 * (at % 10 == 0) for at in range(40)]
+    ratio = ratio_of(ratios, 0.99)
+    assert {ratio.low, ratio.high} <= set(ratios) and ratio.value == pytest.approx(1.003, abs=0.001)
+
+
+def test_with_a_pair_or_equal_ones_nothing_is_known_of_the_interval() -> None:
+    assert ratio_of([], 0.95).pairs == 0 and math.isnan(ratio_of([], 0.95).value)
+    one = ratio_of([0.5], 0.95)
+    assert one.value == pytest.approx(0.5) and math.isnan(one.low) and one.word(0.02) == "unclear"
+    assert ratio_of([0.5, 0.5, 0.5], 0.95).word(0.02) == "unclear"  # equal pairs prove nothing
 
 
 @pytest.mark.parametrize(
@@ -49,37 +46,37 @@ def test_without_or_with_one_pair_nothing_is_known_of_the_interval() -> None:
     [
         (0.90, 0.95, "faster"),
         (0.90, 0.9950, "unclear"),
-        (0.985, 1.015, "no difference"),
+        (0.985, 1.015, "same"),
         (1.012, 1.019, "slower"),
-        (1.005, 1.019, "no difference"),
+        (1.005, 1.019, "same"),
         (0.97, 1.03, "unclear"),
         (math.nan, math.nan, "unclear"),
     ],
 )
 def test_a_verdict_needs_the_whole_interval(low: float, high: float, word: str) -> None:
-    assert Ratio(1.0, low, high, FEWEST).word(margin=0.02) == word
+    assert Change("one", ratio=Ratio(1.0, low, high, FEWEST)).verdict == word
 
 
 def verdicts(effect: float, noise: float, times: int) -> list[str]:
-    """Return the first verdict of simulated trials whose pairs vary by ``noise``."""
+    """Return the first verdict of simulated trials whose pairs vary by ``noise``, sought after each pair."""
     draw, found = random.Random(7), []
     for _ in range(times):
-        pairs: list[tuple[float, float]] = []
+        ratios: list[float] = []
         word = "unclear"
-        while word == "unclear" and len(pairs) < MOST:
-            pairs.append((draw.lognormvariate(0, noise), effect * draw.lognormvariate(0, noise)))
-            word = ratio_of(pairs).word() if len(pairs) in CHECKS else "unclear"
+        while word == "unclear" and len(ratios) < MOST:
+            ratios.append(effect * draw.lognormvariate(0, math.sqrt(2) * noise))
+            word = Change("one", ratio=ratio_of(ratios, CONFIDENCE)).verdict if len(ratios) >= FEWEST else "unclear"
         found.append(word)
     return found
 
 
 def test_repeated_checks_rarely_find_a_difference_where_there_is_none() -> None:
     found = verdicts(1.0, 0.03, 400)
-    assert found.count("faster") + found.count("slower") <= 0.05 * 400 + 5
+    assert found.count("faster") + found.count("slower") <= 0.05 * 400
 
 
 def test_steps_that_vary_by_one_percent_are_told_to_be_alike() -> None:
-    assert verdicts(1.0, 0.01, 100).count("no difference") >= 90
+    assert verdicts(1.0, 0.01, 100).count("same") >= 90
 
 
 def test_a_large_effect_is_found_in_few_pairs_and_a_small_one_is_never_reversed() -> None:

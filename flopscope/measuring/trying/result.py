@@ -1,8 +1,5 @@
 """What was tried: the ratio of the step times without and with each change, how far the results are apart, the verdict,
 and the text of it: a table, why, what to write.
-
-Each pair is two fresh processes, one after the other, so that a slow change of the machine affects both. Their ratios
-are few; the interval is that of Student's t for the mean of their logarithms.
 """
 
 from __future__ import annotations
@@ -11,66 +8,29 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, stdev
 from typing import Any, Literal, NamedTuple
 
-from flopscope.measuring.paired import verdict_of
+from flopscope.measuring.distribution import Ratio, Word
 from flopscope.measuring.trying.switches import SWITCHES
 from flopscope.support.columns import Rows
 from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING, bytes_text, percent_text, plural, short_time_text
 
-Word = Literal["faster", "no difference", "slower", "unclear"]
 Verdict = Word | Literal["changes results", "failed", "not applied"]
 
-CHECKS = {3: 5.6041, 4: 6.4378, 6: 5.2316, 9: 4.5398, 13: 4.2074, 19: 3.9976, 28: 3.8720, 42: 3.7976}
-"""Numbers of pairs after which there may be a verdict, and the quantile of Student's t for each: all checks together
-err in 5 % of cases, of which the n-th has a share as confidence_of_check() gives it."""
-FEWEST, MOST = min(CHECKS), max(CHECKS)
+CONFIDENCE = 0.95
+"""That of compare_times() would need twice the pairs, each of which takes two starts of the program."""
+FEWEST, MOST = 3, 42
+"""Pairs after which there may be a verdict, and must be none."""
 LEAST_GAIN = 0.01
 """A change is faster or slower if its whole interval is beyond this."""
 MARGIN = 0.02
-"""Relative difference within which the whole interval must lie for "no difference"."""
+"""Relative difference within which the whole interval must lie for "same"."""
 SPREAD = 3.0
 """Times the distance of unchanged runs within which a further one may lie: there are few of them."""
 USELESS = 0.1
 """Relative spread of unchanged runs from which a comparison says nothing."""
-
-
-class Ratio(NamedTuple):
-    """Time with the change over time without it."""
-
-    value: float = math.nan
-    """Geometric mean over the pairs; NaN without pairs."""
-    low: float = math.nan
-    high: float = math.nan
-    """Confidence interval; NaN with a single pair."""
-    pairs: int = 0
-
-    @property
-    def gain(self) -> float:
-        """Percent of the step time that the change saves; negative if it is slower."""
-        return 100 * (1 - self.value)
-
-    def word(self, margin: float = MARGIN) -> Word:
-        """Return what the interval shows; "unclear" if it shows nothing yet."""
-        if self.pairs < FEWEST:
-            return "unclear"
-        beyond = verdict_of(self.low, self.high, LEAST_GAIN)
-        if beyond == "faster" or beyond == "slower":
-            return beyond
-        return "no difference" if verdict_of(self.low, self.high, margin) == "same" else "unclear"
-
-
-def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return the ratio for pairs of times (without, with), those up to the last check if the time ended after it."""
-    count = max((one for one in CHECKS if one <= len(pairs)), default=len(pairs))
-    logs = [math.log(changed / plain) for plain, changed in pairs[:count]]
-    if not logs:
-        return Ratio()
-    half = CHECKS[count] * stdev(logs) / math.sqrt(count) if count in CHECKS else math.nan
-    return Ratio(math.exp(fmean(logs)), math.exp(fmean(logs) - half), math.exp(fmean(logs) + half), count)
 
 
 class Parity(NamedTuple):
@@ -121,7 +81,7 @@ def _apart(value: float, low: float, high: float, scale: float) -> float:
 _NOT_RUN = "it was not run, or ended before it was measured"
 NO_RATIO, NO_PARITY = Ratio(), Parity()
 
-_RATIO = columns("value low high pairs#", why="there are no pairs, or one only", value="time with over time without")
+_RATIO = columns("value low high pairs#", why="there are too few pairs", value="time with over time without")
 _CHANGE = (
     *columns("name$ verdict$ problem$"),
     *columns("predicted:%", why="the advice makes no estimate", predicted="saving by the advice, of the step"),
@@ -174,7 +134,8 @@ class Change:
             return "not applied"
         if self.parity.kept is False:
             return "changes results"
-        return self.ratio.word(self.margin)
+        beyond = self.ratio.word(LEAST_GAIN)
+        return self.ratio.word(self.margin) if beyond in ("same", "unclear") else beyond
 
 
 @dataclass
@@ -263,7 +224,7 @@ def row_of(one: Change) -> list[str]:
         one.name,
         percent_text(one.predicted),
         MISSING if math.isnan(ratio.value) else f"{ratio.gain:+.1f}%",
-        f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}" if ratio.pairs >= FEWEST else MISSING,
+        MISSING if math.isnan(ratio.low) else f"{100 * (1 - ratio.high):.1f} to {100 * (1 - ratio.low):.1f}",
         MISSING if math.isnan(sum(one.memory)) else " -> ".join(memory),
         f"{apart} ({own})" if parity.values else "not compared",
         one.verdict,

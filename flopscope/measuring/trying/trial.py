@@ -18,9 +18,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from flopscope.measuring.distribution import ratio_of
 from flopscope.measuring.trying.inside import TRY, Job, Record
 from flopscope.measuring.trying.look import Seen
-from flopscope.measuring.trying.result import CHECKS, FEWEST, MARGIN, MOST, Change, Tried, parity_of, ratio_of
+from flopscope.measuring.trying.result import CONFIDENCE, FEWEST, MARGIN, MOST, Change, Tried, parity_of
 from flopscope.measuring.trying.switches import SWITCHES, Switch, named
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
@@ -250,7 +251,7 @@ class Trial:
     def _try(self, change: Change, share: float) -> None:
         """Run pairs of a change until it has a verdict, its share of the time or all the time is over."""
         begin, pairs, self._changed = time.monotonic(), list[tuple[Record, Record]](), None
-        while len(pairs) < MOST and not (change.verdict != "unclear" and len(pairs) in CHECKS):
+        while len(pairs) < MOST and (change.verdict == "unclear" or len(pairs) < FEWEST):
             end = time.monotonic() + self._lasted
             if end > self._deadline or (len(pairs) >= FEWEST and end > begin + share):
                 break
@@ -260,7 +261,8 @@ class Trial:
             if pair is not None:
                 pairs.append(pair)
                 plain, changed = zip(*pairs, strict=True)
-                change.ratio = ratio_of([(one.seconds or 0.0, other.seconds or 0.0) for one, other in pairs])
+                ratios = [(other.seconds or math.nan) / (one.seconds or math.nan) for one, other in pairs]
+                change.ratio = ratio_of(ratios, CONFIDENCE)
                 change.before = 1e6 * _middle(plain, "seconds")
                 change.memory = _middle(plain, "peak"), _middle(changed, "peak")
 
