@@ -6,6 +6,8 @@ only when a test uses the fixture or an option needs it. The implementation is i
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -24,6 +26,10 @@ MARKER = (
 )
 
 
+AB = "FLOPSCOPE_AB"
+"""The environment variable by which ``flopscope ab`` tells how long to time each call, and the file to write to."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("flopscope", "performance tests with the perf fixture")
     group.addoption("--perf-skip", action="store_true", help="skip the tests that use the perf fixture")
@@ -33,8 +39,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--perf-json", metavar="FILE", help=text)
     text = "store the measurements as a numbered run of this name (default: the commit), as pytest-benchmark does"
     group.addoption("--perf-save", metavar="NAME", nargs="?", const="", help=text)
-    text = "the folder of numbered runs (default: .benchmarks, which pytest-benchmark uses)"
-    group.addoption("--perf-storage", metavar="DIR", help=text)
     text = 'compare with a stored run of an equal device: "last", a number, a name or a file *.json'
     group.addoption("--perf-compare", metavar="RUN", default="", help=text)
     text = "with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)"
@@ -57,28 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
         try:
             if options.perf_save is not None:
-                stored.require_savable(options.perf_save, _folder(config))
-                _refuse_path(config, options.perf_save)
+                stored.require_savable(options.perf_save)
             if options.perf_compare:
-                run = stored.comparable(options.perf_compare, _folder(config))
+                run = stored.comparable(options.perf_compare, stored.folder_of(config.invocation_params.dir))
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(_Session(config, run), "flopscope-perf-session")
-
-
-def _folder(config: pytest.Config) -> Path:
-    from flopscope.measuring.perf import stored
-
-    return stored.folder_of(config.option.perf_storage, config.invocation_params.dir)
-
-
-def _refuse_path(config: pytest.Config, name: str) -> None:
-    """Raise ValueError for ``--perf-save tests``, which names the run and not the tests to collect."""
-    if name and "--perf-save" in config.invocation_params.args and (config.invocation_params.dir / name).exists():
-        raise ValueError(
-            f"--perf-save {name}: this names the run, but {name} is a file or folder; to run its tests, write it "
-            f"before --perf-save, and for a run of this name write --perf-save={name}"
-        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -114,7 +102,7 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
     given = (options.perf_unclear, options.perf_compare, options.perf_ratio)
-    settings = Settings(*given, session.run, session.write_line)
+    settings = Settings(*given, session.run, session.write_line, session.ab.get("seconds", 0.0))
     try:
         fixture = Perf(request.node, settings)
     except LimitError as problem:  # in the marker: the test has not started
@@ -144,6 +132,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         fixture.passed = call.excinfo is None
     if fixture is not None and call.when == "teardown":
         outcome.get_result().flopscope_perf = fixture.records()
+    if AB in os.environ and _measures(item):
+        from flopscope.support.imports import loaded
+
+        outcome.get_result().flopscope_modules = loaded() if call.when == "teardown" else {}
 
 
 class _Session:
@@ -154,6 +146,9 @@ class _Session:
         self.run = run
         self.records: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.ab: dict[str, Any] = json.loads(os.environ.get(AB, "{}"))
+        self._modules: dict[str, str] = {}  # with their files, for ``flopscope ab``
+        self._measuring: dict[str, str] = {}  # outcomes of the tests with the fixture, for the same
         self._outcomes: dict[str, str] = {}  # by test
 
     def write_line(self, line: str) -> None:
@@ -172,12 +167,20 @@ class _Session:
             before = "xfailed" if report.outcome == "skipped" and hasattr(report, "wasxfail") else report.outcome
         self._outcomes[report.nodeid] = before
         self.records += [{**record, "outcome": before} for record in getattr(report, "flopscope_perf", [])]
+        if hasattr(report, "flopscope_modules"):
+            self._measuring[report.nodeid] = before
+            self._modules |= report.flopscope_modules
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         options = self.config.option
-        wanted = options.perf_json or options.perf_save is not None
-        if hasattr(self.config, "workerinput") or options.perf_skip or not wanted:
+        if hasattr(self.config, "workerinput"):
             return  # under xdist, the controller writes the results of the workers
+        if self.ab:
+            found = {"records": self.records, "outcomes": self._measuring, "modules": self._modules}
+            Path(self.ab["record"]).write_text(json.dumps(found), encoding="utf-8")
+            os._exit(0)  # what other plugins do at the end would take as long as the tests
+        if options.perf_skip or not (options.perf_json or options.perf_save is not None):
+            return
         if not self.records:
             self.notes.append("nothing was measured, so no file was written")
             return
@@ -189,7 +192,8 @@ class _Session:
                 stored.write(Path(options.perf_json), content)
                 self.notes.append(f"written: {options.perf_json}")
             if options.perf_save is not None:
-                self.notes.append(f"stored: {stored.save(content, options.perf_save, _folder(self.config))}")
+                folder = stored.folder_of(self.config.invocation_params.dir)
+                self.notes.append(f"stored: {stored.save(content, options.perf_save, folder)}")
         except OSError as problem:
             self.notes.append(f"the measurements could not be written: {problem}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

@@ -1,5 +1,6 @@
 """The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | check KERNEL | schema | run SCRIPT | try SCRIPT | mcp | skill``."""
+ranks PATH… | measure OP | check KERNEL | schema | run SCRIPT | try SCRIPT |
+ab BASE | mcp | skill``."""
 
 from __future__ import annotations
 
@@ -41,6 +42,7 @@ COMMANDS = {
     "schema": Command("schema", "print the JSON Schema of what --json writes"),
     "run": Command("run", "run a Python program and profile it"),
     "try": Command("trying", "try changes on a Python program without editing it, and measure them"),
+    "ab": Command("trying", "measure two versions of a program or of its tests in turns", "add_ab"),
     "mcp": Command("server", "serve these answers to agents by the Model Context Protocol"),
     "skill": Command("server", "print the folder of the skill that teaches agents these commands", "add_skill"),
 }
@@ -98,11 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
+    at = arguments.index("--") if arguments and arguments[0] == "ab" and "--" in arguments else len(arguments)
+    arguments, words = arguments[:at], arguments[at + 1 :]
     parser = make_parser(arguments)
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
     options, rest = parser.parse_known_args(arguments)
+    options.words = words  # what ab runs on both sides
     if rest:  # argparse does not accept shapes after an option: measure add --dtype float16 64,64
         _take_shapes(options, rest)
     if getattr(options, "owns_process", False):  # the program has the streams, the warnings and the exceptions

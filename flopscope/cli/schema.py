@@ -13,6 +13,7 @@ DOCUMENTS = {
     "accounting": "cli.server.documents:ACCOUNTING",
     "advice": "show.documents:ADVICE",
     "bench": "cli.bench:BENCH",
+    "compared_sides": "measuring.trying.turns:COMPARED",
     "comparison": "results.comparison:COMPARISON",
     "device": "support.device:DEVICE",
     "devices": "cli.measure:DEVICES",

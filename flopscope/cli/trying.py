@@ -1,4 +1,9 @@
-"""The command ``flopscope try``, which tries changes on a program and measures them."""
+"""The commands that run a program again and again: ``flopscope try`` tries changes on it, ``flopscope ab`` measures two
+versions of it or of its tests.
+
+The command line of ``ab`` has two parts: what comes before ``--`` is of flopscope, what comes after it is run on both
+sides. Its exit status is 1 if a row is slower by more than ``--fail-over``, and 2 if a side cannot be measured.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flopscope.cli.parser import add_files, add_program, names, parsed
@@ -28,6 +34,13 @@ some, then pairs of runs without and with each change. Each run does all that th
 step, and is then ended: also what it writes, uploads or logs until then. Switch that off where FLOPSCOPE_TRY=1 is set
 in the environment. Ctrl-C ends it with what was measured so far.
 """
+AB_EXAMPLES = """\
+examples:
+  flopscope ab main -- pytest -m perf        the working tree against main
+  flopscope ab HEAD~1 HEAD --setup 'pip install .' -- pytest -m perf
+  flopscope ab old/ new/ -- python bench.py  two folders"""
+
+positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--changes", type=names, metavar="NAME,…", help=text)
     parser.add_argument("--all", action="store_true", help="try all that can apply, not only what something proposes")
     parser.add_argument("--list", action="store_true", help="list the changes, and what each may change, and end")
-    positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
     text = "end after this time (default: %(default)s)"
     parser.add_argument("--max-time", type=positive, default=600.0, metavar="SECONDS", help=text)
     text = "percent within which times count as the same (default: %(default)s)"
@@ -89,14 +101,7 @@ def _try(options: argparse.Namespace) -> int:
     seconds = options.max_time
     limit = f"{seconds / 60:.3g} min" if seconds >= 60 else f"{seconds:.3g} s"
     print(FIRST_SCREEN.format(title=program.title, time=limit), file=sys.stderr)
-    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: the program's daemons can be waited for
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
-    begin = time.monotonic()
-
-    def tell(text: object) -> None:
-        print(f"flopscope try: {time.monotonic() - begin:4.0f} s  {text}", file=sys.stderr, flush=True)
-
+    tell = _teller("try")
     tried = Trial(program, options.changes, options.all, options.max_time, options.margin / 100, tell).run()
     print(text_of(tried, terminal_width()), end="")
     if options.json:
@@ -104,6 +109,101 @@ def _try(options: argparse.Namespace) -> int:
     return 0
 
 
+def _teller(command: str) -> Callable[[object], None]:
+    """Prepare for running programs: daemons of theirs can be waited for, and a signal ends them before this process.
+    Return what prints a line with the time since then."""
+    ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
+    begin = time.monotonic()
+
+    def tell(text: object) -> None:
+        print(f"flopscope {command}: {time.monotonic() - begin:4.0f} s  {text}", file=sys.stderr, flush=True)
+
+    return tell
+
+
 def _end(number: int, frame: object) -> None:
     """End the program before this process ends by a signal."""
     raise SystemExit(128 + number)
+
+
+# Two versions ---------------------------------------------------------------------------------------------------------
+
+
+def add_ab(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "flopscope ab BASE [HEAD] [options] -- (pytest | python PROGRAM) [ARGUMENT ...]"
+    parser.epilog, parser.formatter_class = AB_EXAMPLES, argparse.RawDescriptionHelpFormatter
+    parser.description = "Run base and head in turns, in fresh processes, and say which is faster, with an interval."
+    parser.add_argument("base", metavar="BASE", help="revision of git, folder, or interpreter")
+    parser.add_argument("head", metavar="HEAD", nargs="?", help="the same; by default the working tree")
+    text = "command that installs what is measured, run in the tree of each side, in a virtual environment of its own"
+    parser.add_argument("--setup", default="", metavar="COMMAND", help=text)
+    share = parsed(
+        lambda text: float(text.removesuffix("%")) / 100, lambda number: 0 < number < math.inf, "a percentage"
+    )
+    text = "percent within which times count as the same, and intervals are narrow enough (default: 1%%)"
+    parser.add_argument("--resolution", type=share, default=0.01, metavar="PERCENT", help=text)
+    text = "start no process that may end after this time (default: %(default)s)"
+    parser.add_argument("--max-time", type=positive, default=300.0, metavar="SECONDS", help=text)
+    text = "exit with status 1 if a whole interval is above this"
+    parser.add_argument("--fail-over", type=share, metavar="PERCENT", help=text)
+    add_files(parser, json="all numbers", markdown="the table for a pull request")
+    text = "write the times of both sides as pytest-benchmark does"
+    parser.add_argument("--pytest-benchmark", metavar="FILE", help=text)
+    parser.set_defaults(run=_ab)
+
+
+def _ab(options: argparse.Namespace) -> int:
+    """Make the sides ready, measure them, and write what was found. Nothing of the sides is left when it is written."""
+    from flopscope.measuring.trying.sides import made_ready
+    from flopscope.measuring.trying.turns import measure, text_of
+    from flopscope.show.fitted import terminal_width
+    from flopscope.support.files import replacing
+
+    for one in filter(None, (options.json, options.markdown, options.pytest_benchmark)):
+        require_writable(one)
+    kind, what = command(options.words)
+    tell = _teller("ab")
+    with made_ready(options.base, options.head, options.setup) as (base, head, folder):
+        labels = base.label, head.label
+        tell(f"base {labels[0]}, head {labels[1]}")
+        run = kind(what, (base, head), folder, options.max_time)
+        found = measure(run, labels, options.resolution, options.max_time, tell)
+    print(text_of(found, terminal_width()), end="")
+    if options.json:
+        write_json(options.json, found.to_dict())
+    if options.markdown:
+        with replacing(options.markdown) as stream:
+            stream.write(text_of(found))
+    if options.pytest_benchmark:
+        from flopscope.measuring.perf import stored
+
+        stored.write(options.pytest_benchmark, stored.content_of_sides({one.name: one.times for one in found.compared}))
+    slower = [one.name for one in found.compared if options.fail_over and one.ratio.low > 1 + options.fail_over]
+    if slower:
+        tell(f"over {100 * options.fail_over:g} % slower: {', '.join(slower)}")
+    return int(bool(slower))
+
+
+def command(words: Sequence[str]) -> tuple[Any, Any]:
+    """Return what measures a command, and the command without the interpreter, which is that of each side.
+
+    ``pytest`` does not put the current folder on the path, as ``python -m pytest`` does: an installed package is
+    measured, not the sources beside the tests. Options of Python are not supported, as they may come before a script
+    whose steps are timed from within. Raises ValueError for what is neither.
+    """
+    from flopscope.measuring.trying.trial import Program
+    from flopscope.measuring.trying.turns import steps, tests
+
+    first, *rest = words or [""]
+    name = os.path.basename(first)
+    if name in ("pytest", "py.test"):
+        return tests, ["-c", "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())", *rest]
+    if name.startswith("python") and rest[:2] == ["-m", "pytest"]:
+        return tests, rest
+    if name.startswith("python") and rest:
+        option, target = (rest[0], rest[1:2]) if rest[0] in ("-m", "-c") else ("", rest[:1])
+        if target and not target[0].startswith("-"):
+            return steps, Program(target[0], tuple(rest[1 + bool(option) :]), option)
+    raise ValueError("name what to run after --: pytest, python -m pytest, or python with a program, without options")

@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 from math import ceil
-from typing import Any
+from resource import RUSAGE_SELF, RUSAGE_THREAD, getrusage
+from statistics import median
+from typing import Any, ClassVar
 
 from flopscope.measuring.sampling import Sample
 
 RESOLUTIONS = 500  # minimum length of a sample in steps of the clock, for a resolution of 0.2 %
 MAX_CALLS = 1 << 20  # per sample
+KNOWN_WORK = 100_000  # rounds of an empty loop, about a millisecond
+
+
+@dataclass
+class Beside:
+    """What a thread and the machine did while samples were taken, by block of samples."""
+
+    cpu: list[float] = field(default_factory=list)
+    """CPU time of a call, in µs."""
+    machine: list[float] = field(default_factory=list)
+    """CPU time of KNOWN_WORK before the block, in µs: how fast the processor is just now."""
+    waits: int = 0
+
+    def times(self) -> dict[str, float]:
+        """Return "cpu", the median CPU time of a call, and "steady", that in times of KNOWN_WORK; {} if it waits."""
+        if not self.cpu or not computes(self.waits, len(self.cpu)):
+            return {}
+        steady = [one / other for one, other in zip(self.cpu, self.machine, strict=True)]
+        return {"cpu": median(self.cpu), "steady": median(steady)}
+
+
+def computes(waits: int, times: int) -> bool:
+    """Return whether a thread only computes that waited so often in ``times`` blocks or steps. Alone on the machine, it
+    would take its CPU time, whatever else runs now."""
+    return 2 * waits <= times and getrusage(RUSAGE_SELF).ru_nvcsw > 0  # some sandboxes count no waits
+
+
+def thread_use() -> tuple[float, int]:
+    """Return the CPU time of this thread in seconds, and how often it gave up its processor to wait."""
+    return time.thread_time(), getrusage(RUSAGE_THREAD).ru_nvcsw
 
 
 class CpuClock:
@@ -22,6 +55,8 @@ class CpuClock:
     """
 
     coarse = False
+    beside: ClassVar[Beside | None] = None
+    """What is watched, in processes of ``flopscope ab``."""
 
     def __init__(
         self,
@@ -50,6 +85,21 @@ class CpuClock:
         return self._time(which, count) / 1e9
 
     def sample(self, which: Sequence[int]) -> list[Sample]:
+        beside = self.beside
+        if beside is None or self._flush is not None:
+            return self._samples(which)
+        start, _ = thread_use()
+        for _ in repeat(None, KNOWN_WORK):
+            pass
+        begin, before = thread_use()
+        samples = self._samples(which)
+        end, after = thread_use()
+        beside.machine.append(1e6 * (begin - start))
+        beside.cpu.append(1e6 * (end - begin) / sum(self.batches[one] for one in which))
+        beside.waits += after - before
+        return samples
+
+    def _samples(self, which: Sequence[int]) -> list[Sample]:
         samples = []
         for function in which:
             if self._flush is not None:

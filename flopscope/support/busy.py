@@ -44,13 +44,13 @@ def why_busy(kind: str, busy: float | None) -> str | None:
 
 
 def _cpu_meter() -> Callable[[], float | None]:
-    begin, own = _busy_ticks(), time.process_time()
+    begin, own = _busy_ticks(), sum(os.times()[:4])  # with the processes that it has waited for
 
     def share() -> float | None:
         end = _busy_ticks()
         if begin is None or end is None or end[1] <= begin[1]:
             return None
-        others = (end[0] - begin[0]) / os.sysconf("SC_CLK_TCK") - (time.process_time() - own)
+        others = (end[0] - begin[0]) / os.sysconf("SC_CLK_TCK") - (sum(os.times()[:4]) - own)
         return min(max(others / ((end[1] - begin[1]) / os.sysconf("SC_CLK_TCK")), 0.0), 1.0)
 
     return share

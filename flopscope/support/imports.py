@@ -25,6 +25,12 @@ def after_import(name: str, act: Act) -> None:
         act(module)
 
 
+def loaded() -> dict[str, str]:
+    """Return the files of the modules that this process has imported, without those of the standard library."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {name: one for name, one in files.items() if one and name.split(".")[0] not in sys.stdlib_module_names}
+
+
 class _Watcher:
     """A finder that finds what the other finders find, and marks the module's loader."""
 

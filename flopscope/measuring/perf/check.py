@@ -14,6 +14,7 @@ import pytest
 
 from flopscope.measuring import measuring, paired
 from flopscope.measuring.checking.check import check
+from flopscope.measuring.cpu import Beside, CpuClock
 from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.perf import limits, stored
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
@@ -54,6 +55,8 @@ class Settings:
     """The stored run."""
     write_line: Callable[[str], object] | None = None
     """Writes a line to the terminal while tests run."""
+    seconds: float = 0.0
+    """How long each call is timed for ``flopscope ab``, whatever its limits are; 0: it is not that which runs."""
 
 
 class Perf:
@@ -67,7 +70,7 @@ class Perf:
         self._marked = limits.limits_of(item, Check)
         self._checks: list[Check] = []
 
-    def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check:
+    def __call__(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Check | Unlimited:
         """Measure ``fn(*args)`` and check the marker's limits. Only one process of a user measures at a time.
 
         options: those of flopscope.measure, as ``flops`` and ``bytes`` where they are unknown, ``max_time`` in s, …
@@ -75,9 +78,13 @@ class Perf:
         Exceptions of fn propagate. Skips the test if ``device`` is not available.
         """
         limits.skip_unless_here(options.get("device"))
+        if self.settings.seconds:
+            options |= {"max_time": self.settings.seconds, "spread": 0.0}
         check = Check(self.settings, fn, args, options)
         name = stored.name_of(self._test, len(self._checks))
         self._checks.append(check)
+        if self.settings.seconds:
+            return Unlimited(check)
         for limit, (in_order, by_name) in self._marked.items():
             getattr(check, limit)(*in_order, **by_name)
         if self.settings.compare:
@@ -110,6 +117,7 @@ class Check:
         self._results: list[LimitResult] = []
         self._ratio_to_stored: float | None = None
         self.name = name_of(fn)
+        self._beside = CpuClock.beside = Beside() if settings.seconds else None
         self.measurement = self._measure(1)
         """The flopscope.Measurement; the last one if a limit was unclear."""
 
@@ -229,6 +237,7 @@ class Check:
             "measurement": self.measurement.record(),
             "limits": [asdict(result) for result in self._results],
             "ratio_to_stored": self._ratio_to_stored,
+            **(self._beside.times() if self._beside else {}),
         }
 
     def _measure(self, times: float) -> Any:
@@ -313,6 +322,16 @@ class Check:
         if result.verdict == "unclear" and self._settings.unclear == "skip":
             pytest.skip(f"unclear: {result.measured}; the limit is {result.limit}")
         raise PerfFailure(explain(self.name, self.measurement, result, likely), result.summary)
+
+
+class Unlimited:
+    """A Check for which every limit holds: two versions are compared, on a machine for which no limit was written."""
+
+    def __init__(self, check: Check) -> None:
+        self._check = check
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_, **__: self) if name in limits.LIMITS else getattr(self._check, name)
 
 
 _OF_CACHE = (

@@ -1,7 +1,7 @@
 """Runs of performance tests as files: pytest-benchmark's JSON, in its numbered layout.
 
 ``--perf-save`` writes ``STORAGE/MACHINE/0001_NAME.json`` and ``--perf-json`` the same to any file, by pytest-benchmark,
-which lists and compares them; ``--perf-compare`` reads the files of both. Times in them are in seconds.
+which lists and compares them; ``--perf-compare`` reads them. Times in them are in seconds.
 ``extra_info`` of a benchmark has what flopscope knows beyond the times; ``machine_info`` has the devices.
 """
 
@@ -13,21 +13,19 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flopscope.measuring.distribution import median_interval
 from flopscope.measuring.perf.report import verdict_of
 from flopscope.support.device import devices, find_device
 from flopscope.support.documents import plain
 from flopscope.support.files import read_json, replacing
 from flopscope.support.package import VERSION
 from flopscope.support.safe import printable, shown
-from flopscope.support.suggest import did_you_mean
 
 STORAGE = ".benchmarks"  # pytest-benchmark's default
 LAST = "last"  # a reference to the newest run
@@ -40,8 +38,8 @@ FACTS = (
     *("device", "device_name", "timing_source", "cache", "clock_mhz", "flops", "bytes_total_moved", "bound", "unit"),
     *("gbytes_per_s", "tflops_per_s", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline", "kernels"),
 )
-_NAME = re.compile(r"\w[\w.+-]{0,99}")
-_FILE = re.compile(r"(\d{4,9})_(.+)\.json")
+_NAME = re.compile(r"[A-Za-z][\w+-]{0,99}")
+_RUNS = "[0-9][0-9][0-9][0-9]_*.json"
 
 
 class Median(NamedTuple):
@@ -82,6 +80,21 @@ def content_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "version": metadata.version("pytest-benchmark"),
     }
     return plain(content)  # type: ignore[no-any-return]
+
+
+def content_of_sides(rows: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Any]:
+    """Return the content of what ``flopscope ab`` measured, by name: µs of the processes of base and head."""
+    from pytest_benchmark.stats import Stats
+
+    content = content_of([])
+    for group, sides in rows.items():
+        for side, times in zip(("base", "head"), sides, strict=True):
+            stats, name = Stats(), f"{group} ({side})"
+            stats.data = [us / 1e6 for us in times]
+            names = {"group": group, "name": name, "fullname": name, "params": None, "param": None}
+            how = {"options": {}, "stats": {**stats.as_dict(), "iterations": 1, "data": stats.data}}
+            content["benchmarks"].append(plain({**names, "extra_info": {}, **how}))
+    return content
 
 
 def _machine() -> dict[str, Any]:
@@ -125,27 +138,19 @@ def write(file: Path, content: Mapping[str, Any]) -> None:
 # The numbered runs ----------------------------------------------------------------------------------------------------
 
 
-def folder_of(storage: str | None, here: Path) -> Path:
-    """Return the folder of this machine's runs. storage: the value of --perf-storage, relative to ``here``."""
+def folder_of(here: Path) -> Path:
+    """Return the folder of this machine's runs."""
     version, bits = ".".join(platform.python_version_tuple()[:2]), platform.architecture()[0]
-    machine = f"{platform.system()}-{platform.python_implementation()}-{version}-{bits}"
-    return here / Path(storage or STORAGE).expanduser() / machine
+    return here / STORAGE / f"{platform.system()}-{platform.python_implementation()}-{version}-{bits}"
 
 
-def require_savable(name: str, folder: Path) -> None:
-    """Raise ValueError if no run can be stored under this name, or in the folder because a file is in its place."""
-    if name.endswith(".json"):
-        raise ValueError(f"--perf-save {name}: it numbers and names a run; a file is written by --perf-json {name}")
-    if name and not _NAME.fullmatch(name):
+def require_savable(name: str) -> None:
+    """Raise ValueError if no run can be stored under this name."""
+    if name and (not _NAME.fullmatch(name) or name == LAST):
         raise ValueError(
-            f"{name[:100]!r} is not a valid name of a run: use at most 100 letters, digits and _ . + - (to run tests, "
-            "name them before --perf-save)"
+            f"--perf-save: {printable(name[:100])!r} is not a valid name of a run: use up to 100 letters, digits, _+- "
+            "after a letter (to run tests, name them before --perf-save)"
         )
-    if name.isdigit() or name == LAST:
-        raise ValueError(f"{name!r} is not a valid name of a run: numbers and {LAST!r} refer to runs by their order")
-    above = next(one for one in (folder, *folder.parents) if one.exists())
-    if not above.is_dir():
-        raise ValueError(f"runs cannot be stored in {folder}: {above} is not a folder")
 
 
 def save(content: Mapping[str, Any], name: str, folder: Path) -> Path:
@@ -155,15 +160,10 @@ def save(content: Mapping[str, Any], name: str, folder: Path) -> Path:
         name = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
     name = name or f"{commit['id'][:8]}{'-dirty' if commit['dirty'] else ''}"
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{max((number for number, _, _ in _runs_in(folder)), default=0) + 1:04d}_{name}.json"
+    number = max((int(file.name.partition("_")[0]) for file in folder.glob(_RUNS)), default=0) + 1
+    file = folder / f"{number:04d}_{name}.json"
     write(file, content)
     return file
-
-
-def _runs_in(folder: Path) -> list[tuple[int, str, Path]]:
-    """Return the number, the name and the file of each run, in the order of the numbers."""
-    found = ((_FILE.fullmatch(file.name), file) for file in folder.glob("*.json"))
-    return sorted((int(match[1]), match[2], file) for match, file in found if match)
 
 
 def find(reference: str, folder: Path) -> Path:
@@ -173,64 +173,38 @@ def find(reference: str, folder: Path) -> Path:
     """
     if reference.endswith(".json"):
         return Path(reference)
-    runs = _runs_in(folder)
-    number = int(reference[:12]) if reference.isdecimal() else None
-    for own, name, file in reversed(runs):
-        if own == number or reference in (LAST, name, file.stem):
+    runs = sorted(folder.glob(_RUNS))
+    for file in reversed(runs):
+        number, _, name = file.stem.partition("_")
+        if reference in (LAST, number, number.lstrip("0"), name, file.stem):
             return file
-    hint = did_you_mean(reference, [text for _, name, file in runs for text in (name, file.stem)])
-    newest = ", ".join(printable(file.stem) for _, _, file in runs[-SHOWN:])
-    stored = f"the newest are {newest}" if runs else "pytest --perf-save stores runs, --perf-storage names their folder"
-    raise FileNotFoundError(f"no run in {folder} is {printable(reference)!r}{hint or '; ' + stored}")
+    newest = ", ".join(printable(file.stem) for file in runs[-SHOWN:])
+    stored = f"the newest are {newest}" if runs else "pytest --perf-save stores runs"
+    raise FileNotFoundError(f"no run in {folder} is {printable(reference)!r}; {stored}")
 
 
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
 def read(file: Path) -> Run:
-    """Read a run of flopscope or of pytest-benchmark, whose files name no device but the processor.
-
-    Raises ValueError, naming the file, if it is neither. FileNotFoundError and other OSErrors propagate.
-    """
+    """Read a run. Raises ValueError, naming the file, if it is none. FileNotFoundError and other OSErrors propagate."""
     content = read_json(file)
     try:
-        return Run(_machines_of(content["machine_info"]), dict(map(_entry, content["benchmarks"])))
+        known = content["machine_info"]["devices"].items()
+        machines = {device: {key: facts[key] for key in SAME if key in facts} for device, facts in known}
+        return Run(machines, dict(map(_entry, content["benchmarks"])))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         why = problem if type(problem) is ValueError else f"{type(problem).__name__}: {shown(str(problem))}"
-        raise ValueError(f"{file} is not a run of flopscope or pytest-benchmark: {why}") from None
-
-
-def _machines_of(machine: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    if "devices" in machine:
-        known = machine["devices"].items()
-        return {device: {key: facts[key] for key in SAME if key in facts} for device, facts in known}
-    processor = machine.get("cpu", {}).get("brand_raw")
-    return {"cpu": {"name": processor}} if processor else {}
+        raise ValueError(f"{file} is not a run of flopscope: {why}") from None
 
 
 def _entry(benchmark: Mapping[str, Any]) -> tuple[tuple[str, str], Median]:
-    """Return the name, the device and the median of a measurement.
-
-    pytest-benchmark stores no interval of the median, and samples only if it is asked to. From the samples the interval
-    is that of measure(); without them, that of a normal distribution with the interquartile range.
-    """
-    stats, facts = benchmark["stats"], benchmark["extra_info"]
-    median = _us(stats["median"])
-    if "ci" in facts:
-        low, high = (math.nan if end is None else _us(end) for end in facts["ci"])
-    elif stats.get("data"):
-        low, high = median_interval([*map(_us, stats["data"])])
-    else:
-        half = 1.96 * 1.253 / 1.349 * 1e6 * stats["iqr"] / math.sqrt(stats["rounds"])
-        low, high = max(median - half, MIN_US), median + half
-    return (str(benchmark["fullname"]), str(facts.get("device", "cpu"))), Median(median, low, high)
-
-
-def _us(seconds: Any) -> float:
-    """Return a time of a file in µs. Raise ValueError unless it is positive, and in the range of a float."""
-    if isinstance(seconds, bool) or not MIN_US < seconds * 1e6 < MAX_US:
-        raise ValueError(f"a time is {shown(seconds)}")
-    return float(seconds * 1e6)
+    """Return the name, the device and the median of a measurement, in µs. Raise ValueError for an impossible one."""
+    facts, (low, high) = benchmark["extra_info"], benchmark["extra_info"]["ci"]
+    times = [math.nan if one is None else 1e6 * one for one in (benchmark["stats"]["median"], low, high)]
+    if isinstance(benchmark["stats"]["median"], bool) or not MIN_US < times[0] < MAX_US:
+        raise ValueError(f"a time is {shown(benchmark['stats']['median'])}")
+    return (str(benchmark["fullname"]), str(facts["device"])), Median(*times)
 
 
 def comparable(name: str, folder: Path) -> Run:

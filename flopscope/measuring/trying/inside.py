@@ -11,13 +11,14 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flopscope.measuring.cpu import computes, thread_use
 from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.switches import SWITCHES, Reach
 from flopscope.record.steps import StepCounter
 from flopscope.support import own_path
 from flopscope.support.documents import plain
 from flopscope.support.files import write_json
-from flopscope.support.imports import after_import
+from flopscope.support.imports import after_import, loaded
 from flopscope.support.process import rank_in
 from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
 from flopscope.support.safe import error_text
@@ -53,6 +54,8 @@ class Record:
 
     seconds: float | None = None
     """Time of a step, or of the program if it has no steps."""
+    cpu: float | None = None
+    """CPU time of a step on the main thread, if that never waits."""
     steps: int = 0
     """Steps that ended before the record was written."""
     warm: int = 0
@@ -69,6 +72,8 @@ class Record:
     hits: int = 0
     """How often the switch changed something."""
     seen: dict[str, Any] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+    """The files of the modules that it has imported, as loaded() returns them."""
     problem: str = ""
     """Why the program failed."""
     lasted: float = 0.0
@@ -98,6 +103,7 @@ class Inside:
         self._began = 0.0
         self._opened = 0  # the step before the measured ones
         self._opening = 0.0  # when that ended
+        self._used = 0.0, 0  # what its thread had used by then
 
     def run(self) -> Any:
         random.seed(0)
@@ -168,10 +174,12 @@ class Inside:
                 if self._reach is not None:
                     self._reach.leave()
                 wait_for_devices()
-                self._opening = time.perf_counter()
+                self._opening, self._used = time.perf_counter(), thread_use()
         elif self._opened and count - self._opened == steps:
             wait_for_devices()
             self._record.seconds = (time.perf_counter() - self._opening) / steps
+            cpu, waits = (now - then for now, then in zip(thread_use(), self._used, strict=True))
+            self._record.cpu = cpu / steps if computes(int(waits), steps) else None
             self._finish()
 
     # The end ----------------------------------------------------------------------------------------------------------
@@ -184,7 +192,7 @@ class Inside:
     def _write(self) -> None:
         record, looks = self._record, self._job.warm is None
         self._steps.leave()
-        record.peak = peak_bytes()
+        record.peak, record.modules = peak_bytes(), loaded()
         seen = Seen()
         if self._reach is not None and self._looking is not None:
             record.of, values = self._looking.results()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -40,6 +40,8 @@ HINT = f"A program without end needs {STEPS}. Its standard input is empty here"
 GRACE = 5.0
 """Seconds that a launcher may take to end its processes after it was told to."""
 RUN = f"{TRY}_RUN"
+AB = "FLOPSCOPE_AB"
+"""The environment variable that tells the plugin of pytest, which has the same constant, what to do."""
 INTERPRETERS = ("torchrun", "accelerate")
 """Launchers that start Python themselves."""
 ENDED = ("failed", "not applied", "changes results")
@@ -64,10 +66,19 @@ class Program:
 
 
 class Processes:
-    """Runs of a program, one after the other. Their files are in ``folder``, which is temporary."""
+    """Runs of a program or of pytest, one after the other. Their files are in ``folder``, which is temporary."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
-        self._program, self._folder = program, folder
+    def __init__(
+        self,
+        program: Program,
+        folder: Path,
+        python: str = sys.executable,
+        where: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._program, self._folder, self._python, self._where = program, folder, python, where
+        self._environment = {"PYTHONHASHSEED": "0", **os.environ, TRY: "1", RUN: str(folder), **(environment or {})}
+        folder.mkdir(exist_ok=True)
         self.count = 0
         """Processes that were started, launches of several ranks counted once."""
 
@@ -78,7 +89,7 @@ class Processes:
         write_json(written, asdict(Job(program, str(path), switch, warm, steps, asdict(seen))))
         begin = time.monotonic()
         try:
-            self._run(["try", "--job", str(written)], limit, path)
+            self._run(["-m", "flopscope", "try", "--job", str(written)], limit, path)
             record = Record(**json.loads(path.read_text(encoding="utf-8")))
         except RuntimeError as problem:
             record = Record(problem=str(problem))
@@ -89,22 +100,35 @@ class Processes:
         """Record a trace of some steps, or of the whole program. Raise RuntimeError if there is none."""
         path = self._folder / "trace.json"
         window = [] if steps is None else ["--steps", f"{steps[0]}:{steps[1]}", "--stop"]
-        words = ["run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
+        words = ["-m", "flopscope", "run", *window, "--no-report", "--no-summary", "--no-samples", "--trace", str(path)]
         words += [self._program.option] if self._program.option else []
         words += [self._program.target, *self._program.arguments]
         return self._run(words, limit, path, path.with_name("trace.rank0.json"))
 
-    def _run(self, words: Sequence[str], limit: float, *wanted: Path) -> Path:
-        """Run a command of flopscope; return which of the files it wrote. Raise RuntimeError if there is none."""
+    def tests(self, words: Sequence[str], seconds: float, limit: float) -> Any:
+        """Run pytest; return what the plugin has recorded. Raise RuntimeError if that is nothing.
+
+        words: those after ``python``. seconds: how long each call is timed.
+        """
+        path = self._folder / f"record-{self.count}.json"
+        options = f"--continue-on-collection-errors -o cache_dir={self._folder}/cache"
+        job = {
+            AB: json.dumps({"record": str(path), "seconds": seconds}),
+            "PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} {options}",
+        }
+        return json.loads(self._run(words, limit, path, **job).read_text(encoding="utf-8"))
+
+    def _run(self, words: Sequence[str], limit: float, *wanted: Path, **variables: str) -> Path:
+        """Run Python; return which of the files it wrote. Raise RuntimeError if there is none."""
         launcher = list(self._program.launcher)
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
-        command = [*launcher, *([] if runs_python else [sys.executable]), "-m", "flopscope", *words]
+        command = [*launcher, *([] if runs_python else [self._python]), *words]
         log, status = self._folder / f"log-{self.count}.txt", None
         with open(log, "wb") as output:
             self.count += 1
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env={"PYTHONHASHSEED": "0", **os.environ, TRY: "1", RUN: str(self._folder)}, start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self._where,
+                env={**self._environment, **variables}, start_new_session=True,
             )  # fmt: skip
             try:
                 status = process.wait(limit)
@@ -136,11 +160,12 @@ def end(process: subprocess.Popen[Any], variable: str, gently: bool) -> None:
 
 
 def explained(status: int | None, limit: float, log: Path) -> str:
-    """Return why a process has left no file, with the last line that it printed."""
+    """Return why a process has left no file, with the last line of an error that it printed."""
     if status is None:
         return f"it did not get to its last measured step within {limit:.0f} s"
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    last = f": {printable(lines[-1][:300])}" if lines else ""
+    said = [line for line in lines if "rror" in line] or lines  # pytest prints more below it
+    last = f": {printable(said[-1][:300])}" if said else ""
     if status < 0:
         with suppress(ValueError):
             return f"it was ended by {signal.Signals(-status).name}{last}"

@@ -1,0 +1,179 @@
+"""The two sides of ``flopscope ab``: each a revision of git, a folder or an interpreter, made ready once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flopscope.measuring.trying.trial import Processes, Program
+from flopscope.support.safe import printable
+from flopscope.support.units import plural
+
+NOT_MODULES = ("test", "example", "doc", "bench", ".")
+"""What folders begin with in which a package of the name of another one is none that programs import."""
+BORROWED = "import site; site.addsitedir({!r})\n"
+"""A line of a new environment, for a folder of this one, which has pytest, flopscope and torch. Its own comes first."""
+
+
+@dataclass
+class Side:
+    """One side. Its processes run in ``where``, by an interpreter and with variables of their own."""
+
+    label: str
+    tree: Path | None = None
+    """The folder of its files; None: an interpreter, whose modules are wherever it has them."""
+    where: Path = field(default_factory=Path.cwd)
+    python: str = sys.executable
+    environment: dict[str, str] = field(default_factory=dict)
+    origin: Path | None = None
+    """The checkout that a revision is of."""
+    installed: Path | None = None
+    """Its virtual environment."""
+
+    def processes(self, program: Program, folder: Path) -> Processes:
+        """Return what runs a program, or pytest, on this side."""
+        return Processes(program, folder, self.python, self.where, self.environment)
+
+    def own(self, word: str) -> str:
+        """Return a word of the command line, as a path in the tree of this side if it is one in the checkout."""
+        if self.tree and self.origin and os.path.isabs(word) and Path(word).is_relative_to(self.origin):
+            return str(self.tree / Path(word).relative_to(self.origin))
+        return word
+
+    def require_own(self, modules: Mapping[str, str], other: Side) -> None:
+        """Raise ValueError if one of the modules that were measured is not of this side."""
+        if self.tree is None:
+            return
+        homes = [one for one in (self.tree, self.installed) if one]
+        foreign = [one for one in (self.origin, other.tree, other.installed) if one and one not in homes]
+        if wrong := misplaced(modules, homes, foreign, names_in(self.tree)):
+            name, file = wrong
+            raise ValueError(
+                f"{self.label} would not be measured: its module {name} was loaded from {file}, not from {self.tree}; "
+                "--setup 'pip install .' installs each side into an environment of its own"
+            )
+
+
+def names_in(tree: Path) -> set[str]:
+    """Return the names of the modules that a tree has: at its top, in src/, and in folders of packages."""
+    folders = [tree, *(one for one in tree.iterdir() if one.is_dir() and not one.name.startswith(NOT_MODULES))]
+    folders = [one for one in folders if one == tree or not (one / "__init__.py").exists()]
+    found = {path.parent.name for folder in folders for path in folder.glob("*/__init__.py")}
+    found |= {path.stem for folder in (tree, tree / "src") for path in folder.glob("*.py")}
+    return found - {"setup", "conftest", "__main__"}
+
+
+def misplaced(
+    modules: Mapping[str, str], homes: Sequence[Path], foreign: Sequence[Path], names: Container[str]
+) -> tuple[str, str] | None:
+    """Return the first module that was loaded from a foreign folder, or that the tree has and another folder gave."""
+
+    def within(file: str, folders: Sequence[Path]) -> bool:
+        return any(Path(os.path.realpath(file)).is_relative_to(os.path.realpath(one)) for one in folders)
+
+    for name, file in modules.items():
+        # An environment may lie in the checkout; what is installed there is foreign by its name alone.
+        elsewhere = "-packages" not in file and within(file, foreign)
+        if (elsewhere or name.partition(".")[0] in names) and not within(file, homes):
+            return name, file
+    return None
+
+
+@contextmanager
+def made_ready(base: str, head: str | None, setup: str) -> Iterator[tuple[Side, Side, Path]]:
+    """Make both sides ready, and yield them with a temporary folder; nothing of them is left afterwards.
+
+    head: None: the working tree, or for a folder the current one, for an interpreter this one. setup: a command to run
+    in the tree of each side. Raises ValueError for what cannot be made ready.
+    """
+    with tempfile.TemporaryDirectory(prefix="flopscope-ab-") as scratch, ExitStack() as stack:
+        folder = Path(scratch).resolve()
+        first = _side(base, folder / "base", setup, stack)
+        if head is None and first.origin is None:
+            head = "./" if first.tree else sys.executable
+        sides = first, _side(head, folder / "head", setup, stack)
+        # Processes that all compile what they import would spend most of the time on that.
+        cached = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+        for one, name in zip(sides, ("base", "head"), strict=True):
+            if setup:
+                _install(one, setup, folder / f"{name}-environment")
+            elif one.tree:
+                given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+                own = [str(part) for part in (one.tree, one.tree / "src") if part.is_dir()]
+                one.environment["PYTHONPATH"] = os.pathsep.join([*own, *map(one.own, given)])
+            one.environment |= cached if sys.dont_write_bytecode else {}
+        yield *sides, folder
+
+
+def _side(word: str | None, folder: Path, setup: str, stack: ExitStack) -> Side:
+    if word is not None and os.path.isfile(word) and os.access(word, os.X_OK):
+        return Side(word, python=os.path.abspath(word))
+    if word is not None and os.path.isdir(word) and os.sep in word:  # a branch may be called as a folder is
+        return Side(word, Path(word).resolve(), Path(word).resolve())
+    origin = Path(git("rev-parse", "--show-toplevel"))
+    inside = Path.cwd().resolve().relative_to(origin.resolve())
+    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{word or 'HEAD'}^{{commit}}", refused=word)
+    if word is None:
+        changed = plural(len(git("status", "--porcelain").splitlines()), "changed file")
+        label, tree = f"working tree ({commit[:8]}, {changed})", _copied(origin, folder) if setup else origin
+    else:
+        label, tree = f"{word} ({commit[:8]})", folder
+        links = [line.split("\t")[1] for line in git("ls-tree", "-r", commit).splitlines() if line.startswith("160000")]
+        if links and "submodule" not in setup:
+            raise ValueError(
+                f"{word} has submodules, as {links[0]}, which a worktree lacks: give two folders, or begin --setup "
+                "with 'git submodule update --init'"
+            )
+        git("worktree", "add", "--quiet", "--detach", str(folder), commit)
+        stack.callback(git, "worktree", "remove", "--force", str(folder), at=origin)
+    where = tree / inside
+    return Side(label, tree, where if where.is_dir() else tree, origin=origin)
+
+
+def git(*words: str, at: Path | str = ".", refused: str | None = None) -> str:
+    """Return what git prints. Raise ValueError with its reason; ``refused`` is the revision that there may not be."""
+    try:
+        command = ["git", "-C", str(at), "-c", "core.hooksPath=/dev/null", *words]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        raise ValueError("git is not installed; give two folders, or two interpreters") from None
+    if done.returncode and refused is not None:
+        raise ValueError(f"{refused!r} is neither a revision of git, a folder (with a slash) nor an interpreter")
+    if done.returncode:
+        why = printable(done.stderr.strip().rpartition("\n")[2]).removeprefix("fatal: ")
+        raise ValueError(f"git {words[0]}: {why or 'it failed'}; revisions need a repository of git with a commit")
+    return done.stdout.strip()
+
+
+def _copied(tree: Path, folder: Path) -> Path:
+    """Copy what git would keep of a tree, so that nothing is built in the user's."""
+    for name in git("ls-files", "-z", "-co", "--exclude-standard", at=tree).split("\0"):
+        if (tree / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tree / name, folder / name)
+    return folder
+
+
+def _install(side: Side, setup: str, folder: Path) -> None:
+    """Run the command in the tree, in a virtual environment that has what this one has beside it."""
+    subprocess.run([side.python, "-m", "venv", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    borrowed = [one for one in sys.path if one.endswith("-packages")] or site.getsitepackages()
+    (packages / "flopscope_ab.pth").write_text("".join(map(BORROWED.format, borrowed)), encoding="utf-8")
+    path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    side.python, side.installed = str(folder / "bin" / "python"), folder
+    side.environment |= {"PATH": path, "VIRTUAL_ENV": str(folder)}
+    how: Any = {"cwd": side.tree or side.where, "env": {**os.environ, **side.environment}, "stdin": subprocess.DEVNULL}
+    done = subprocess.run(setup, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how)
+    if done.returncode:
+        last = printable(done.stdout.strip().rpartition("\n")[2][:300])
+        raise ValueError(f"{side.label} cannot be set up: {setup!r} ended with status {done.returncode}: {last}")
