@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from flopscope.measuring.perf.stored import Run
     from flopscope.perf import Perf
 
 MARKER = (
@@ -39,10 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--perf-json", metavar="FILE", help=text)
     text = "store the measurements as a numbered run of this name (default: the commit), as pytest-benchmark does"
     group.addoption("--perf-save", metavar="NAME", nargs="?", const="", help=text)
-    text = 'compare with a stored run of an equal device: "last", a number, a name or a file *.json'
+    text = 'print a comparison with a stored run: "last", a number, a name or a file *.json'
     group.addoption("--perf-compare", metavar="RUN", default="", help=text)
-    text = "with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)"
-    group.addoption("--perf-ratio", metavar="RATIO", type=float, default=1.05, help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,20 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
     options = config.option
     if options.perf_json and not Path(options.perf_json).absolute().parent.is_dir():
         raise pytest.UsageError(f"--perf-json {options.perf_json}: the folder does not exist")
-    if (options.perf_json or options.perf_save is not None) and find_spec("pytest_benchmark") is None:
-        need = "--perf-save and --perf-json need pytest-benchmark"
-        raise pytest.UsageError(f"{need}: pip install 'flopscope-profiler[perf]'")
-    if not options.perf_ratio >= 1:
-        raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
-    run: Run | None = None
-    if (options.perf_compare or options.perf_save is not None) and not options.perf_skip:
+    run: Path | None = None
+    if options.perf_json or options.perf_save is not None or options.perf_compare:
+        if find_spec("pytest_benchmark") is None:
+            need = "--perf-save, --perf-compare and --perf-json need pytest-benchmark"
+            raise pytest.UsageError(f"{need}: pip install 'flopscope-profiler[perf]'")
         from flopscope.measuring.perf import stored
 
         try:
-            if options.perf_save is not None:
-                stored.require_savable(options.perf_save)
+            stored.require_savable(options.perf_save or "")
             if options.perf_compare:
-                run = stored.comparable(options.perf_compare, stored.folder_of(config.invocation_params.dir))
+                run = stored.find(options.perf_compare, stored.folder_of(config.invocation_params.dir))
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(_Session(config, run), "flopscope-perf-session")
@@ -101,8 +95,7 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
-    given = (options.perf_unclear, options.perf_compare, options.perf_ratio)
-    settings = Settings(*given, session.run, session.write_line, session.ab.get("seconds", 0.0))
+    settings = Settings(options.perf_unclear, session.write_line, session.ab.get("seconds", 0.0))
     try:
         fixture = Perf(request.node, settings)
     except LimitError as problem:  # in the marker: the test has not started
@@ -141,7 +134,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 class _Session:
     """The measurements of all tests, collected from pytest's reports."""
 
-    def __init__(self, config: pytest.Config, run: Run | None) -> None:
+    def __init__(self, config: pytest.Config, run: Path | None) -> None:
         self.config = config
         self.run = run
         self.records: list[dict[str, Any]] = []
@@ -179,7 +172,7 @@ class _Session:
             found = {"records": self.records, "outcomes": self._measuring, "modules": self._modules}
             Path(self.ab["record"]).write_text(json.dumps(found), encoding="utf-8")
             os._exit(0)  # what other plugins do at the end would take as long as the tests
-        if options.perf_skip or not (options.perf_json or options.perf_save is not None):
+        if options.perf_skip or not (options.perf_json or options.perf_save is not None or self.run):
             return
         if not self.records:
             self.notes.append("nothing was measured, so no file was written")
@@ -191,6 +184,8 @@ class _Session:
             if options.perf_json:
                 stored.write(Path(options.perf_json), content)
                 self.notes.append(f"written: {options.perf_json}")
+            if self.run is not None:
+                self.notes += stored.compared(self.run, content)
             if options.perf_save is not None:
                 folder = stored.folder_of(self.config.invocation_params.dir)
                 self.notes.append(f"stored: {stored.save(content, options.perf_save, folder)}")
@@ -204,5 +199,5 @@ class _Session:
         from flopscope.measuring.perf import report
 
         terminalreporter.section("performance")
-        for line in [*report.table(self.records, self.config.option.perf_compare), *self.notes]:
+        for line in [*report.table(self.records), *self.notes]:
             terminalreporter.line(line)

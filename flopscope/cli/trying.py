@@ -157,7 +157,7 @@ def add_ab(parser: argparse.ArgumentParser) -> None:
 def _ab(options: argparse.Namespace) -> int:
     """Make the sides ready, measure them, and write what was found. Nothing of the sides is left when it is written."""
     from flopscope.measuring.trying.sides import made_ready
-    from flopscope.measuring.trying.turns import measure, text_of
+    from flopscope.measuring.trying.turns import COMPARED, measure, text_of
     from flopscope.show.fitted import terminal_width
     from flopscope.support.files import replacing
 
@@ -172,15 +172,15 @@ def _ab(options: argparse.Namespace) -> int:
         found = measure(run, labels, options.resolution, options.max_time, tell)
     print(text_of(found, terminal_width()), end="")
     if options.json:
-        write_json(options.json, found.to_dict())
+        write_json(options.json, COMPARED.of(found))
     if options.markdown:
         with replacing(options.markdown) as stream:
             stream.write(text_of(found))
     if options.pytest_benchmark:
         from flopscope.measuring.perf import stored
 
-        stored.write(options.pytest_benchmark, stored.content_of_sides({one.name: one.times for one in found.compared}))
-    slower = [one.name for one in found.compared if options.fail_over and one.ratio.low > 1 + options.fail_over]
+        stored.write(options.pytest_benchmark, stored.content_of_sides(found["rows"]))
+    slower = [row["name"] for row in found["rows"] if options.fail_over and row["low"] > 1 + options.fail_over]
     if slower:
         tell(f"over {100 * options.fail_over:g} % slower: {', '.join(slower)}")
     return int(bool(slower))
@@ -190,20 +190,19 @@ def command(words: Sequence[str]) -> tuple[Any, Any]:
     """Return what measures a command, and the command without the interpreter, which is that of each side.
 
     ``pytest`` does not put the current folder on the path, as ``python -m pytest`` does: an installed package is
-    measured, not the sources beside the tests. Options of Python are not supported, as they may come before a script
-    whose steps are timed from within. Raises ValueError for what is neither.
+    measured, not the sources beside the tests. Raises ValueError for another command, or for options of Python.
     """
     from flopscope.measuring.trying.trial import Program
     from flopscope.measuring.trying.turns import steps, tests
 
-    first, *rest = words or [""]
-    name = os.path.basename(first)
-    if name in ("pytest", "py.test"):
-        return tests, ["-c", "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())", *rest]
-    if name.startswith("python") and rest[:2] == ["-m", "pytest"]:
-        return tests, rest
-    if name.startswith("python") and rest:
-        option, target = (rest[0], rest[1:2]) if rest[0] in ("-m", "-c") else ("", rest[:1])
-        if target and not target[0].startswith("-"):
-            return steps, Program(target[0], tuple(rest[1 + bool(option) :]), option)
+    name = os.path.basename(words[0]) if words else ""
+    match ["python" if name.startswith("python") else name, *words[1:]]:
+        case ["pytest", *rest]:
+            return tests, ["-c", "import sys; del sys.path[0]; import pytest; sys.exit(pytest.console_main())", *rest]
+        case ["python", "-m", "pytest", *rest]:
+            return tests, ["-m", "pytest", *rest]
+        case ["python", "-m" | "-c" as option, target, *rest]:
+            return steps, Program(target, tuple(rest), option)
+        case ["python", target, *rest] if not target.startswith("-"):
+            return steps, Program(target, tuple(rest))
     raise ValueError("name what to run after --: pytest, python -m pytest, or python with a program, without options")

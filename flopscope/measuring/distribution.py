@@ -114,11 +114,6 @@ class Ratio(NamedTuple):
         """Percent of the time that is saved; negative if it is longer."""
         return 100 * (1 - self.value)
 
-    @property
-    def half(self) -> float:
-        """Half of the width of the interval, relative to the ratio; NaN where it is unknown."""
-        return math.sqrt(self.high / self.low) - 1
-
     def word(self, margin: float) -> Word:
         """Return what the whole interval shows, up to ``margin`` of which times count as the same."""
         return verdict_of(self.low, self.high, margin)

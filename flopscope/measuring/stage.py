@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from flopscope import _core
-from flopscope.measuring.cpu import CpuClock, flusher
 from flopscope.measuring.cuda import CACHED, CudaClock, LostRecords, Records, devices_of, held_bytes
 from flopscope.measuring.look import Look, call_under_profiler
-from flopscope.measuring.sampling import NoTime, warm_up
+from flopscope.measuring.sampling import CpuClock, NoTime, flusher, warm_up
 from flopscope.record.profile import make_way, running
 from flopscope.support import capture
 from flopscope.support.device import Device, find_device

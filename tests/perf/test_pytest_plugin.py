@@ -235,26 +235,22 @@ def test_a_limit_is_decided_by_measurements_that_agree(run: Run, times: tuple[Ti
 
 
 @pytest.mark.parametrize(
-    ("compared", "limit", "outcome", "measured"),
+    ("compared", "limit", "outcome"),
     [
-        ((Compared(1.0, (0.99, 1.01)),), "", "passed", 1),
-        ((Compared(1.1, (1.09, 1.11)),), "", "failed", 1),
-        ((Compared(1.1, (1.09, 1.11)),), ", ratio=1.2", "passed", 1),
-        ((Compared(1.04, (0.9, 1.2)), Compared(1.01, (0.99, 1.03))), "", "passed", 2),
-        ((Compared(1.05, (1.0, 1.1)),), "", "failed", 3),
+        (Compared(1.0, (0.99, 1.01)), "", "passed"),
+        (Compared(1.1, (1.09, 1.11)), "", "failed"),
+        (Compared(1.1, (1.09, 1.11)), ", ratio=1.2", "passed"),
+        (Compared(1.05, (1.0, 1.1)), "", "failed"),
     ],
 )
-def test_no_slower_than_another(
-    run: Run, compared: tuple[Compared, ...], limit: str, outcome: str, measured: int
-) -> None:
+def test_no_slower_than_another(run: Run, compared: Compared, limit: str, outcome: str) -> None:
     body = f"def other(*args): return 'other', *args\ndef test_it(perf): perf(fn, 1).no_slower_than(other{limit})\n"
-    result, clock = run(body, compared=compared)
+    result, clock = run(body, compared=(compared,))
     result.assert_outcomes(**{outcome: 1})
-    compared_calls = [call for call in clock.calls if "f" in call]
-    assert len(compared_calls) == measured
-    assert compared_calls[0]["f"] == (1,) and compared_calls[0]["g"] == ("other", 1)  # with the same arguments
+    (call,) = [call for call in clock.calls if "f" in call]
+    assert call["f"] == (1,) and call["g"] == ("other", 1)  # with the same arguments
     ratio = float(limit.rpartition("=")[2] or 1.05)
-    assert all(call["margin"] == pytest.approx(ratio - 1) for call in compared_calls)  # else it may stop short of clear
+    assert call["margin"] == pytest.approx(ratio - 1) and call["max_time"] >= 20  # else it may stop short of clear
     if outcome == "failed":
         assert "the time of other" in result.stdout.str()
 

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import math
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +124,7 @@ def test_a_file_has_the_statistics_of_its_samples_and_what_flopscope_knows(
     assert once["params"] is None and once["stats"]["q1"] == once["stats"]["hd15iqr"] == once["stats"]["median"]
     machine = content["machine_info"]
     assert machine["versions"]["numpy"] == np.__version__ and machine["versions"]["flopscope"] == fs.__version__
-    assert machine["devices"]["cpu"]["name"] == machine["cpu"]["brand_raw"] == fs.devices()[0].name
+    assert machine["cpu"]["brand_raw"] == fs.devices()[0].name
 
 
 @pytest.mark.parametrize(
@@ -135,13 +133,12 @@ def test_a_file_has_the_statistics_of_its_samples_and_what_flopscope_knows(
         (("--perf-compare", "bsae"), "is 'bsae'; the newest are 0001_base"),
         (("--perf-compare", "7"), "is '7'; the newest are 0001_base"),
         (("--perf-compare", "missing.json"), "missing.json"),
-        (("--perf-compare", "fifo.json"), "fifo.json is not a regular file"),
+        (("--perf-compare", "fifo.json"), "is 'fifo.json'"),
         *(
             ((f"--perf-save={name}",), "is not a valid name of a run")
             for name in ("a/b", "12", "last", "a" * 300, "..", "x.json")
         ),
         (("--perf-json", "no/such/folder.json"), "the folder does not exist"),
-        (("--perf-ratio", "0.5"), "--perf-ratio 0.5"),
         (("--perf-unclear", "maybe"), "--perf-unclear"),
     ],
 )
@@ -195,7 +192,7 @@ def test_both_plugins_work_in_one_session(run: Run, pytester: pytest.Pytester, f
         assert [one["name"] for one in read(pytester.path / file)["benchmarks"]] == [test]
     result, _ = run(body, options=(*THEIRS, "--perf-compare=ours", "--benchmark-compare=0001"))
     result.assert_outcomes(passed=2)
-    assert "test_theirs (NOW)" in result.stdout.str() and " 1.000" in result.stdout.str()
+    assert "test_theirs (NOW)" in result.stdout.str() and "test_a (now)" in result.stdout.str()
     run(body, options=(*THEIRS, "--perf-skip"))[0].assert_outcomes(passed=1, skipped=1)
     run(body, options=(*THEIRS, "--benchmark-skip"))[0].assert_outcomes(passed=1, skipped=1)
 
@@ -203,118 +200,14 @@ def test_both_plugins_work_in_one_session(run: Run, pytester: pytest.Pytester, f
 # Comparing ------------------------------------------------------------------------------------------------------------
 
 
-# Ratio of the medians, with intervals of ±1 % and ±0.5 %.
-@pytest.mark.parametrize(
-    ("now", "options", "outcome", "said"),
-    [
-        (Times(20, 0.1), (), "passed", "1.000"),
-        (Times(10, 0.1), (), "passed", "0.500"),
-        (Times(25, 0.1), (), "failed", f"1.25 × ({24.9 / 20.2:.3f} to {25.1 / 19.8:.3f})"),
-        (Times(25, 0.1), ("--perf-ratio", "1.5"), "passed", "1.250"),
-        (Times(21, 0.1), (), "failed", "the time in base"),  # unclear: 1.05 lies inside of the interval
-        (Times(21, 0.1), ("--perf-unclear", "skip"), "skipped", "1.050"),
-    ],
-)
-def test_measurements_are_compared_with_a_stored_run(
-    run: Run, now: Times, options: tuple[str, ...], outcome: str, said: str
-) -> None:
-    run(BODY, Times(20, 0.2), options=("--perf-save", "base"))[0].assert_outcomes(passed=1)
-    result, _ = run(BODY, now, options=("--perf-compare", "base", *options))
-    result.assert_outcomes(**{outcome: 1})
-    assert said in result.stdout.str()
-
-
 @pytest.mark.parametrize("reference", ["last", "2", "0002", "base", "0002_base", "last.json"])
-def test_a_run_is_found_by_number_name_and_file(run: Run, folder: Path, reference: str) -> None:
+def test_a_run_is_found_by_number_name_and_file_and_compared(run: Run, folder: Path, reference: str) -> None:
     for us in (10, 40):
         run(BODY, Times(us, 0.01), options=("--perf-save=base", "--perf-json=last.json"))
     result, _ = run(BODY, Times(20, 0.01), options=("--perf-compare", reference))
     result.assert_outcomes(passed=1)
-    assert any(line.endswith(" 0.500") for line in result.stdout.lines)
-
-
-def test_measurements_missing_from_a_stored_run_are_reported(run: Run) -> None:
-    run(BODY, options=("--perf-json", "base.json"))
-    result, _ = run("def test_b(perf): perf(fn)", options=("--perf-compare", "base.json"))
-    result.assert_outcomes(passed=1)
-    assert any(line.startswith("test_it.py") and line.endswith(" missing") for line in result.stdout.lines)
-    assert "1 of 1 measurements are missing from base.json" in result.stdout.str()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda m: m["devices"]["cpu"].update(name="Z80"), "its cpu is a different device: name is 'Z80' in the run"),
-        (lambda m: m["devices"]["cpu"].update(threads=999), "threads is 999 in the run"),
-        (lambda m: m["devices"]["cpu"].update(threads=[[1]]), "threads is [[1]] in the run"),
-        (lambda m: m["devices"].update({"cuda:99": {"name": "H"}}), "cuda:99, 'H', which this machine does not have"),
-    ],
-)
-def test_a_run_of_another_machine_is_refused(
-    run: Run, pytester: pytest.Pytester, change: Callable[[Any], Any], message: str
-) -> None:
-    run(BODY, options=("--perf-json", "base.json"))
-    content = read(pytester.path / "base.json")
-    change(content["machine_info"])
-    (pytester.path / "base.json").write_text(json.dumps(content))
-    result, clock = run(BODY, options=("--perf-compare", "base.json"))
-    assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
-    assert message in result.stderr.str()
-
-
-RUN: dict[str, Any] = {
-    "machine_info": {"devices": {"cpu": {"name": "a CPU"}}},
-    "benchmarks": [
-        {"fullname": "k", "extra_info": {"device": "cpu", "ci": [1.9e-6, 2.1e-6]}, "stats": {"median": 2e-6}}
-    ],
-}
-
-
-def changed(*path: Any, to: Any) -> str:
-    run = json.loads(json.dumps(RUN))
-    at = run
-    for name in path[:-1]:
-        at = at[name]
-    at[path[-1]] = to
-    return json.dumps(run)
-
-
-TIMES, FACTS = ("benchmarks", 0, "stats"), ("benchmarks", 0, "extra_info")
-WRONG = {
-    "array": "[]",
-    "UTF-8": b"\xff\xfe{}",
-    "of an earlier version": '{"format": 1, "machines": {}, "measurements": []}',
-    "NaN": changed(*TIMES, "median", to=math.nan),
-    "deep": "[" * 200_000,
-    "huge integer": changed(*TIMES, "median", to=10**400),
-    "zero": changed(*TIMES, "median", to=0),
-    "true": changed(*TIMES, "median", to=True),
-    "text for a time": changed(*TIMES, "median", to="2.0"),
-    "no median": changed(*TIMES, to={}),
-    "ci of three": changed(*FACTS, "ci", to=[1, 2, 3]),
-    "no ci": changed(*FACTS, to={}),
-    "no name": changed("benchmarks", 0, to={**RUN["benchmarks"][0], "fullname": None}).replace('"fullname": null,', ""),
-    "benchmarks": changed("benchmarks", to={"a": 1}),
-    "devices": changed("machine_info", "devices", to=["cpu"]),
-}
-
-
-@pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_a_file_that_is_not_a_run_is_rejected_by_name(tmp_path: Path, content: str | bytes) -> None:
-    path = tmp_path / "base.json"
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ValueError) as caught:
-        stored.read(path)
-    assert type(caught.value) is ValueError and str(path) in str(caught.value)
-    assert len(str(caught.value)) < 1000 and str(caught.value).isprintable()
-
-
-def test_a_run_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "base.json"
-    path.write_text(json.dumps(RUN))
-    run = stored.read(path)
-    assert run.machines == RUN["machine_info"]["devices"]
-    assert {key: [*median] for key, median in run.medians.items()} == {("k", "cpu"): pytest.approx([2.0, 1.9, 2.1])}
+    medians = [re.search(r"^test_a .*?([\d.]+) \(", line) for line in result.stdout.lines]
+    assert [float(one[1]) for one in medians if one] == pytest.approx([20.0, 40.0])
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "device", "loop"])
@@ -322,7 +215,8 @@ def test_a_special_file_is_named_and_does_not_block(tmp_path: Path, kind: str) -
     path = tmp_path / "base.json"
     links = {"device": "/dev/zero", "loop": path.name}
     {"folder": path.mkdir, "FIFO": lambda: os.mkfifo(path)}.get(kind, lambda: path.symlink_to(links[kind]))()
-    for look in (read_json, stored.read):
-        with pytest.raises(OSError if kind == "loop" else ValueError) as caught:
-            look(path)
-        assert str(path) in str(caught.value) and (kind == "loop" or "is not a regular file" in str(caught.value))
+    with pytest.raises(OSError if kind == "loop" else ValueError) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value) and (kind == "loop" or "is not a regular file" in str(caught.value))
+    with pytest.raises(FileNotFoundError, match="no run in"):
+        stored.find(str(path), tmp_path)

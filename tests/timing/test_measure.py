@@ -14,11 +14,11 @@ import pytest
 
 import flopscope as fs
 from flopscope.measuring import cuda, stage
-from flopscope.measuring.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.measuring.look import look_at
 from flopscope.measuring.measurement import Measurement, Shares
 from flopscope.measuring.measuring import _notes_of, measure
 from flopscope.measuring.paired import TimesCompared, compare_times
+from flopscope.measuring.sampling import RESOLUTIONS, CpuClock, flusher
 from flopscope.support.peaks import Peaks
 
 PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)

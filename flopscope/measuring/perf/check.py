@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +13,11 @@ import pytest
 
 from flopscope.measuring import measuring, paired
 from flopscope.measuring.checking.check import check
-from flopscope.measuring.cpu import Beside, CpuClock
 from flopscope.measuring.measurement import IMPOSSIBLE
-from flopscope.measuring.perf import limits, stored
+from flopscope.measuring.perf import limits
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.measuring.perf.report import bound_reason, explain
-from flopscope.measuring.perf.stored import Median
+from flopscope.measuring.sampling import Beside, CpuClock
 from flopscope.measuring.stage import name_of
 from flopscope.record.profile import profile
 from flopscope.record.ranges import record_function
@@ -31,7 +29,7 @@ __tracebackhide__ = True  # pytest shows the line of the test instead
 
 LONGER = (3.0, 9.0)  # factors by which measurements are extended while a verdict is unclear
 PLAIN = (str, int, float, type(None))  # parameters that are stored as they are
-USUAL_SECONDS = 1.0  # if measure() has no default of max_time
+LONGEST_PAIRS = 30.0  # seconds for which calls are compared while that is unclear
 RANGE = "flopscope.perf"  # around the call, since the profile itself waits for the device before and after
 # CUDA calls that wait for the device: synchronization, copies to and from the host, and freeing memory.
 BLOCKING = re.compile(
@@ -47,12 +45,6 @@ class Settings:
 
     unclear: str = "fail"
     """Outcome of an unclear limit: "fail", "skip" or "pass"."""
-    compare: str = ""
-    """Name of the stored run to compare with; "": none."""
-    ratio: float = 1.05
-    """Maximum ratio of a median to the stored one."""
-    stored: stored.Run | None = None
-    """The stored run."""
     write_line: Callable[[str], object] | None = None
     """Writes a line to the terminal while tests run."""
     seconds: float = 0.0
@@ -81,14 +73,11 @@ class Perf:
         if self.settings.seconds:
             options |= {"max_time": self.settings.seconds, "spread": 0.0}
         check = Check(self.settings, fn, args, options)
-        name = stored.name_of(self._test, len(self._checks))
         self._checks.append(check)
         if self.settings.seconds:
             return Unlimited(check)
         for limit, (in_order, by_name) in self._marked.items():
             getattr(check, limit)(*in_order, **by_name)
-        if self.settings.compare:
-            check._no_slower_than_stored(name)
         return check
 
     def close(self) -> None:
@@ -115,7 +104,6 @@ class Check:
         self._settings = settings
         self._fn, self._args, self._options = fn, args, dict(options)
         self._results: list[LimitResult] = []
-        self._ratio_to_stored: float | None = None
         self.name = name_of(fn)
         self._beside = CpuClock.beside = Beside() if settings.seconds else None
         self.measurement = self._measure(1)
@@ -144,23 +132,19 @@ class Check:
         """Check that the call takes at most ``ratio`` times as long as ``other``, by timing both alternately.
 
         other: called with the same arguments, or with ``args`` if there are any. The limit is compared with the
-        confidence interval of the ratio of medians.
+        confidence interval of the ratio; they are timed until it is clear, or for half a minute.
         """
         limits.require_number("ratio=", ratio)
         mine, theirs = partial(self._fn, *self._args), partial(other, *(args or self._args))
         name = name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds continue until the limit is on one side
-        for times in (1.0, *LONGER):
-            with alone(self._settings.write_line):
-                options = _longer(paired.compare_times, {"margin": margin}, times)
-                compared = paired.compare_times(mine, theirs, **options)
-            low, high = compared.ci
-            call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
-            result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
-            if compared.impossible:
-                result = replace(result, verdict="failed")
-            if result.verdict != "unclear":
-                break
+        with alone(self._settings.write_line):
+            compared = paired.compare_times(mine, theirs, margin=margin, max_time=LONGEST_PAIRS)
+        call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
+        value, (low, high) = significant_text(compared.ratio), map(significant_text, compared.ci)
+        verdict = "failed" if compared.impossible else limits.verdict(*compared.ci, "at most", ratio)
+        text = f"at most {significant_text(ratio)} × the time of {name}"
+        result = LimitResult(text, f"{value} × ({low} to {high})", verdict, call=call)
         in_turns = f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
         likely = compared.impossible or in_turns
         return self._settle(result, likely if result.verdict == "failed" else "")
@@ -233,16 +217,14 @@ class Check:
         return {
             "name": self.name,
             "device": self.measurement.device,
-            "machine": stored.fingerprint(self.measurement.device),
             "measurement": self.measurement.record(),
             "limits": [asdict(result) for result in self._results],
-            "ratio_to_stored": self._ratio_to_stored,
             **(self._beside.times() if self._beside else {}),
         }
 
     def _measure(self, times: float) -> Any:
         with alone(self._settings.write_line):
-            return measuring.measure(self._fn, *self._args, **_longer(measuring.measure, self._options, times))
+            return measuring.measure(self._fn, *self._args, **_longer(self._options, times))
 
     def _counted(self) -> Any:
         """Return the measurement with its counters, measured again with them the first time."""
@@ -294,24 +276,6 @@ class Check:
         with alone(self._settings.write_line):
             return look(self._fn, self._args)
 
-    def _no_slower_than_stored(self, name: str) -> None:
-        run, compared = self._settings.stored, self._settings.compare
-        before = None if run is None else run.medians.get((name, self.measurement.device))
-        if before is None:
-            return  # reported in the summary
-
-        def check(now: Any) -> LimitResult:
-            # Both intervals cover their medians in 95 % of cases, so that the widest quotient of their ends covers the
-            # ratio in at least 90 %, and in more than 95 % if the two errors are independent.
-            (low, high), old = now.ci, before
-            ratio = Median(now.median / old.median, low / old.high, high / old.low)
-            self._ratio_to_stored = ratio.median
-            return _check_ratio(ratio, self._settings.ratio, f"the time in {compared}", f"--perf-compare {compared}")
-
-        result = self._until_clear(check)
-        likely = f"it took {significant_text(before.median)} µs in {compared}: code, libraries or clocks changed"
-        self._settle(result, likely if result.verdict == "failed" else "")
-
     def _settle(self, result: LimitResult, likely: str = "") -> Check:
         """Record the result of a limit, and raise unless it passed."""
         if self.measurement.bound == "impossible":
@@ -341,21 +305,11 @@ _OF_CACHE = (
 _SHAPES = "the work follows from the shapes and dtypes of the call: these, or the op, differ from the limit's"
 
 
-def _check_ratio(ratio: Median, limit: float, of_what: str, call: str) -> LimitResult:
-    text = f"at most {significant_text(limit)} × {of_what}"
-    value, low, high = map(significant_text, ratio)
-    verdict = limits.verdict(ratio.low, ratio.high, "at most", limit)
-    return LimitResult(text, f"{value} × ({low} to {high})", verdict, call=call)
-
-
-def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: float) -> dict[str, Any]:
-    """Return options of measure() or compare_times() for `times` the duration, with the spread reduced to match."""
-    if times == 1:
-        return dict(options)
-    parameters = inspect.signature(function).parameters
-    longer = {name: parameters[name].default for name in ("max_time", "spread") if name in parameters} | dict(options)
-    longer["max_time"] = times * (longer.get("max_time") or USUAL_SECONDS)
-    return longer | ({"spread": longer["spread"] / times} if "spread" in longer else {})
+def _longer(options: Mapping[str, Any], times: float) -> dict[str, Any]:
+    """Return options of measure() for `times` the duration, with the spread reduced to match."""
+    usual = {**(measuring.measure.__kwdefaults__ or {}), **options}
+    longer = {"max_time": times * usual["max_time"], "spread": usual["spread"] / times} if times > 1 else {}
+    return {**options, **longer}
 
 
 def _params_of(item: pytest.Item) -> dict[str, Any]:

@@ -116,33 +116,21 @@ def verdict_of(record: Mapping[str, Any]) -> str:
     return f"test {outcome}" if worst in ("", "passed") and outcome != "passed" else worst
 
 
-def table(records: Sequence[Mapping[str, Any]], compare: str = "") -> list[str]:
-    """Return a header and one line per measurement, of at most WIDTH characters, and a note on those to compare that
-    are missing. compare: name of the stored run."""
-    columns = {**COLUMNS, **({f"× {compare[:8]}": _against} if compare else {})}
-    rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
+def table(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a header and one line per measurement, of at most WIDTH characters."""
+    rows = [[cell(record, record["measurement"]) for cell in COLUMNS.values()] for record in records]
     if not rows:
         return []
     names = cut_apart((row[1] for row in rows), NAME)
     rows = [[row[0], names[row[1]], *row[2:]] for row in rows]
-    widths = column_widths([list(columns), *rows])
+    widths = column_widths([list(COLUMNS), *rows])
     widths[0] = min(widths[0], max(MIN_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
     rows = [[cut_start(row[0], widths[0]), *row[1:]] for row in rows]
-    lines = [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
-    count = sum(not known(record["ratio_to_stored"]) for record in records) if compare else 0
-    if count:
-        lines.append(f"{count} of {len(records)} measurements are missing from {compare} and were not compared:")
-        lines.append("the tests are new, or pytest was run from another folder (tests are identified by the ids shown)")
-    return lines
+    return [aligned_line(cells, widths).rstrip() for cells in (list(COLUMNS), *rows)]
 
 
 def _number(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
     return lambda record, times: number(times.get(name))
-
-
-def _against(record: Mapping[str, Any], times: Mapping[str, Any]) -> str:
-    ratio = record["ratio_to_stored"]
-    return f"{ratio:.3f}" if known(ratio) else "missing"
 
 
 def _spread(times: Mapping[str, Any]) -> str:

@@ -1,38 +1,37 @@
 """Runs of performance tests as files: pytest-benchmark's JSON, in its numbered layout.
 
 ``--perf-save`` writes ``STORAGE/MACHINE/0001_NAME.json`` and ``--perf-json`` the same to any file, by pytest-benchmark,
-which lists and compares them; ``--perf-compare`` reads them. Times in them are in seconds.
-``extra_info`` of a benchmark has what flopscope knows beyond the times; ``machine_info`` has the devices.
+which lists and compares them, also for ``--perf-compare``. Times in them are in seconds. ``extra_info`` of a benchmark
+has what flopscope knows beyond the times.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import math
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from flopscope.measuring.perf.report import verdict_of
-from flopscope.support.device import devices, find_device
+from flopscope.support.device import devices
 from flopscope.support.documents import plain
-from flopscope.support.files import read_json, replacing
+from flopscope.support.files import replacing
 from flopscope.support.package import VERSION
-from flopscope.support.safe import printable, shown
+from flopscope.support.safe import printable
 
 STORAGE = ".benchmarks"  # pytest-benchmark's default
 LAST = "last"  # a reference to the newest run
 SHOWN = 8  # runs named in a message
-MIN_US, MAX_US = 1e-9, 1e15  # range of valid times; 1e15 µs are 32 years
-# The name and properties of a device that must be equal for times to be comparable.
-SAME = ("name", "isa", "threads", "sm_count", "memory_bytes", "driver_version")
 # What extra_info has of a measurement: rates in GB/s and TFLOP/s, shares in percent.
 FACTS = (
     *("device", "device_name", "timing_source", "cache", "clock_mhz", "flops", "bytes_total_moved", "bound", "unit"),
@@ -40,23 +39,6 @@ FACTS = (
 )
 _NAME = re.compile(r"[A-Za-z][\w+-]{0,99}")
 _RUNS = "[0-9][0-9][0-9][0-9]_*.json"
-
-
-class Median(NamedTuple):
-    """A median and its confidence interval, in µs."""
-
-    median: float
-    low: float
-    high: float
-
-
-class Run(NamedTuple):
-    """A run that was read."""
-
-    machines: Mapping[str, Mapping[str, Any]]
-    """The properties of its devices."""
-    medians: Mapping[tuple[str, str], Median]
-    """By the name of the measurement, as name_of() gives it, and its device."""
 
 
 def name_of(test: str, number: int) -> str:
@@ -71,29 +53,27 @@ def content_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the content of the file for these records of Perf.records(), ready for JSON."""
     from pytest_benchmark.utils import get_commit_info
 
-    every = list(records)
     content = {
-        "machine_info": {**_machine(), "devices": {record["device"]: record["machine"] for record in every}},
+        "machine_info": _machine(),
         "commit_info": get_commit_info(),
-        "benchmarks": [*map(_benchmark, every)],
+        "benchmarks": [*map(_benchmark, records)],
         "datetime": datetime.now(timezone.utc).isoformat(),
         "version": metadata.version("pytest-benchmark"),
     }
     return plain(content)  # type: ignore[no-any-return]
 
 
-def content_of_sides(rows: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Any]:
-    """Return the content of what ``flopscope ab`` measured, by name: µs of the processes of base and head."""
+def content_of_sides(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the content of the file for rows of ``flopscope ab``, whose samples are the times of processes."""
     from pytest_benchmark.stats import Stats
 
     content = content_of([])
-    for group, sides in rows.items():
-        for side, times in zip(("base", "head"), sides, strict=True):
-            stats, name = Stats(), f"{group} ({side})"
-            stats.data = [us / 1e6 for us in times]
-            names = {"group": group, "name": name, "fullname": name, "params": None, "param": None}
-            how = {"options": {}, "stats": {**stats.as_dict(), "iterations": 1, "data": stats.data}}
-            content["benchmarks"].append(plain({**names, "extra_info": {}, **how}))
+    for row, side in ((row, side) for row in rows for side in ("base", "head") if row[f"{side}_times"]):
+        stats, name = Stats(), f"{row['name']} ({side})"
+        stats.data = [us / 1e6 for us in row[f"{side}_times"]]
+        names = {"group": row["name"], "name": name, "fullname": name, "params": None, "param": None, "extra_info": {}}
+        how = {"options": {}, "stats": {**stats.as_dict(), "iterations": 1, "data": stats.data}}
+        content["benchmarks"].append(plain({**names, **how}))
     return content
 
 
@@ -122,7 +102,7 @@ def _benchmark(record: Mapping[str, Any]) -> dict[str, Any]:
         "fullname": name_of(test, record["number"]),
         "params": record["params"] or None,
         "param": record["param"],
-        "extra_info": facts | {name: record[name] for name in ("outcome", "limits", "ratio_to_stored")},
+        "extra_info": facts | {name: record[name] for name in ("outcome", "limits")},
         "options": {"timer": times["timing_source"]},
         "stats": {**stats.as_dict(), "iterations": times["batch"], "data": stats.data},
     }
@@ -171,7 +151,7 @@ def find(reference: str, folder: Path) -> Path:
 
     Raises FileNotFoundError, with the stored runs, if there is no such run.
     """
-    if reference.endswith(".json"):
+    if reference.endswith(".json") and Path(reference).is_file():
         return Path(reference)
     runs = sorted(folder.glob(_RUNS))
     for file in reversed(runs):
@@ -183,55 +163,12 @@ def find(reference: str, folder: Path) -> Path:
     raise FileNotFoundError(f"no run in {folder} is {printable(reference)!r}; {stored}")
 
 
-# Reading --------------------------------------------------------------------------------------------------------------
-
-
-def read(file: Path) -> Run:
-    """Read a run. Raises ValueError, naming the file, if it is none. FileNotFoundError and other OSErrors propagate."""
-    content = read_json(file)
-    try:
-        known = content["machine_info"]["devices"].items()
-        machines = {device: {key: facts[key] for key in SAME if key in facts} for device, facts in known}
-        return Run(machines, dict(map(_entry, content["benchmarks"])))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        why = problem if type(problem) is ValueError else f"{type(problem).__name__}: {shown(str(problem))}"
-        raise ValueError(f"{file} is not a run of flopscope: {why}") from None
-
-
-def _entry(benchmark: Mapping[str, Any]) -> tuple[tuple[str, str], Median]:
-    """Return the name, the device and the median of a measurement, in µs. Raise ValueError for an impossible one."""
-    facts, (low, high) = benchmark["extra_info"], benchmark["extra_info"]["ci"]
-    times = [math.nan if one is None else 1e6 * one for one in (benchmark["stats"]["median"], low, high)]
-    if isinstance(benchmark["stats"]["median"], bool) or not MIN_US < times[0] < MAX_US:
-        raise ValueError(f"a time is {shown(benchmark['stats']['median'])}")
-    return (str(benchmark["fullname"]), str(facts["device"])), Median(*times)
-
-
-def comparable(name: str, folder: Path) -> Run:
-    """Return the run of a name, as find() takes it.
-
-    Raises ValueError, naming the differences, unless it was stored on devices equal to those of this machine.
-    """
-    run = read(find(name, folder))
-    for device, theirs in run.machines.items():
-        ours, label = fingerprint(device), printable(device)[:80]
-        if not ours:
-            what = f"{label}, {shown(theirs.get('name'))}, which this machine does not have"
-            raise ValueError(f"the run {name!r} was stored on {what}")
-        differing = [key for key in theirs if theirs[key] != ours.get(key)]
-        facts = [f"{key} is {shown(theirs[key])} in the run and {shown(ours.get(key))} here" for key in differing]
-        if facts:
-            different = f"its {label} is a different device: {', '.join(facts)}"
-            raise ValueError(f"the run {name!r} cannot be compared: {different}")
-    return run
-
-
-@functools.cache
-def fingerprint(device: str) -> dict[str, Any]:
-    """Return the properties of a device that must be equal for times to be comparable; {} if it is missing."""
-    try:
-        here = find_device(device)
-    except (RuntimeError, ValueError):
-        return {}
-    facts = {**here.properties, "name": here.name}
-    return {key: facts[key] for key in SAME if key in facts}
+def compared(file: Path, content: Mapping[str, Any]) -> list[str]:
+    """Return the lines of pytest-benchmark's comparison of a stored run with what was measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(file, folder)  # files beside each other are named in few words
+        write(Path(folder, "now.json"), content)
+        words = ["compare", file.name, "now.json", "--group-by=fullname", "--columns=median,iqr,min,rounds"]
+        command = [sys.executable, "-m", "pytest_benchmark", *words]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return [printable(line) for line in (done.stdout or done.stderr).splitlines()]

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flopscope.measuring.cpu import computes, thread_use
+from flopscope.measuring.sampling import computes, thread_use
 from flopscope.measuring.trying.look import Looking, Seen
 from flopscope.measuring.trying.switches import SWITCHES, Reach
 from flopscope.record.steps import StepCounter

@@ -8,7 +8,7 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,24 +43,23 @@ class Side:
         """Return what runs a program, or pytest, on this side."""
         return Processes(program, folder, self.python, self.where, self.environment)
 
-    def own(self, word: str) -> str:
-        """Return a word of the command line, as a path in the tree of this side if it is one in the checkout."""
-        if self.tree and self.origin and os.path.isabs(word) and Path(word).is_relative_to(self.origin):
-            return str(self.tree / Path(word).relative_to(self.origin))
-        return word
-
     def require_own(self, modules: Mapping[str, str], other: Side) -> None:
-        """Raise ValueError if one of the modules that were measured is not of this side."""
-        if self.tree is None:
-            return
-        homes = [one for one in (self.tree, self.installed) if one]
-        foreign = [one for one in (self.origin, other.tree, other.installed) if one and one not in homes]
-        if wrong := misplaced(modules, homes, foreign, names_in(self.tree)):
-            name, file = wrong
-            raise ValueError(
-                f"{self.label} would not be measured: its module {name} was loaded from {file}, not from {self.tree}; "
-                "--setup 'pip install .' installs each side into an environment of its own"
-            )
+        """Raise ValueError if one of the modules that were measured is of another tree, or if this tree has one of its
+        name."""
+        homes, foreign = (self.tree, self.installed), (self.origin, other.tree, other.installed)
+        names = names_in(self.tree) if self.tree else set()
+        for name, file in modules.items() if self.tree else ():
+            # An environment may lie in the checkout; what is installed there is foreign by its name alone.
+            elsewhere = "-packages" not in file and _within(file, foreign)
+            if (elsewhere or name.partition(".")[0] in names) and not _within(file, homes):
+                raise ValueError(
+                    f"{self.label} would not be measured: its module {name} was loaded from {file}, not from "
+                    f"{self.tree}; --setup 'pip install .' installs each side into an environment of its own"
+                )
+
+
+def _within(file: str, folders: Iterable[Path | None]) -> bool:
+    return any(Path(os.path.realpath(file)).is_relative_to(os.path.realpath(one)) for one in folders if one)
 
 
 def names_in(tree: Path) -> set[str]:
@@ -70,22 +69,6 @@ def names_in(tree: Path) -> set[str]:
     found = {path.parent.name for folder in folders for path in folder.glob("*/__init__.py")}
     found |= {path.stem for folder in (tree, tree / "src") for path in folder.glob("*.py")}
     return found - {"setup", "conftest", "__main__"}
-
-
-def misplaced(
-    modules: Mapping[str, str], homes: Sequence[Path], foreign: Sequence[Path], names: Container[str]
-) -> tuple[str, str] | None:
-    """Return the first module that was loaded from a foreign folder, or that the tree has and another folder gave."""
-
-    def within(file: str, folders: Sequence[Path]) -> bool:
-        return any(Path(os.path.realpath(file)).is_relative_to(os.path.realpath(one)) for one in folders)
-
-    for name, file in modules.items():
-        # An environment may lie in the checkout; what is installed there is foreign by its name alone.
-        elsewhere = "-packages" not in file and within(file, foreign)
-        if (elsewhere or name.partition(".")[0] in names) and not within(file, homes):
-            return name, file
-    return None
 
 
 @contextmanager
@@ -107,9 +90,9 @@ def made_ready(base: str, head: str | None, setup: str) -> Iterator[tuple[Side, 
             if setup:
                 _install(one, setup, folder / f"{name}-environment")
             elif one.tree:
-                given = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+                given = os.environ.get("PYTHONPATH", "")
                 own = [str(part) for part in (one.tree, one.tree / "src") if part.is_dir()]
-                one.environment["PYTHONPATH"] = os.pathsep.join([*own, *map(one.own, given)])
+                one.environment["PYTHONPATH"] = os.pathsep.join([*own, given]).rstrip(os.pathsep)
             one.environment |= cached if sys.dont_write_bytecode else {}
         yield *sides, folder
 
@@ -141,11 +124,10 @@ def _side(word: str | None, folder: Path, setup: str, stack: ExitStack) -> Side:
 
 def git(*words: str, at: Path | str = ".", refused: str | None = None) -> str:
     """Return what git prints. Raise ValueError with its reason; ``refused`` is the revision that there may not be."""
-    try:
-        command = ["git", "-C", str(at), "-c", "core.hooksPath=/dev/null", *words]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
-        raise ValueError("git is not installed; give two folders, or two interpreters") from None
+    if shutil.which("git") is None:
+        raise ValueError("git is not installed; give two folders, or two interpreters")
+    command = ["git", "-C", str(at), "-c", "core.hooksPath=/dev/null", *words]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if done.returncode and refused is not None:
         raise ValueError(f"{refused!r} is neither a revision of git, a folder (with a slash) nor an interpreter")
     if done.returncode:

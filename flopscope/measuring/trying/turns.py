@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import median, pstdev
@@ -27,7 +26,7 @@ from flopscope.measuring.trying.trial import LEAST_LIMIT, SLOWER_THAN_LOOK, Plan
 from flopscope.support.busy import busy_meter, why_busy
 from flopscope.support.columns import Rows
 from flopscope.support.device import find_device
-from flopscope.support.documents import Document, columns, record, rows
+from flopscope.support.documents import Document, Field, columns, record, rows
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING, plural, short_time_text
 
@@ -55,14 +54,12 @@ class Time(NamedTuple):
     """The same in times of a fixed piece of work, which was timed in between: the machine's speed cancels out."""
 
 
-@dataclass
-class Run:
-    """What one process of a side has measured, by name, with facts beside the times."""
+class Run(NamedTuple):
+    """What one process of a side has measured, by name: times, facts beside them, outcomes of tests that measure."""
 
     times: dict[str, Time]
-    facts: dict[str, dict[str, float]] = field(default_factory=dict)
-    outcomes: dict[str, str] = field(default_factory=dict)
-    """Of the tests that measure: "passed", "failed", "skipped"."""
+    facts: dict[str, dict[str, float]]
+    outcomes: dict[str, str]
 
 
 Measure = Callable[[int, float], Run]
@@ -79,7 +76,7 @@ def tests(words: Sequence[str], sides: Sequence[Side], folder: Path, max_time: f
         nonlocal seconds
         own, begin = sides[side], time.monotonic()
         try:
-            found = processes[side].tests([own.own(word) for word in words], seconds, limit)
+            found = processes[side].tests(words, seconds, limit)
         except RuntimeError as problem:
             raise ValueError(f"{own.label}: {problem}; flopscope must be installed in {own.python}") from None
         own.require_own(found["modules"], sides[1 - side])
@@ -98,11 +95,8 @@ def tests(words: Sequence[str], sides: Sequence[Side], folder: Path, max_time: f
 
 
 def steps(program: Program, sides: Sequence[Side], folder: Path, max_time: float) -> Measure:
-    """Return what runs a program on a side, once each is looked at: its steps are timed, or the whole."""
-    processes = []
-    for at, own in enumerate(sides):
-        here = Program(own.own(program.target), tuple(map(own.own, program.arguments)), program.option)
-        processes.append(own.processes(here, folder / str(at)))
+    """Return what runs a program on a side, once base is looked at: its steps are timed, or the whole."""
+    processes = [one.processes(program, folder / str(at)) for at, one in enumerate(sides)]
 
     def once(side: int, plan: Plan, limit: float) -> Record:
         found = processes[side].run("", Seen(), plan.warm, plan.steps, limit)
@@ -111,8 +105,7 @@ def steps(program: Program, sides: Sequence[Side], folder: Path, max_time: float
         sides[side].require_own(found.modules, sides[1 - side])
         return found
 
-    first, second = (plan_of(once(side, Plan(None, 0, ""), LEAST_LIMIT)) for side in (0, 1))
-    plan = Plan(max(first.warm or 0, second.warm or 0), min(first.steps, second.steps), "")
+    plan = plan_of(once(0, Plan(None, 0, ""), FIRST_LIMIT))
     name = f"{program.title}, {'a step' if plan.steps else 'whole'}"
 
     def run(side: int, limit: float) -> Run:
@@ -120,14 +113,15 @@ def steps(program: Program, sides: Sequence[Side], folder: Path, max_time: float
         if found.seconds is None:
             raise ValueError(f"{sides[side].label}: {program.title} ended before the last measured step")
         time = Time(1e6 * found.seconds, math.nan if found.cpu is None else 1e6 * found.cpu)
-        return Run({name: time}, {name: {"memory": found.peak or math.nan}})
+        return Run({name: time}, {name: {"memory": found.peak or math.nan}}, {})
 
     return run
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------
 
-_RATIO = columns("ratio low high pairs#", why="there are too few pairs, or none")
+_FEW = "there are too few pairs"
+_RATIO = columns("ratio low high pairs# verdict$", why=_FEW)
 COMPARED = Document(
     "compared_sides",
     "two versions of a program or its tests, measured in turns",
@@ -136,85 +130,19 @@ COMPARED = Document(
         rows(
             "rows",
             (
-                *columns("name$ verdict$ problem$", problem="why it was not compared"),
+                *columns("name$ problem$", problem="why it was not compared"),
                 *_RATIO,
+                record("null", _RATIO, "each side against itself"),
                 *columns("clock$", clock='of the times: "wall", "cpu" or "steady"; see docs/ab.md'),
                 *columns("base head", "µs", "it was not measured", base="median of the processes"),
-                record("null", (*_RATIO, *columns("verdict$")), "each side against itself"),
+                *(Field(f"{side}_times", "numbers", "µs", "of the processes") for side in ("base", "head")),
                 *columns("changed@", changed="what else is different"),
             ),
         ),
-        *columns("reached:share", why="there are too few pairs", reached="half of the widest interval of A against A"),
+        *columns("reached:share", why=_FEW, reached="half of the widest interval of a side against itself"),
         *columns("notes@ machine@"),
     ),
 )
-
-
-@dataclass
-class Row:
-    """A measurement on both sides."""
-
-    name: str
-    verdict: str
-    problem: str
-    """Why it was not compared; "" if it was."""
-    ratio: Ratio
-    """Head over base."""
-    null: Ratio
-    """A side over itself."""
-    clock: str
-    """The field of Time that the ratios are of."""
-    times: list[list[float]]
-    """Of base and head: µs of each process, on the wall or of the CPU."""
-    changed: list[str]
-
-    @property
-    def medians(self) -> list[float]:
-        """Of base and head, in µs; NaN for a side without a measurement."""
-        return [median(one) if one else math.nan for one in self.times]
-
-
-@dataclass
-class Compared:
-    """What the turns have shown."""
-
-    sides: tuple[str, str]
-    """What base and head are."""
-    resolution: float = 0.01
-    """Relative difference up to which times count as the same."""
-    rows: list[Row] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    machine: list[str] = field(default_factory=list)
-    """What it did besides: load, clocks."""
-    seconds: float = 0.0
-    processes: int = 0
-
-    @property
-    def compared(self) -> list[Row]:
-        """The rows that have a ratio."""
-        return [one for one in self.rows if not one.problem]
-
-    @property
-    def reached(self) -> float:
-        """Half of the widest interval of A against A, relative; NaN if one is unknown."""
-        return max((one.null.half for one in self.compared), key=lambda half: (half != half, half), default=math.nan)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all of it as a document for JSON: see docs/json.md."""
-
-        def of(ratio: Ratio) -> dict[str, Any]:
-            names = "ratio", "low", "high", "pairs", "verdict"
-            return dict(zip(names, (*ratio, ratio.word(self.resolution)), strict=True))
-
-        found = []
-        for one in self.rows:
-            times = dict(zip(("base", "head"), one.medians, strict=True))
-            found.append({**vars(one), **of(one.ratio), "verdict": one.verdict, "null": of(one.null), **times})
-            del found[-1]["times"]
-        sides = dict(zip(("base", "head"), self.sides, strict=True))
-        content = {**vars(self), **sides, "rows": found, "reached": self.reached, "confidence": CONFIDENCE}
-        del content["sides"]
-        return COMPARED.of(content)
 
 
 def ratios_of(times: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -228,8 +156,8 @@ def ratios_of(times: Sequence[float]) -> tuple[list[float], list[float]]:
     return found
 
 
-def row_of(name: str, runs: Sequence[Run], confidence: float, resolution: float) -> Row:
-    """Return the row of a measurement. runs: of the sides that ORDER has.
+def row_of(name: str, runs: Sequence[Run], confidence: float, resolution: float) -> dict[str, Any]:
+    """Return the row of a measurement, as COMPARED has it. runs: of the sides that ORDER has.
 
     Its clock is the CPU's if its thread never waited, alone or steadied, whichever tells equal code apart less.
     """
@@ -238,24 +166,29 @@ def row_of(name: str, runs: Sequence[Run], confidence: float, resolution: float)
     complete = [clock for clock in ("steady", "cpu") if [*map(len, ratios[clock])] == [*map(len, ratios["wall"])]]
     clock = min(complete, key=lambda clock: pstdev(map(math.log, ratios[clock][1] or [1.0])), default="wall")
     ratio, null = (ratio_of(one, confidence) for one in ratios[clock])
-    sides = [[run for at, run in enumerate(runs) if ORDER[at % 4] == side] for side in (0, 1)]
-    shown = "wall" if clock == "wall" else "cpu"
-    times = [[getattr(run.times[name], shown) for run in side if name in run.times] for side in sides]
-    if ratio.pairs:
-        changed = changed_of(*([run.facts.get(name, {}) for run in side] for side in sides))
-        return Row(name, ratio.word(resolution), "", ratio, null, clock, times, changed)
-    test, why = name.rpartition(" #")[0] or name, []
-    for side, measured, word in zip(sides, times, ("base", "head"), strict=True):
-        outcomes = sorted({run.outcomes[test] for run in side if test in run.outcomes} - {"passed"})
-        why += [] if measured else [f"{' and '.join(outcomes) or 'not'} in {word}"]
-    return Row(name, "not compared", "; ".join(why) or "never in both of a pair", ratio, null, clock, times, [])
+    row = {"name": name, **_record(ratio, resolution), "null": _record(null, resolution), "clock": clock, "problem": ""}
+    test, why, facts = name.rpartition(" #")[0] or name, [], list[list[dict[str, float]]]()
+    for number, side in enumerate(("base", "head")):
+        mine = [run for at, run in enumerate(runs) if ORDER[at % 4] == number]
+        times = [getattr(run.times[name], "wall" if clock == "wall" else "cpu") for run in mine if name in run.times]
+        outcomes = sorted({run.outcomes[test] for run in mine if test in run.outcomes} - {"passed"})
+        why += [] if times else [f"{' and '.join(outcomes) or 'not'} in {side}"]
+        facts.append([run.facts.get(name, {}) for run in mine])
+        row |= {side: median(times) if times else math.nan, f"{side}_times": times}
+    if not ratio.pairs:
+        row |= {"verdict": "not compared", "problem": "; ".join(why) or "never in both of a pair"}
+    return row | {"changed": changed_of(*facts)}
 
 
-def changed_of(base: Sequence[Mapping[str, float]], head: Sequence[Mapping[str, float]]) -> list[str]:
+def _record(ratio: Ratio, margin: float) -> dict[str, Any]:
+    return dict(zip(("ratio", "low", "high", "pairs", "verdict"), (*ratio, ratio.word(margin)), strict=True))
+
+
+def changed_of(*sides: Sequence[Mapping[str, float]]) -> list[str]:
     """Return what is different beside the time: "2 more launches (5, now 7)", "1.3 × the bytes"."""
     found = []
     for name in ("launches", "bytes", "FLOPs", "memory"):
-        before, now = (median([facts.get(name, math.nan) for facts in side]) for side in (base, head))
+        before, now = (median([facts.get(name, math.nan) for facts in side]) for side in sides)
         if math.isnan(now - before) or abs(now - before) <= before * (MEMORY_VARIES if name == "memory" else 0):
             continue
         more = f"{abs(now - before):g} {'more' if now > before else 'fewer'} {name} ({before:g}, now {now:g})"
@@ -268,55 +201,66 @@ def changed_of(base: Sequence[Mapping[str, float]], head: Sequence[Mapping[str, 
 
 def measure(
     run: Measure,
-    labels: tuple[str, str],
+    sides: tuple[str, str],
     resolution: float,
     max_time: float,
     tell: Callable[[str], object] = bool,
     clock: Callable[[], float] = time.monotonic,
-) -> Compared:
-    """Run processes until each interval is narrower than the resolution, or the time is over.
+) -> dict[str, Any]:
+    """Run processes until each interval is narrower than the resolution, or the time is over. Return what COMPARED has.
 
-    The rows are those of the first pair: their intervals, and those of A against A, err together as rarely as one of
-    CONFIDENCE. Ctrl-C ends it with what was measured so far.
+    sides: what base and head are. The rows are those of the first pair: their intervals, and those of A against A, err
+    together as rarely as one of CONFIDENCE. Ctrl-C ends it with what was measured so far.
     """
-    found, runs, longest, busy = Compared(labels, resolution), list[Run](), 0.0, busy_meter(find_device("cpu"))
-    begin, clocks = clock(), cpu_clocks()
+    runs, found, notes, longest, busy = list[Run](), list[dict[str, Any]](), list[str](), 0.0, _busy("cpu")
+    begin, clocks = clock(), _cpu_clocks()
     try:
         while len(runs) < 2 or clock() - begin + longest < max_time:
             before = clock()
             limit = FIRST_LIMIT if len(runs) < 2 else max(LEAST_LIMIT, SLOWER_THAN_LOOK * longest)
             runs.append(run(ORDER[len(runs) % 4], limit))
-            longest, clocks = max(longest, clock() - before), clocks + cpu_clocks()
+            longest, clocks = max(longest, clock() - before), clocks + _cpu_clocks()
             if len(runs) % 2:
                 continue
             names = list(dict.fromkeys(name for one in runs[:2] for name in (*one.times, *one.outcomes)))
-            # Bonferroni: each row has two intervals, and the number of rows must not depend on what they show.
-            confidence = 1 - (1 - CONFIDENCE) / max(1, 2 * len(names))
-            found.rows = [row_of(name, runs, confidence, resolution) for name in names]
-            halves = [one.ratio.half for one in found.compared]
-            tell(f"{plural(len(runs) // 2, 'pair')}, intervals of {', '.join(map(_percent, halves)) or MISSING}")
             if not names:
                 raise ValueError("neither side measured anything: the tests that run must use the fixture perf")
+            # Bonferroni: each row has two intervals, and the number of rows must not depend on what they show.
+            found = [row_of(name, runs, 1 - (1 - CONFIDENCE) / (2 * len(names)), resolution) for name in names]
+            halves = [_half(row) for row in found if row["pairs"]]
+            tell(f"{plural(len(runs) // 2, 'pair')}, intervals of {', '.join(map(_percent, halves)) or MISSING}")
             if all(half <= resolution / 2 for half in halves):  # none is NaN
                 break
     except KeyboardInterrupt:
-        found.notes.append("It was interrupted: what was not clear by then is unclear.")
-    if later := {name for one in runs for name in one.times} - {one.name for one in found.rows}:
-        found.notes.append(f"Not in the first run of a side, and left out: {', '.join(sorted(later))}.")
-    found.seconds, found.processes = clock() - begin, len(runs)
+        notes.append("It was interrupted: what was not clear by then is unclear.")
+    if later := {name for one in runs for name in one.times} - {row["name"] for row in found}:
+        notes.append(f"Not in the first run of a side, and left out: {', '.join(sorted(later))}.")
+    reached = [_half(row["null"]) for row in found if row["pairs"]] or [math.nan]
     gpu = [facts["clock"] for one in runs for facts in one.facts.values() if "clock" in facts]
-    load = busy()
-    found.machine = ["load unknown" if load is None else why_busy("cpu", load) or "other processes used little"]
-    for what, seen in (("CPU", clocks), ("GPU", gpu)):
-        found.machine += [f"{what} at {min(seen):.0f} to {max(seen):.0f} MHz"] if seen else []
-    found.machine += [why_busy("cuda", busy_meter(find_device("cuda"))()) or "no other use of the GPU"] if gpu else []
-    return found
+    machine = [
+        busy() or "other processes used little",
+        *([_busy("cuda")() or "no other use of the GPU"] if gpu else []),
+    ]
+    named = (("CPU", clocks), ("GPU", gpu))
+    machine += [f"{what} at {min(seen):.0f} to {max(seen):.0f} MHz" for what, seen in named if seen]
+    content = {"base": sides[0], "head": sides[1], "processes": len(runs), "seconds": clock() - begin, "rows": found}
+    content |= {"resolution": resolution, "confidence": CONFIDENCE, "notes": notes, "machine": machine}
+    return content | {"reached": math.nan if any(map(math.isnan, reached)) else max(reached)}
 
 
-def cpu_clocks() -> list[float]:
+def _busy(kind: str) -> Callable[[], str | None]:
+    meter = busy_meter(find_device(kind))
+    return lambda: why_busy(kind, meter())
+
+
+def _cpu_clocks() -> list[float]:
     """Return the clocks of the CPUs in MHz, where the system says them."""
     text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     return [float(one) for one in re.findall(r"^cpu MHz\s*: ([\d.]+)", text, re.MULTILINE)]
+
+
+def _half(row: Mapping[str, Any]) -> float:
+    return math.sqrt(row["high"] / row["low"]) - 1
 
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -329,25 +273,26 @@ def _percent(share: float) -> str:
     return f"±{100 * share:.2g} %" if math.isfinite(share) else MISSING
 
 
-def text_of(found: Compared, width: int = 0) -> str:
+def text_of(found: Mapping[str, Any], width: int = 0) -> str:
     """Return the table for a terminal of this width; 0: in Markdown, for a comment on a pull request."""
     table, below = [HEADER], []
-    for one in found.rows:
-        value, low, high = (MISSING if math.isnan(end) else f"{end:.4f}" for end in one.ratio[:3])
+    for row in found["rows"]:
+        value, low, high = (MISSING if math.isnan(row[end]) else f"{row[end]:.4f}" for end in ("ratio", "low", "high"))
+        times = short_time_text(row["base"]), short_time_text(row["head"])
         interval = MISSING if low == MISSING else f"{low} to {high}"
-        times = map(short_time_text, one.medians)
-        table.append([printable(one.name), *times, value, interval, _percent(one.null.half), one.verdict])
-        below += [f"{one.name}: {one.problem or '; '.join(one.changed)}"] if one.problem or one.changed else []
-    wrong = [one.name for one in found.compared if one.null.word(found.resolution) in ("faster", "slower")]
+        table.append([printable(row["name"]), *times, value, interval, _percent(_half(row["null"])), row["verdict"]])
+        what = row["problem"] or "; ".join(row["changed"])
+        below += [f"{row['name']}: {what}"] if what else []
+    wrong = [row["name"] for row in found["rows"] if row["null"]["verdict"] in ("faster", "slower")]
     null = f"faster or slower in {', '.join(wrong)}: do not trust this run" if wrong else "faster or slower in no row"
-    below.append(f"A against A came out {null}; the resolution reached is {_percent(found.reached)}.")
-    below.append(f"Ratios are of head over base, intervals of 99 % for all rows. Machine: {'; '.join(found.machine)}.")
-    below = [*map(printable, [*below, *found.notes])]
-    ran = f"{plural(found.processes, 'process', 'processes')}, {found.seconds:.0f} s"
-    title = printable(f"base {found.sides[0]}, head {found.sides[1]}: {ran}")
+    below.append(f"A against A came out {null}; the resolution reached is {_percent(found['reached'])}.")
+    machine = "; ".join(found["machine"])
+    below.append(f"Ratios are of head over base, intervals of 99 % for all rows. Machine: {machine}.")
+    below = [*map(printable, [*below, *found["notes"]])]
+    ran = f"{plural(found['processes'], 'process', 'processes')}, {found['seconds']:.0f} s"
+    title = printable(f"base {found['base']}, head {found['head']}: {ran}")
     if width:
         return "\n".join([title, "", *Rows(table).lines(width), "", *below, ""])
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |" for cells in table]
-    return "\n".join(
-        [f"### flopscope: {title}", "", lines[0], "|---" * 7 + "|", *lines[1:], "", *(f"- {one}" for one in below), ""]
-    )
+    lines.insert(1, "|---" * len(HEADER) + "|")
+    return "\n".join([f"### flopscope: {title}", "", *lines, "", *(f"- {one}" for one in below), ""])
