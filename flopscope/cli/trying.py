@@ -38,7 +38,8 @@ AB_EXAMPLES = """\
 examples:
   flopscope ab main -- pytest -m perf        the working tree against main
   flopscope ab HEAD~1 HEAD --setup 'pip install .' -- pytest -m perf
-  flopscope ab old/ new/ -- python bench.py  two folders"""
+  flopscope ab old/ new/ -- python bench.py  two folders
+"""
 
 positive = parsed(float, lambda number: 0 < number < math.inf, "a positive number")
 

@@ -58,7 +58,7 @@ def test_the_options_the_marker_and_the_limits_of_pytest_are_documented() -> Non
     plugin = (ROOT / "pytest_flopscope.py").read_text(encoding="utf-8")
     page = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
     options = set(re.findall(r'"(--perf-[a-z]+)"', plugin))
-    assert len(options) == 7 and {option for option in options if f"`{option}" not in page} == set()
+    assert len(options) == 5 and {option for option in options if f"`{option}" not in page} == set()
     assert "@pytest.mark.perf" in page and "fixture `perf`" in page
     check = pytest.importorskip("flopscope.perf").Check
     limits = {name for name in vars(check) if not name.startswith("_") and callable(getattr(check, name))}

@@ -1,13 +1,11 @@
 """What the hosting site reads: workflows run scripts of the tree, for all Pythons; the action compares runs."""
 
-import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from helpers import ROOT
 
 GITHUB = ROOT / ".github"
@@ -55,46 +53,32 @@ def test_actions_of_others_have_a_version_and_tokens_few_rights() -> None:
 
 # The composite action -------------------------------------------------------------------------------------------------
 
-TEST = """
-def test_one(perf):
-    perf(lambda: sum(range(1000)), max_time=0.05)
-
-def test_two(perf):
-    perf(lambda: sum(range(1000)), max_time=0.05)
+CONFTEST = """
+from flopscope.measuring import measuring
+from helpers.fake_measure import Times
+MADE_UP = Times(US, 0.1).measurement()
+measuring.measure = lambda *_, **__: MADE_UP
 """
 
 
-def act(folder: Path) -> tuple[int, str, str]:
-    """Run the action's measurement; return its status, its output, and the table."""
-    (folder / "test_speed.py").write_text(TEST)
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"},
-        **{"PYTHON": sys.executable, "TESTS": "-q -p no:cacheprovider -p no:xdist test_speed.py", "RATIO": "5"},
-        **{"PYTHONPATH": str(ROOT), "GITHUB_STEP_SUMMARY": "summary.md"},
-    }
-    done = subprocess.run(
-        ["bash", str(ACTION / "perf.sh")], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
-    return done.returncode, done.stdout + done.stderr, (folder / "flopscope-perf.md").read_text(encoding="utf-8")
+def test_the_action_measures_a_pull_request_against_its_merge_base(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
 
-
-def test_the_action_measures_compares_and_fails_if_a_test_is_slower(tmp_path: Path) -> None:
-    pytest.importorskip("pytest_benchmark")
-    status, output, first = act(tmp_path)
-    assert status == 0 and first.startswith("### flopscope: performance\n```text\n"), output
-    assert re.search(r"^test_two +[\d.]+ ", first, re.M) and "0002_" not in first
-    (stored,) = (tmp_path / "flopscope-perf").glob("*/*/0001_*.json")
-    content = json.loads(stored.read_text(encoding="utf-8"))
-    (two,) = (one for one in content["benchmarks"] if one["name"] == "test_two")
-    two["stats"]["median"] /= 1000
-    two["extra_info"]["ci"] = [end / 1000 for end in two["extra_info"]["ci"]]
-    stored.write_text(json.dumps(content), encoding="utf-8")
-    for number in range(1, 61):
-        stored.with_name(f"00{number + 1:02d}_old.json").write_text(stored.read_text(encoding="utf-8"))
-    status, output, second = act(tmp_path)
-    assert (
-        status == 1 and "FAILED test_speed.py::test_two - " in output and "FAILED test_speed.py::test_one" not in output
-    )
-    assert re.search(r"^test_two \(0062_", second, re.M) and re.search(r"^test_two \(0061_old", second, re.M)
-    assert (tmp_path / "summary.md").read_text(encoding="utf-8") == first + second
-    assert len([*stored.parent.iterdir()]) == 50 and not stored.exists()  # the oldest runs are deleted
+    git("init", "-q", "-b", "main")
+    for us in (100.0, 150.0):
+        (tmp_path / "conftest.py").write_text(CONFTEST.replace("US", str(us)))
+        (tmp_path / "test_speed.py").write_text("def test_one(perf): perf(print)\n")
+        git("add", ".")
+        git("commit", "-q", "-m", "a commit")
+        git("checkout", "-q", "-B", "head")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHON": sys.executable, "COMMAND": "pytest -q -p no:xdist", "BRANCH": "main", "MAX_TIME": "0.1"}
+    environment |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "GITHUB_STEP_SUMMARY": "summary.md", "FAIL_OVER": "3%"}
+    command = ["bash", str(ACTION / "perf.sh")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    table = (tmp_path / "flopscope-perf.md").read_text(encoding="utf-8")
+    assert done.returncode == 0 and table == (tmp_path / "summary.md").read_text(encoding="utf-8"), done.stderr
+    assert re.search(r"^\| test_speed.py::test_one \| .* \| 1\.5000 \|", table, re.M), table
+    done = subprocess.run(command, cwd=tmp_path, env={**environment, "BRANCH": "gone"}, capture_output=True, text=True)
+    assert done.returncode == 2 and "fetch-depth: 0" in done.stdout

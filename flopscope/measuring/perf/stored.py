@@ -120,8 +120,9 @@ def write(file: Path, content: Mapping[str, Any]) -> None:
 
 def folder_of(here: Path) -> Path:
     """Return the folder of this machine's runs."""
-    version, bits = ".".join(platform.python_version_tuple()[:2]), platform.architecture()[0]
-    return here / STORAGE / f"{platform.system()}-{platform.python_implementation()}-{version}-{bits}"
+    from pytest_benchmark.utils import get_machine_id
+
+    return here / STORAGE / get_machine_id()  # type: ignore[no-any-return]
 
 
 def require_savable(name: str) -> None:

@@ -87,8 +87,10 @@ def tests(words: Sequence[str], sides: Sequence[Side], folder: Path, max_time: f
                 cpu, measured = one.get("cpu", math.nan), one["measurement"]
                 times[name] = Time(measured["median"], cpu, one.get("steady", math.nan) if alike else math.nan)
                 facts[name] = {fact: measured[key] for fact, key in FACTS.items() if measured[key]}
+        # Fewer, longer processes gain nothing, but much shorter ones than their start waste the time.
         besides = time.monotonic() - begin - seconds * len(times)
-        seconds = min(max((max_time / PROCESSES - besides) / max(len(times), 1), SHORTEST), LONGEST)
+        seconds = max(max_time / PROCESSES - besides, besides / 2) / max(len(times), 1)
+        seconds = min(max(seconds, SHORTEST), LONGEST)
         return Run(times, facts, found["outcomes"])
 
     return run
@@ -249,6 +251,7 @@ def measure(
 
 
 def _busy(kind: str) -> Callable[[], str | None]:
+    """Start to observe a device; return a function that says what other processes used of it."""
     meter = busy_meter(find_device(kind))
     return lambda: why_busy(kind, meter())
 
@@ -260,6 +263,7 @@ def _cpu_clocks() -> list[float]:
 
 
 def _half(row: Mapping[str, Any]) -> float:
+    """Return half of the width of an interval, relative; NaN where it is unknown."""
     return math.sqrt(row["high"] / row["low"]) - 1
 
 
