@@ -41,7 +41,7 @@ class Side:
 
     def processes(self, program: Program, folder: Path) -> Processes:
         """Return what runs a program, or pytest, on this side."""
-        return Processes(program, folder, self.python, self.where, self.environment)
+        return Processes(program, folder, self.python, cwd=self.where, env={**os.environ, **self.environment})
 
     def require_own(self, modules: Mapping[str, str], other: Side) -> None:
         """Raise ValueError if one of the modules that were measured is of another tree, or if this tree has one of its

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -68,16 +68,9 @@ class Program:
 class Processes:
     """Runs of a program or of pytest, one after the other. Their files are in ``folder``, which is temporary."""
 
-    def __init__(
-        self,
-        program: Program,
-        folder: Path,
-        python: str = sys.executable,
-        where: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self._program, self._folder, self._python, self._where = program, folder, python, where
-        self._environment = {"PYTHONHASHSEED": "0", **os.environ, TRY: "1", RUN: str(folder), **(environment or {})}
+    def __init__(self, program: Program, folder: Path, python: str = sys.executable, **how: Any) -> None:
+        """python: their interpreter. how: ``cwd`` and ``env`` of subprocess.Popen."""
+        self._program, self._folder, self._python, self._how = program, folder, python, {"env": os.environ, **how}
         folder.mkdir(exist_ok=True)
         self.count = 0
         """Processes that were started, launches of several ranks counted once."""
@@ -111,7 +104,7 @@ class Processes:
         words: those after ``python``. seconds: how long each call is timed.
         """
         path = self._folder / f"record-{self.count}.json"
-        options = f"--continue-on-collection-errors -o cache_dir={self._folder}/cache"
+        options = f"--continue-on-collection-errors -o cache_dir={self._folder}/cache --basetemp={self._folder}/tmp"
         job = {
             AB: json.dumps({"record": str(path), "seconds": seconds}),
             "PYTEST_ADDOPTS": f"{os.environ.get('PYTEST_ADDOPTS', '')} {options}",
@@ -124,11 +117,13 @@ class Processes:
         runs_python = bool(launcher) and os.path.basename(launcher[0]) in INTERPRETERS
         command = [*launcher, *([] if runs_python else [self._python]), *words]
         log, status = self._folder / f"log-{self.count}.txt", None
+        own = {TRY: "1", RUN: str(self._folder), **variables}
+        environment = {"PYTHONHASHSEED": "0", **self._how["env"], **own}
         with open(log, "wb") as output:
             self.count += 1
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=self._where,
-                env={**self._environment, **variables}, start_new_session=True,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True, **{**self._how, "env": environment},
             )  # fmt: skip
             try:
                 status = process.wait(limit)
