@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from flopscope.answers import (
+    collective_rules,
+    compute_rules,
+    counted,
+    fuse_rules,
+    host_rules,
+    jax_rules,
+    launch_rules,
+    memory_rules,
+    roof_rules,
+    wait_rules,
+)
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.replays import Replayed
-from flopscope.answers.rules import RULES
-from flopscope.answers.sentences.words import facts_of, shown_as_sentence
+from flopscope.answers.words import facts_of, shown_as_sentence
 
+Rule = Callable[[Analysis], Iterator[Finding]]
+_SPECIAL = (host_rules, jax_rules, wait_rules, collective_rules)  # causes by themselves
+_GENERAL = (compute_rules, memory_rules, counted, roof_rules, fuse_rules, launch_rules)
+RULES: Mapping[str, Rule] = {rule.__name__: rule for family in (*_SPECIAL, *_GENERAL) for rule in family.RULES}
+"""By name; of rules that gain as much, the first one does."""
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
 

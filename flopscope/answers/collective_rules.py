@@ -1,22 +1,23 @@
-"""Rules about other ranks, from the trace of one: waiting for a slow rank, and transfers that nothing hides."""
+"""Collectives of one rank: sums by device and kind, and rules about waits for a slow rank and exposed transfers."""
 
 from __future__ import annotations
 
 import bisect
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, compress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding, claim_all, evidence, finding_about, is_trained
 from flopscope.answers.host_events import calls_named, steps_of
-from flopscope.answers.sentences import collectives
-from flopscope.answers.sentences.collectives import SMALL_MESSAGE
+from flopscope.answers.words import Said
 from flopscope.support.statistics import median
+from flopscope.support.units import bytes_text, plural, short_time_text
 
 SLOW = 2.0
 """Times the time that its bytes need, above which a collective waited for another rank."""
@@ -28,6 +29,11 @@ SLOWEST_LINK, SLOWEST_SMALL = 2e3, 1000.0
 """Bytes per µs, and µs of a small message: what takes longer than that at its best waits, whatever the link."""
 HIDDEN = 0.8
 """Share of a transfer that overlaps with computation once it can."""
+
+SMALL_MESSAGE = 1 << 20
+"""Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
+OF_GRADIENTS = ("allreduce", "reducescatter")
+"""Kinds of collectives that sum gradients over ranks."""
 
 
 class Call(NamedTuple):
@@ -132,8 +138,29 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     if not waits:
         return
     share, counts = min(sum(waits) / exposed, 1.0), (len(waits), count, analysis.step_count, len(analysis.devices))
-    says = partial(collectives.waits_for_ranks, share * sum(op.time for op in ops), analysis.per, *counts)
+    says = partial(say_straggler, share * sum(op.time for op in ops), analysis.per, *counts)
     yield Finding(says, claim_all(ops, share), evidence(ops), None)
+
+
+def say_straggler(waited: float, per: str, calls: int, collectives: int, steps: int, devices: int) -> Said:
+    """Time of collectives beyond what their bytes need.
+
+    calls: calls that waited, in all steps. devices: in the profile.
+    """
+    where, excess = per, short_time_text(waited)
+    if steps > 1:
+        where, excess = f"in {steps} steps", f"{excess} {per}"
+    late = "One rank alone does not show who is late: look at all ranks (flopscope ranks)"
+    if devices > 1:
+        late = (
+            "Of the devices in the profile, the one with the shortest kernel of a collective came last "
+            "(collectives()); of ranks elsewhere, all traces show it (flopscope ranks)"
+        )
+    return Said(
+        "Find out for which rank this one waits",
+        f"{calls} of {plural(collectives, 'collective')} {where} took more than twice the time that so many "
+        f"bytes need at the best rate of the profile, {excess} in excess. {late}, and balance their data and work.",
+    )
 
 
 def communication(analysis: Analysis) -> Iterator[Finding]:
@@ -161,5 +188,87 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     size = median(call.size for call, _ in moved if call.kind == kind)
     backward, buckets = (any(name in key for key in keys) for name in ("autograd::engine", "DistributedDataParallel"))
     about = (kind, size, backward, buckets, analysis.uses_jax)
-    says = partial(collectives.exposed_transfers, share * total, analysis.per, *about)
+    says = partial(say_communication, share * total, analysis.per, *about)
     yield finding_about(analysis, says, claim_all(ops, min(share, computing / total) * HIDDEN), ops)
+
+
+def say_communication(
+    exposed: float, per: str, kind: str, message: float, backward: bool, buckets: bool, jax: bool
+) -> Said:
+    """Time that the bytes of collectives need while nothing computes.
+
+    kind: the kind of collective with the most of that time. message: median size of those. backward: whether the
+    profile has a backward pass. buckets: whether DistributedDataParallel is in use. jax: whether
+    the program is one of JAX.
+    """
+    sums = kind.replace("_", "").lower() in OF_GRADIENTS
+    if jax:
+        tip = (
+            "split the batch into parts, so that the transfers of one part run while another one is computed (where "
+            "XLA starts them late, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts them earlier)"
+        )
+    elif message < SMALL_MESSAGE:
+        tip = f"gather small messages ({bytes_text(message)} at the median) into larger ones"
+    elif sums and buckets:
+        tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
+    elif sums and backward:
+        tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
+    else:
+        tip = "start them before other computation, and wait where the result is needed (async_op=True)"
+    return Said(
+        "Hide the collectives behind computation",
+        f"{short_time_text(exposed)} {per} of transfers, most of them {kind}, overlap with no computation; {tip}.",
+    )
+
+
+# Sums by device and kind ----------------------------------------------------------------------------------------------
+
+
+class CollectiveKind(NamedTuple):
+    """Calls of collectives that have something in common; sizes and bandwidths are of the calls that have them."""
+
+    device: int
+    collective: str
+    calls: int
+    message_bytes: float
+    """Median; NaN if no size is known."""
+    time: float
+    """µs, with the wait for other ranks."""
+    exposed: float
+    """The part in µs in which no other kernel ran on the device."""
+    bus_median: float
+    """GB/s over the time with the wait; NaN if unknown."""
+    bus_max: float
+
+    @property
+    def exposed_pct(self) -> float:
+        """The exposed part in percent of the time; NaN if there is none."""
+        return 100 * self.exposed / self.time if self.time else math.nan
+
+
+def kinds_of(calls: Mapping[str, Sequence[Any]]) -> list[CollectiveKind]:
+    """Sum the calls, the columns of Store.collectives(), by device and kind, in the order of their values."""
+    places: dict[tuple[int, str], list[int]] = {}
+    for i, key in enumerate(zip(calls["device"], calls["collective"], strict=True)):
+        places.setdefault(key, []).append(i)
+    return [_kind(*key, {name: [calls[name][i] for i in places[key]] for name in _SUMMED}) for key in sorted(places)]
+
+
+_SUMMED = ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")
+
+
+def _kind(device: int, collective: str, calls: Mapping[str, Sequence[float]]) -> CollectiveKind:
+    message, bus = ([v for v in calls[name] if not math.isnan(v)] for name in ("message_bytes", "bus_gbytes_per_s"))
+    return CollectiveKind(
+        device,
+        collective,
+        len(calls["duration"]),
+        median(message) if message else math.nan,
+        sum(calls["duration"]),
+        sum(calls["exposed"]),
+        median(bus) if bus else math.nan,
+        max(bus, default=math.nan),
+    )
+
+
+RULES = (straggler, communication)

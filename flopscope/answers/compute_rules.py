@@ -1,4 +1,4 @@
-"""Rules about what computes: matrix products, attention, kernels that do not fill the device."""
+"""Rules about what computes: matrix products, convolutions and attention."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from flopscope.answers.findings import (
     tensors,
     where,
 )
-from flopscope.answers.pieces import Kernel, Op
-from flopscope.answers.sentences import compute
-from flopscope.results.categories import short_names
+from flopscope.answers.pieces import Op
+from flopscope.answers.words import OP_WIDTH, Said, form, listed
+from flopscope.support.columns import cut_end
 from flopscope.support.statistics import median
+from flopscope.support.units import percent_text, plural, short_time_text
 
 USUAL_SHARE = 0.7
 """Share of the peak that large aligned products reach on tensor cores (benchmarks/matmul.py, on an H200)."""
@@ -102,7 +103,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     ops = [op for op, _ in claims]
     op, odd, padded = next(one for one in found if one[0] is ops[0])
     says = partial(
-        compute.padded,
+        say_align,
         op=op.key,
         sizes=tuple(f"{name} = {size}" for name, size in odd.items()),
         padded=tuple(f"{name} = {size}" for name, size in padded.items()),
@@ -115,6 +116,36 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         vocabulary=len(odd) == 1 and _is_vocabulary(analysis, op, *odd.values()),
     )
     yield finding_about(analysis, says, claims, ops)
+
+
+def say_align(
+    op: str,
+    sizes: Sequence[str],
+    padded: Sequence[str],
+    multiple: int,
+    alignment: int,
+    products: float,
+    per: str,
+    share: float,
+    usual: float,
+    vocabulary: bool = False,
+) -> Said:
+    """Products with rows that are not multiples of the vectors that fast kernels load.
+
+    sizes: "N = 50257". multiple: elements. alignment: bytes. share: percent of the limit that the longest reaches.
+    vocabulary: the size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many
+    classes.
+    """
+    after = [one.rpartition(" ")[2] for one in padded]
+    action = f"Pad {listed(sizes)} of {cut_end(op, OP_WIDTH)} to {listed(after)}"
+    if vocabulary:
+        action = f"Pad the vocabulary from {sizes[0].rpartition(' ')[2]} to {after[0]}"
+    return Said(
+        action,
+        f"rows that are not multiples of {alignment} bytes keep {plural(products, 'product')} {per} off the "
+        f"fast kernels, at {percent_text(share)} of the limit instead of about {usual:.0f}%. Larger multiples of "
+        f"{multiple} serve as well.",
+    )
 
 
 UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
@@ -193,8 +224,29 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     convolved = sum(op.time for op in ops if is_convolution(op))
-    says = partial(compute.tf32, products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
+    says = partial(say_tf32, products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
     yield finding_about(analysis, says, claims, ops)
+
+
+TF32_SWITCHES = {
+    "products": 'torch.set_float32_matmul_precision("high") for matrix products',
+    "convolutions": (
+        "torch.backends.cudnn.allow_tf32 = True (torch.backends.cudnn.conv.fp32_precision = 'tf32' in newer versions) "
+        "for convolutions"
+    ),
+}
+
+
+def say_tf32(products: float, convolutions: float) -> Said:
+    """Float32 products and convolutions on CUDA cores, times in µs."""
+    parts = {"products": products, "convolutions": convolutions}
+    times = {name: time for name, time in parts.items() if time > 0}
+    named = listed([f"{short_time_text(time)} of float32 {name}" for name, time in times.items()])
+    switches = listed([TF32_SWITCHES[name] for name in times])
+    return Said(
+        "Allow TF32",
+        f"{named} run on CUDA cores. {switches} lets tensor cores do them, with 10 bits of the inputs' mantissa.",
+    )
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
@@ -239,7 +291,7 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
     found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
     says = partial(
-        compute.low_precision,
+        say_low_precision,
         parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
         per=analysis.per,
         unit=UNITS.get(unit, ""),
@@ -249,6 +301,32 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     )
     casts = [(op, CASTS * op.calls) for op in ops if not is_attention(op)]
     yield finding_about(analysis, says, claims, ops)._replace(adds=casts)
+
+
+def say_low_precision(
+    parts: Sequence[tuple[str, float, float]], per: str, unit: str, half: str, scaled: bool, ratio: float
+) -> Said:
+    """Products, convolutions and attention that could run in 16 bits.
+
+    parts: ("product", "convolution" or "attention", calls, their time). unit: in which those run that are not
+    attention: "TF32", "float32"; "" without any. half: "bfloat16" or "float16". scaled: gradients in float16 need a
+    scaled loss. ratio: FLOPs per second in 16 bits over those in the unit; NaN: no unit.
+    """
+    by_unit: dict[bool, list[str]] = {False: [], True: []}
+    for kind, calls, time in parts:
+        fused = kind == "attention"
+        what = f"{plural(calls, 'call')} of attention" if fused else plural(calls, kind)
+        by_unit[fused].append(f"{what} {per} ({short_time_text(time)})")
+    runs = form(parts[0][1] if len(parts) == 1 else 2, "runs", "run")
+    units = {False: unit, True: "float32"}
+    ran = "; ".join(f"{listed(texts)} {runs} in {units[fused]}" for fused, texts in by_unit.items() if texts)
+    model = "and torch.amp.GradScaler" if scaled else f"or a {half} model"
+    faster = f"does {ratio:.2g} times as many FLOPs a second as in {unit}" if unit else "is faster"
+    return Said(
+        f"Compute in {half} with torch.autocast",
+        f'with torch.autocast("cuda", dtype=torch.{half}) {model}, the device {faster}, and half of the bytes move. '
+        f"{ran}.",
+    )
 
 
 BATCHED = ("aten::bmm", "aten::baddbmm")
@@ -330,15 +408,49 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        says = partial(compute.math_path, softmaxes[0].calls, analysis.per, time)
+        says = partial(say_math_path, softmaxes[0].calls, analysis.per, time)
     else:
         largest = max(shapes, key=lambda shape: sum(op.time for op in ops if shape in _scores_of(op)))
         shown = [op for op in ops if largest in _scores_of(op)]
         softmaxes = [op for op in shown if op.key in SOFTMAX]
         names = [op.key.removeprefix("aten::").strip("_") for op in sorted(shown, key=lambda op: op.event)]
-        says = partial(compute.attention, *largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
+        says = partial(say_attention, *largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
     event = softmaxes[0].event if softmaxes else ops[0].event
     yield Finding(says, claim_all(ops, 1 - fused / time), evidence(shown), where(analysis, event), ops)
+
+
+def say_attention(matrices: int, rows: int, columns: int, names: Sequence[str], averaged: bool, module: bool) -> Said:
+    """Attention that is written out.
+
+    names: ops that make the scores, change them and read them, in the order of their first calls. averaged: the scores
+    are averaged over their heads, as nn.MultiheadAttention does to return them. module: it is known that
+    nn.MultiheadAttention does.
+    """
+    action, how = "Use torch.nn.functional.scaled_dot_product_attention", ""
+    if module:
+        action = "Pass need_weights=False to nn.MultiheadAttention"
+        how = " The module then calls scaled_dot_product_attention."
+    elif averaged:
+        action = "Do without the mean of the attention weights over the heads"
+        how = (
+            " scaled_dot_product_attention avoids that, but does not return the weights (need_weights=False in "
+            "nn.MultiheadAttention)."
+        )
+    return Said(
+        action,
+        f"attention is written out in {listed(names)}, which move {plural(matrices, 'matrix', 'matrices')} of "
+        f"{rows} x {columns} scores through memory.{how}",
+    )
+
+
+def say_math_path(calls: float, per: str, time: float) -> Said:
+    """scaled_dot_product_attention without a fused kernel."""
+    return Said(
+        "Let scaled_dot_product_attention use a fused kernel",
+        f"it took its math path in {plural(calls, 'call')} {per} ({short_time_text(time)}). The math path "
+        "writes the scores to memory; the fused ones do not: torch.nn.attention.sdpa_kernel with one fused backend "
+        "raises with the reason.",
+    )
 
 
 def _scores_of(op: Op) -> set[tuple[int, int, int]]:
@@ -358,60 +470,4 @@ def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tup
     return averaged or module, module
 
 
-SHORTEST = 20.0
-"""µs: shorter kernels are limited by their launch, whatever their grid."""
-FILLED = 0.5
-"""A grid with fewer blocks than this share of the multiprocessors does not fill the device."""
-PER_PROCESSOR = 1024
-"""Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
-
-
-def most_elements(op: Op) -> int:
-    """Return the number of elements of the largest argument of an op."""
-    return max((math.prod(shape) for shape in op.shapes if shape), default=0)
-
-
-def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
-    """Return the share of a kernel's time that more blocks would save; 0 where its launches may have several grids."""
-    processors = analysis.sm_counts.get(op.device, 0)
-    if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
-        return 0.0
-    if op.row < 0 or kernel.count > 1.01 * op.calls or most_elements(op) < PER_PROCESSOR * processors:
-        return 0.0
-    if kernel.blocks <= FILLED * processors:
-        return 1 - kernel.blocks / processors
-    few = 0 < kernel.resident < kernel.blocks < 2 * kernel.resident  # a second wave that is nearly empty
-    # Of memory-bound ones, half of the blocks may still use all of the bandwidth.
-    loss = 1 - kernel.blocks / (2 * kernel.resident) if few and op.compute > op.memory else 0.0
-    return loss / 2 if loss > 0.3 else 0.0
-
-
-def small(analysis: Analysis) -> Iterator[Finding]:
-    """Long kernels whose grid does not fill the device: fewer blocks than multiprocessors, or a nearly empty last wave.
-
-    Source: NVIDIA, Deep Learning Performance Guide, "Wave quantization"; CUDA C++ Best Practices Guide, "Occupancy".
-    Premises: the grid and the device's multiprocessors (deviceProperties), and shapes (record_shapes) of an argument
-    with 1,024 elements for each multiprocessor; not communication.
-    """
-    found: list[tuple[float, Op, Kernel]] = []
-    for op in analysis.ops if is_gpu(analysis) else ():
-        if op.part in ("communication", "copy") or op.device < 0:
-            continue
-        savings = [kernel.time * _unfilled(analysis, op, kernel) for kernel in op.kernels]
-        saving = min(sum(savings), op.beyond) if op.ideal > 0 else sum(savings)
-        if saving > 0:
-            found.append((saving, op, op.kernels[savings.index(max(savings))]))
-    if not found:
-        return
-    _, op, kernel = max(found, key=lambda one: one[0])
-    says = partial(
-        compute.small,
-        op=op.key,
-        kernel=short_names([kernel.name])[kernel.name],
-        blocks=kernel.blocks,
-        processors=analysis.sm_counts[op.device],
-        resident=kernel.resident,
-        ops=len(found),
-    )
-    ops, claims = [op for _, op, _ in found], [(op, saving) for saving, op, _ in found]
-    yield Finding(says, claims, evidence(ops), where(analysis, op.event))
+RULES = (attention, tf32, low_precision, align)

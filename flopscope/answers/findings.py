@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import SCOPE, Analysis
 from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.sentences.words import Said
+from flopscope.answers.words import Said
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
@@ -150,6 +150,11 @@ def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
     if a[-1] != b[-2]:
         return None
     return math.prod(a[:-2]), a[-2], b[-1], a[-1]
+
+
+def most_elements(op: Op) -> int:
+    """Return the number of elements of the largest argument of an op."""
+    return max((math.prod(shape) for shape in op.shapes if shape), default=0)
 
 
 # Premises: the recorded arguments of calls, and the names around them -------------------------------------------------

@@ -12,9 +12,10 @@ from flopscope.answers.findings import Finding, claim_all, finding_about, gap_ev
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.sentences import host
 from flopscope.answers.wait_rules import tuning_gaps
+from flopscope.answers.words import Said
 from flopscope.support.statistics import median
+from flopscope.support.units import plural, short_time_text
 
 
 def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
@@ -54,11 +55,58 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     names = [key for key in keys if key in compilations or LOADING.search(key)]
     idle = (compiling, analysis.idle("loading"), analysis.idle("first_launch"), sum(gap.time for gap in tried))
     by_xla, how = any(BY_XLA in key for key in compilations), analysis.facts.hints.options["later"]
-    says = partial(host.warmup, *idle, analysis.per, analysis.on_device, later, by_xla, launched, how)
+    says = partial(say_warmup, *idle, analysis.per, analysis.on_device, later, by_xla, launched, how)
     waits = [(gap, gap.time) for gap in gaps]
     claims = [*claim_all(analysis.tried), *waits]
     seen = host_times(analysis, names) or gap_evidence(analysis, waits)
     yield Finding(says, claims, seen, where(analysis, gaps[0].event) if gaps else None)
+
+
+FIRST_USES = {
+    "compiling": "while torch.compile compiles",
+    "loading": "while code is loaded for the first launch of a kernel",
+    "launching": "in calls that launch a kernel for the first time, which load its code",
+    "trying": "while a library measures which of its kernels is the fastest",
+}
+AGAIN = (
+    " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or "
+    "mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
+)
+AGAIN_BY_XLA = (
+    " XLA compiled in {} later steps too: pad arrays to few shapes, keep static arguments from changing, and call "
+    "jax.jit once, outside of the loop."
+)
+RECOMPILES = 2
+"""Later steps in which torch.compile or XLA must compile before the advice says so."""
+
+
+def say_warmup(
+    compiling: float,
+    loading: float,
+    launching: float,
+    trying: float,
+    per: str,
+    on_device: bool,
+    later: int,
+    jax: bool,
+    tried: float,
+    how: str,
+) -> Said:
+    """Idle time that the first use of code caused.
+
+    launching: in calls that launch a kernel for the first time. trying: after waits in which a library measures
+    kernels. later: steps after the first in which torch.compile or XLA compiled. jax: whether JAX compiled. tried: µs
+    of work that was launched while the program was compiled. how: what records later steps.
+    """
+    idle = "the device idles" if on_device else "no op runs for"
+    uses = {**FIRST_USES, "compiling": "while JAX compiles"} if jax else FIRST_USES
+    times = dict(zip(uses.values(), (compiling, loading, launching, trying), strict=True))
+    parts = ", and ".join(f"{short_time_text(time)} {per} {what}" for what, time in times.items() if time > 0)
+    meanwhile = f" Work that was launched meanwhile takes {short_time_text(tried)} {per}." if tried > 0 else ""
+    again = (AGAIN_BY_XLA if jax else AGAIN).format(later) if later >= RECOMPILES else ""
+    return Said(
+        "Leave the first steps out of the recording", f"{idle} {parts}. Record later ones with {how}.{meanwhile}{again}"
+    )
 
 
 WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter": False}
@@ -101,10 +149,36 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     if waited <= 0:
         return
     pinned = pageable and analysis.accelerator in GRAPHED
-    says = partial(host.data_wait, waited, analysis.per, workers, starting, analysis.on_device, pinned)
+    says = partial(say_data, waited, analysis.per, workers, starting, analysis.on_device, pinned)
     seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
     claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
     yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.unobserved)
+
+
+def say_data(waited: float, per: str, workers: bool | None, starting: float, on_device: bool, pageable: bool) -> Said:
+    """The time for which the program waited for a DataLoader.
+
+    workers: whether the loader has worker processes; None: unknown. starting: part of the wait, left out of ``waited``,
+    in which the workers started. pageable: whether copies from pageable memory to the device were recorded.
+    """
+    waits = f"{'the device' if on_device else 'the program'} waits {short_time_text(waited)} {per}"
+    pin = " Copies to the device come from pageable memory: add pin_memory=True." if pageable else ""
+    if workers is None:
+        why = f"{waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
+        return Said("Load data ahead of its use", why)
+    if not workers:
+        return Said(
+            "Load data in worker processes",
+            f"{waits} while the DataLoader loads in the program's own process. Give it worker processes (num_workers, "
+            f"0 now), or do less per sample.{pin}",
+        )
+    more = f" (The first batch, for which the workers start, takes {short_time_text(starting)} more.)"
+    start = more if starting > 0 else ""
+    return Said(
+        "Make the DataLoader's workers faster",
+        f"{waits} for batches that its worker processes have not finished. Do less per sample, or use more workers if "
+        f"the machine has idle cores.{start}{pin}",
+    )
 
 
 PINNED = {True: 0.25, False: 1.0}
@@ -138,8 +212,31 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
     ops = [op for op, _ in found]
     directions, from_pageable = (over["HtoD"], over["DtoH"]), over["HtoD (Pageable"]
-    says = partial(host.copies, exposed, analysis.per, *directions, pageable, from_pageable, analysis.uses_torch)
+    says = partial(say_copy, exposed, analysis.per, *directions, pageable, from_pageable, analysis.uses_torch)
     yield finding_about(analysis, says, [(op, time * (1 - left / exposed)) for op, time in found], ops)
+
+
+def say_copy(
+    exposed: float, per: str, to_device: bool, to_host: bool, pageable: float, from_pageable: bool, torch: bool
+) -> Said:
+    """Copies between host and device during which nothing computed.
+
+    pageable: share of the time of copies whose memory on the host is pageable. from_pageable: whether copies to the
+    device are among those. torch: whether the program is one of PyTorch.
+    """
+    way = "to the device" if to_device else "to the host"
+    if to_device and to_host:
+        way = "between host and device"
+    kind = "pageable " if pageable > 0.5 else ""
+    memory = "pinned memory (pin_memory)" if from_pageable and torch else "pinned memory on the host"
+    calls = "non_blocking=True" if torch else "cudaMemcpyAsync"
+    ahead = ", and copy on another stream before the computation needs the data" if to_device else ""
+    later = ", and read the result after more work has been launched" if to_host else ""
+    return Said(
+        f"Copy {way} in the background",
+        f"{short_time_text(exposed)} {per} of {kind}copies {way} overlap with no computation. Use "
+        f"{f'{memory} and ' if kind else ''}{calls}{ahead}{later}.",
+    )
 
 
 class Fused(NamedTuple):
@@ -195,8 +292,26 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
         claims += [(gap, (LISTED if by_lists else KEPT) * time) for gap, time in late]
     if not claims:
         return
-    says = partial(host.optimizer_ops, kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
+    says = partial(say_optimizer, kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
     yield finding_about(analysis, says, claims, ops, ops)
+
+
+def say_optimizer(
+    name: str, by_lists: bool, pieces: float, on_device: bool, per: str, passes: float | None, fused: int | None
+) -> Said:
+    """An optimizer's step of separate ops.
+
+    by_lists: whether an op takes a list of tensors (foreach). pieces: kernels, or ops on the CPU, of a step. passes:
+    arrays of the parameters' size that its ops read and write; None: unknown. fused: the same of the fused step.
+    """
+    how = "a list of tensors at a time (foreach)" if by_lists else "tensor by tensor"
+    parts = plural(pieces, "kernel" if on_device else "op")
+    traffic = (
+        f", which read and write about {passes:.0f} arrays of the parameters' size; the fused step does with {fused}"
+        if passes is not None and fused is not None and passes > fused
+        else ""
+    )
+    return Said(f"Use torch.optim.{name}(..., fused=True)", f"the step runs {how}, in {parts} {per}{traffic}.")
 
 
 def _in_optimizer(analysis: Analysis, event: int) -> bool:
@@ -214,3 +329,6 @@ def _passes(analysis: Analysis, known: Fused, ops: list[Op]) -> tuple[float | No
     size = next((moved[name] / arrays for name, arrays in known.unit.items() if name in moved), 0.0)
     passes = sum(moved.values()) / size if size > 0 else 0.0
     return (passes if passes > 0 else None), fused
+
+
+RULES = (warmup, data, copy, optimizer)

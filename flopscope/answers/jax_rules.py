@@ -6,7 +6,7 @@ The HLO's remarks are arguments of its instructions (csrc/work/hlo/remarks.h).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,12 +16,15 @@ from flopscope.answers.findings import Finding, arguments, calls_of, claim_all, 
 from flopscope.answers.launch_rules import KEPT
 from flopscope.answers.pieces import Op
 from flopscope.answers.recording import LATE
-from flopscope.answers.sentences import jax
-from flopscope.answers.sentences.words import Said
+from flopscope.answers.words import Said, form, listed
+from flopscope.support.columns import cut_end
+from flopscope.support.units import plural, short_time_text
 
 NUMBER = re.compile(r"\.\d+$")
 LONGEST_LIST = 3
 """Names that a sentence lists."""
+
+LONGEST_NAME = 40
 WIDE = {"bf16": ("bfloat16", "bf16_tensor"), "f16": ("float16", "fp16_tensor")}
 """The types of 16 bits in the remarks: their names, and the unit of their products."""
 
@@ -57,7 +60,27 @@ def donate(analysis: Analysis) -> Iterator[Finding]:
     """
     if found := remarks(analysis, "argument"):
         names = tuple(dict.fromkeys(one.text for one in found))
-        yield _left_out(analysis, partial(jax.undonated, names[:LONGEST_LIST], len(names)), found)
+        yield _left_out(analysis, partial(say_donate, names[:LONGEST_LIST], len(names)), found)
+
+
+def say_donate(names: tuple[str, ...], arguments: int, time: float, per: str) -> Said:
+    """Copies of arguments of jitted functions that are not donated.
+
+    names: the first of the arguments.
+    """
+    return Said(
+        "Donate arguments that the function replaces",
+        f"XLA copies {_arguments(names, arguments)} before it changes {form(arguments, 'it', 'them')}, for "
+        f"{short_time_text(time)} {per}. Nothing else reads what is copied, and a result has the same shape: "
+        "with jax.jit(…, donate_argnums=…) the result takes that memory. The caller must not use the argument "
+        "afterwards.",
+    )
+
+
+def _arguments(names: Sequence[str], arguments: int) -> str:
+    more = arguments - len(names)
+    others = f" and {plural(more, 'more argument')}" if more > 0 else ""
+    return listed([cut_end(name, LONGEST_NAME) for name in names]) + others
 
 
 def carry(analysis: Analysis) -> Iterator[Finding]:
@@ -70,7 +93,21 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
     """
     if found := [one for one in remarks(analysis, "carry") if one.op.memory > one.op.time / 2]:
         calls = calls_of(one.op for one in found)
-        yield _left_out(analysis, partial(jax.copied_carry, calls, found[0].text), found)
+        yield _left_out(analysis, partial(say_carry, calls, found[0].text), found)
+
+
+def say_carry(calls: float, shape: str, time: float, per: str) -> Said:
+    """Copies of arrays of a loop's carry.
+
+    shape: of the longest: "64x256".
+    """
+    return Said(
+        "Change the carry of the loop in place",
+        f"its body copies arrays of the carry {plural(calls, 'time')} {per}, {short_time_text(time)} in all "
+        f"(the longest of shape {shape}). XLA copies an array that is read apart from the update that replaces it, "
+        "or that moves to another place of the carry: read what the step needs from the updated array, or carry only "
+        "the rows that are read.",
+    )
 
 
 def _left_out(analysis: Analysis, says: partial[Said], found: list[Remark]) -> Finding:
@@ -93,9 +130,23 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
     gaps = [gap for gap in analysis.gaps if gap.cause in LATE and analysis.op_around(gap.event) in keys]
     names = tuple(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))
     times = (sum(op.time for op in ops), sum(gap.time for gap in gaps))
-    says = partial(jax.callbacks, names[:LONGEST_LIST], calls_of(ops), *times, analysis.per)
+    says = partial(say_callback, names[:LONGEST_LIST], calls_of(ops), *times, analysis.per)
     one = finding_about(analysis, says, claim_all(ops), ops, ops)
     yield one._replace(claims=[*one.claims, *((gap, KEPT * gap.time) for gap in gaps)])
+
+
+def say_callback(names: tuple[str, ...], calls: float, time: float, idle: float, per: str) -> Said:
+    """Calls of Python on the host in jitted functions.
+
+    time: of their copies.
+    """
+    idling = f" while the device idles {short_time_text(idle)} {per}" if idle > 0 else ""
+    return Said(
+        "Take callbacks out of the jitted function",
+        f"{listed(names)} {form(len(names), 'calls', 'call')} Python on the host {plural(calls, 'time')} "
+        f"{per}{idling}; {form(calls, 'its', 'their')} copies take {short_time_text(time)}. Compute it with "
+        "jax.numpy, return the value and use it after the step, or call it every few steps.",
+    )
 
 
 def precision(analysis: Analysis) -> Iterator[Finding]:
@@ -121,11 +172,41 @@ def precision(analysis: Analysis) -> Iterator[Finding]:
     yield from _products(analysis, widened, wide=True)
 
 
+def say_precise(precision: str, calls: float, time: float, per: str) -> Said:
+    """Products on CUDA cores, as a precision above the default was asked for.
+
+    precision: "high" or "highest", of the longest.
+    """
+    return Said(
+        "Let products use the tensor cores",
+        f"{plural(calls, 'product')} {per} of float32 {form(calls, 'runs', 'run')} on CUDA cores for "
+        f"{short_time_text(time)}, because {precision} precision was asked for. The default computes them in "
+        "TF32, with 10 bits of the mantissa: leave out precision= and jax_default_matmul_precision where the result "
+        "does not need more.",
+    )
+
+
+def say_widened(source: str, calls: float, time: float, per: str) -> Said:
+    """Products whose factors are converted to float32 from a type of 16 bits.
+
+    source: "bfloat16" or "float16", of the longest.
+    """
+    return Said(
+        "Multiply narrow factors as they are",
+        f"{plural(calls, 'product')} {per} {form(calls, 'converts', 'convert')} {source} factors to "
+        f"float32 first and {form(calls, 'takes', 'take')} {short_time_text(time)}. Pass them as {source} "
+        "with preferred_element_type=jnp.float32: sums and result are float32 all the same.",
+    )
+
+
 def _products(analysis: Analysis, timed: list[tuple[Remark, float]], *, wide: bool) -> Iterator[Finding]:
     claims = [(one.op, one.op.time - then) for one, then in timed if then < one.op.time]
     if not claims:
         return
     ops = [op for op, _ in claims]
     text, time, calls = timed[0][0].text, sum(op.time for op in ops), calls_of(ops)
-    sentence, of = (jax.widened, WIDE[text][0]) if wide else (jax.precise, text)
+    sentence, of = (say_widened, WIDE[text][0]) if wide else (say_precise, text)
     yield finding_about(analysis, partial(sentence, of, calls, time, analysis.per), claims, ops)
+
+
+RULES = (callback, donate, carry, precision)

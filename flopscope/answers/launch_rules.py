@@ -12,9 +12,9 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding, entry, gap_evidence, where
 from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
 from flopscope.answers.pieces import Gap
-from flopscope.answers.sentences import host
 from flopscope.answers.wait_rules import allocating, recurring
-from flopscope.support.units import short_time_text
+from flopscope.answers.words import Said
+from flopscope.support.units import percent_text, plural, short_time_text
 
 KEPT = 0.95
 """Share of idle time that removing its cause gains."""
@@ -55,7 +55,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         shares = [share for *_, share in _table(analysis) if share == share]
         percent, idle = shares[0] if len(shares) == 1 else None, sum(time for _, time in short)
         program = (analysis.uses_torch, analysis.uses_jax)
-        says = partial(host.launches, idle, analysis.per, launches, percent, *program)
+        says = partial(say_launch, idle, analysis.per, launches, percent, *program)
         claims = [(gap, KEPT * time) for gap, time in short]
         waits = sum(gap.count for gap in analysis.gaps if gap.cause == "sync")
         needs = "sync" if waits >= HANDFUL else ""  # no graph has waits in it
@@ -67,10 +67,42 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     if covered > COVERED * pause.idle:
         shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
         told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
-        says = partial(host.host_work, pause.idle, analysis.per, *told)
+        says = partial(say_host_work, pause.idle, analysis.per, *told)
         claims = [(gap, KEPT * time * covered / pause.idle) for gap, time in long]
         seen = [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown]
         yield Finding(says, claims, seen, where(analysis, long[0][0].event))
+
+
+def say_launch(idle: float, per: str, launches: float, late: float | None, torch: bool, jax: bool = False) -> Said:
+    """Launches, piece by piece, that came after the device had become idle.
+
+    launches: API calls that launched work. late: late launches in percent, as in the table of launches; None: there are
+    several devices. torch: whether the program is one of PyTorch. jax: whether it is one of JAX.
+    """
+    of_them = "" if late is None else f", {percent_text(late)} of them late"
+    how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if torch else "a CUDA graph"
+    if jax:
+        how = "one jitted function for more of the step, unroll= of its loops (jax.lax.scan, fori_loop)"
+    return Said(
+        "Launch more work at once",
+        f"the device waits {short_time_text(idle)} {per} for the host, which makes "
+        f"{plural(launches, 'launch', 'launches')} {per}{of_them}. Use {how}, or larger batches. The times of the "
+        "ops listed here are those for which the device waited for their launch.",
+    )
+
+
+def say_host_work(idle: float, per: str, names: tuple[str, ...], covered: float) -> Said:
+    """Work of the host, other than launching, while the device idled.
+
+    names: ops, ranges and lines that the host was in for most of that time. covered: part of ``idle`` that the recorded
+    ones take.
+    """
+    return Said(
+        "Take work off the thread that launches",
+        f"the device idles {short_time_text(idle)} {per} in long pauses between launches; the host was in "
+        f"{', '.join(names)} for {short_time_text(covered)} of it. Do that in another thread or process, on the "
+        "device, or while the device has work.",
+    )
 
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
@@ -188,3 +220,6 @@ def pauses(analysis: Analysis) -> Iterator[str]:
         times = (f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
         what = f"the host was in {', '.join(times)}"
     yield (f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: {what}.")
+
+
+RULES = (launch,)

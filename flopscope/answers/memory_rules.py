@@ -1,4 +1,4 @@
-"""Rules about bytes: chains that could be fused, casts and copies that could be left out."""
+"""Rules about bytes that need not move: elements taken one by one, tensors that grow, casts and copies."""
 
 from __future__ import annotations
 
@@ -9,32 +9,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.compute_rules import attention, most_elements
 from flopscope.answers.findings import (
-    COMPILED,
     Finding,
     casts_of,
     claim_all,
     claim_late,
     evidence,
     finding_about,
-    is_compiled,
     is_convolution,
     is_trained,
     names_at,
-    ran_as,
     reorders_of,
     tensors,
     where,
 )
-from flopscope.answers.host_events import calls_named, outermost
+from flopscope.answers.host_events import calls_named
 from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.sentences import memory
-from flopscope.answers.sentences.words import Said, form, listed
-from flopscope.support.units import percent_text, plural, short_time_text
+from flopscope.answers.words import Said, cost_text, form, shown_as_sentence
+from flopscope.support.units import plural, short_time_text
 
 KEPT = 0.9
 """Share of the time of a copy or cast that leaving it out gains: what reads its result reads the original instead."""
@@ -107,8 +100,21 @@ def elements(analysis: Analysis) -> Iterator[Finding]:
         found = [*single, *views]
         reads = all(op.key in ("aten::item", "aten::_local_scalar_dense") for op in single)
         count, size, time = sum(taken.values()), max(taken)[0], sum(op.time for op in found)
-        says = partial(memory.elements, calls=count, size=size, per=analysis.per, time=time, reads=reads)
+        says = partial(say_elements, calls=count, size=size, per=analysis.per, time=time, reads=reads)
         yield finding_about(analysis, says, claim_all(found, 1 - 1 / MANY), found, found)
+
+
+def say_elements(calls: float, size: int, per: str, time: float, reads: bool) -> Said:
+    """A loop over the elements of a vector. reads: It only reads them, as numbers of Python."""
+    took = f"{plural(calls, 'element')} {per}, of a tensor of {size:,}, {form(calls, 'is', 'are')} taken one by one"
+    cost = f"{took}, which takes {short_time_text(time)} with the calls on each"
+    if reads:
+        return Said("Read the elements of a tensor by one tolist()", f"{cost}. One call reads them all.")
+    return Said(
+        "Replace a loop over elements by ops on the tensor",
+        f"{cost}. Where no element needs the result of an earlier one, one call on the whole takes their place; else "
+        "loop over numbers of Python, from tolist().",
+    )
 
 
 CAT = "aten::cat"
@@ -147,9 +153,24 @@ def growth(analysis: Analysis) -> Iterator[Finding]:
     if not (taken and any("CatBackward" in name for name in analysis.names)):
         share, count = float(time / times.sum()), sum(op.calls for op in ops) * len(events) / len(grown)
         shape, spent = _made(analysis, events[int(made[grown].argmax())]), share * sum(op.time for op in ops)
-        says = partial(memory.growth, count, analysis.per, spent, taken, shape, copied / (1 - copied))
+        says = partial(say_growth, count, analysis.per, spent, taken, shape, copied / (1 - copied))
         claims = claim_all(ops, share * min(copied, 1 - least))
         yield Finding(says, claims, evidence(ops), where(analysis, events[0]))
+
+
+def say_growth(calls: float, per: str, time: float, taken: bool, shape: Sequence[int], again: float) -> Said:
+    """A tensor that grows by aten::cat. taken: other ops take it meanwhile. shape: the largest. again: how often the
+    elements that are new are copied again."""
+    cost = (
+        f"{plural(calls, 'call')} of aten::cat {per} {form(calls, 'copies', 'copy')} a tensor of the shape that an "
+        f"earlier call made, up to {'x'.join(map(str, shape))}, to extend it: in {short_time_text(time)}, {again:,.0f} "
+        "elements for each new one, and more with each call."
+    )
+    if taken:
+        how = "Allocate it once, as large as it gets, and write what is new into a slice: for attention a static cache."
+        return Said("Write into slices instead of growing a tensor by torch.cat", f"{cost} {how}")
+    how = "No other recorded op takes it as a whole meanwhile: append the pieces to a list, and concatenate them once."
+    return Said("Concatenate once instead of growing a tensor by torch.cat", f"{cost} {how}")
 
 
 def float64(analysis: Analysis) -> Iterator[Finding]:
@@ -171,9 +192,19 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
     ]
     if mixed and (within or wide):
         time, calls = sum(time for _, time in wide), sum(op.calls for op in mixed)
-        says = partial(memory.float64, op=mixed[0].key, calls=calls, per=analysis.per, time=time)
+        says = partial(say_float64, op=mixed[0].key, calls=calls, per=analysis.per, time=time)
         claims = [*((op, op.cast) for op in within), *((op, time / 2) for op, time in wide)]
         yield finding_about(analysis, says, claims, [*mixed, *within, *(op for op, _ in wide)])
+
+
+def say_float64(op: str, calls: float, per: str, time: float) -> Said:
+    """Float64 that enters by an op. time: of memory-bound ops that take float64 alone."""
+    return Said(
+        "Keep float64 out of the float32 tensors",
+        f"{plural(calls, 'call')} {per} of {op} or the like {form(calls, 'takes', 'take')} a tensor of each, so the "
+        f"result is float64, and memory-bound ops on float64 take {short_time_text(time)}, twice the bytes of float32. "
+        "Convert the float64 operand once, as by .float(), if its precision is not needed.",
+    )
 
 
 def _floats(analysis: Analysis, op: Op) -> Counter[tuple[str, ...]]:
@@ -207,7 +238,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     times = [op.cast for op in ops]
     named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
     says = partial(
-        memory.casts,
+        say_cast,
         calls=sum(op.casts for op in ops),
         per=analysis.per,
         time=sum(times),
@@ -218,6 +249,29 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         trained=is_trained(analysis),
     )
     yield _left_out(analysis, says, ops, times)
+
+
+def say_cast(
+    calls: float, per: str, time: float, host: float, source: str, target: str, autocast: bool, trained: bool
+) -> Said:
+    """Casts between float dtypes.
+
+    host: naN in a CPU program. target: dtypes of the longest. autocast: some lie within the calls of ops that autocast
+    serves. trained: A backward pass ran.
+    """
+    longest = f" ({source} to {target} the longest)" if target else ""
+    once = ""
+    if autocast and not trained:
+        once = "where autocast casts weights, convert them once; "
+    elif target in ("float16", "bfloat16") and not trained:
+        once = f"convert what stays the same from step to step once, with .to(torch.{target}); "
+    return Said(
+        "Keep tensors in the dtype in which they are used",
+        f"{plural(calls, 'cast')} {per} {form(calls, 'takes', 'take')} "
+        f"{cost_text(time, host)}{longest}. "
+        f"{shown_as_sentence(f'{once}where an op needs the wider dtype')}, a fused op or torch.compile casts while it "
+        "computes.",
+    )
 
 
 def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
@@ -275,221 +329,39 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         time = sum(time for _, time in conversions) / KEPT
         kernels = [kernel for op in convolved for kernel in op.kernels if CONVERSION.search(kernel.name)]
         count, rocm = sum(kernel.count for kernel in kernels), analysis.accelerator == "hip"
-        says = partial(memory.channels_last, time=time, conversions=count, per=analysis.per, rocm=rocm)
+        says = partial(say_channels_last, time=time, conversions=count, per=analysis.per, rocm=rocm)
         yield finding_about(analysis, says, conversions, convolved)
     if copied:
         times = [op.reordered for op in copied]
         calls, caller = sum(op.reorders for op in copied), _copier(analysis, copied[0]) or ""
         host = _host(analysis, copied, times)
-        moved = partial(memory.reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
+        moved = partial(say_reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
         yield _left_out(analysis, moved, copied, times)
 
 
-NORM = "batch normalisation"
-UNFUSED = {
-    NORM: re.compile(r"^aten::(?!.*backward)\w*batch_norm"),
-    "ReLU": re.compile(r"^aten::(?:relu|relu6|clamp_min|threshold|hardtanh|leaky_relu)_?$"),
-    "additions": re.compile(r"^aten::add_?$"),
-}
-BLOCKS = ((NORM, "ReLU"), (NORM, "additions"), ("additions", "ReLU"))
-NOTED = 0.05
-"""Share of the device's time from which such ops are noted."""
-
-
-def _pairs(analysis: Analysis) -> Iterator[tuple[int, int, int]]:
-    """Return the rows of works that followed each other on a stream, and how often they did."""
-    return zip(*(analysis.pair_cells[name].tolist() for name in ("before", "after", "count")), strict=True)
-
-
-def _linked(analysis: Analysis, kinds: Mapping[int, str], pairs: Sequence[tuple[str, str]]) -> dict[int, float]:
-    """Return by row the share of its works directly before or after which such a one ran on its stream."""
-    every, found = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for before, after, count in _pairs(analysis):
-        if before == after:
-            continue  # kernels of one op
-        fits = (kinds.get(before, ""), kinds.get(after, "")) in pairs
-        for place in ((0, before), (1, after)):
-            every[place] += count
-            found[place] += count * fits
-    return {row: max(found[side, row] / max(every[side, row], 1) for side in (0, 1)) for row in kinds}
-
-
-def separate(analysis: Analysis) -> Iterator[str]:
-    """Yield a note on batch normalisation, ReLU and additions in kernels of their own.
-
-    Premises: ops that torch.compile did not make, in this order on a stream.
-    """
-    own = [op for op in analysis.ops if op.row >= 0 and op.part != "copy" and op.key.startswith("aten::")]
-    if not analysis.on_device or not any(UNFUSED[NORM].search(op.key) for op in own):
-        return
-    own, whole = [op for op in own if not is_compiled(analysis, op)], sum(op.time for op in analysis.ops)
-    kinds = {op.row: kind for op in own for kind, names in UNFUSED.items() if names.search(op.key)}
-    times: dict[str, float] = {}
-    shares = _linked(analysis, kinds, BLOCKS)
-    for op in own:
-        if shares.get(op.row, 0.0) > 0:
-            times[kinds[op.row]] = times.get(kinds[op.row], 0.0) + shares[op.row] * op.time
-    if len(times) > 1 and (time := sum(times.values())) > NOTED * whole:
-        yield (
-            f"{percent_text(100 * time / whole)} of the device's time is in {listed(list(times))} that follow one "
-            f"another as kernels of their own ({short_time_text(time)} {analysis.per}): each reads and writes whole "
-            "tensors, and torch.compile fuses them."
-        )
-
-
-CONVOLVES = re.compile(r"^aten::conv(?:olution|\dd)$")
-INFERS = re.compile(r"bn_fw_inf|NormFwdInfer|transform_input|batch_norm_elementwise", re.IGNORECASE)
-LEARNS = re.compile(r"statistics|welford|bn_fw_tr|NormFwdTrain", re.IGNORECASE)
-
-
-def foldable(analysis: Analysis) -> Iterator[str]:
-    """Yield a note on batch normalisation directly after a convolution, in a recording without a backward pass.
-
-    Premises: the order of ops on a thread; running statistics, by the argument or else the names of kernels; as many
-    channels, if recorded. There may be no gain: eager PyTorch adds the bias in a kernel of its own.
-    """
-    norms = [op for op in analysis.ops if UNFUSED[NORM].search(op.key)]
-    time, whole = (sum(op.time for op in ops) for ops in (norms, analysis.ops))
-    if not time or is_trained(analysis) or any("backward" in key.lower() for key in analysis.columns["key"]):
-        return
-    inferred = all(ran_as(op, INFERS) and not ran_as(op, LEARNS) for op in norms)
-    ops, names = outermost(analysis, re.compile("^aten::").search), analysis.events[0]["name"]
-    normal = np.isin(names[ops[1:]], [at for at, name in enumerate(analysis.names) if UNFUSED[NORM].search(name)])
-    pairs, found = np.stack([ops[:-1][normal], ops[1:][normal]]), 0
-    befores, afters = (analysis.calls_alike(of, arguments=True) for of in pairs)
-    _, place, counts = np.unique(befores[2] * len(ops) + afters[2], return_index=True, return_counts=True)
-    for before, event, count in zip(*pairs[:, place].tolist(), counts.tolist(), strict=True):
-        source, given = (analysis.core.arguments(one) or [] for one in (before, event))
-        known = len(source) > 1 and len(given) > 5
-        name = analysis.names[names[before]]
-        if not CONVOLVES.search(name) or (known and (source[1][1] or ())[:1] != (given[0][1] or ())[1:2]):
-            continue
-        trains = given[5][3] if known else ""
-        found += count * (trains == "False" if trains else inferred)
-    share = time / whole
-    if share * found > NOTED * len(pairs[0]):
-        yield (
-            f"{found} of {plural(len(pairs[0]), NORM)} ({percent_text(100 * share)} of the time of ops) "
-            f"{form(found, 'uses', 'use')} running statistics directly after a convolution, into which "
-            "torch.nn.utils.fusion.fuse_conv_bn_eval folds them where nothing else reads its result."
-        )
-
-
-APART = re.compile(r"_foreach_|_fused_|bernoulli|sort|topk|kthvalue|median|mode|cum|pool|loss")
-"""Pointwise ops and reductions that are no links of a chain: optimizers, one that reads nothing that an earlier op
-wrote, and what looks at elements in an order or in windows of its own."""
-MOVES = ("aten::copy_", "aten::_to_copy")
-"""Copies that a compiler does while it computes, if kernels do them."""
-LONGEST_CHAIN = 6
-"""Ops that a sentence names."""
-FUSED_SHARE = 0.85
-"""Bandwidth of a fused kernel with more operands, relative to that of the separate kernels."""
-SAVED_FOR_BACKWARD = 0.8
-"""Share of the traffic of intermediates that a compiler saves in a program with a backward pass, which needs some."""
-
-
-def fuse(analysis: Analysis) -> Iterator[Finding]:
-    """Neighbouring memory-bound ops over equally many elements, whose intermediate need not reach memory.
-
-    Of each neighbouring pair, the bytes that the first writes (or, if it reduces, reads) and the second reads again are
-    saved, at the bandwidth that the two reach now, or at its peak where something else takes the time; 80 % of them
-    where a backward pass needs some intermediates. Premises: both shapes (record_shapes), and kernels, not copies, that
-    follow each other on one stream; neither op ran in code that torch.compile made, or is removed by ``attention``, and
-    the bytes of both bound them or come near, not the launch of their kernels.
-    """
-    removed = {op.row for finding in attention(analysis) for op in finding.removed}
-    by_row: dict[int, Op] = {}
-    for op in analysis.ops:
-        if op.row < 0 or op.row in removed or op.part not in ("memory", "latency", "compute"):
-            continue
-        if not is_compiled(analysis, op) and not any(kernel.name.startswith("Mem") for kernel in op.kernels):
-            by_row.setdefault(op.row, op)
-    counts = Counter[tuple[int, int]]()
-    for before, after, count in _pairs(analysis):
-        counts[before, after] += count
-    share = FUSED_SHARE * (SAVED_FOR_BACKWARD if is_trained(analysis) else 1.0)
-    saved: dict[int, float] = {}
-    chained: dict[int, Op] = {}
-    edges: dict[tuple[int, int], float] = {}
-    steps = analysis.step_count
-    written, moved = (list(map(float, analysis.columns[name])) for name in ("bytes_written", "bytes_total_moved"))
-    for (before, after), count in counts.items():
-        first, second = by_row.get(before), by_row.get(after)
-        if first is None or second is None or not _are_fusable(first, second):
-            continue
-        if not (moved[before] > 0 and moved[after] > 0 and written[before] > 0):
-            continue
-        reduces = _reduces(first)  # its result is small, but the next op reads its input again
-        bytes_each = (moved[before] - written[before] if reduces else written[before]) / max(first.calls * steps, 1)
-        wrote = 0.0 if reduces else written[before] / moved[before]
-        once = _byte_time(first) * wrote * min(count / steps / max(first.calls, 1e-9), 1)
-        twice = _byte_time(second) * min(bytes_each * count / moved[after], 1)
-        saved[before] = saved.get(before, 0.0) + share * once
-        saved[after] = saved.get(after, 0.0) + share * twice
-        edges[before, after] = share * (once + twice)
-        chained[before], chained[after] = first, second
-    claims: list[tuple[Op | Gap, float]] = [(chained[row], min(time, chained[row].time)) for row, time in saved.items()]
-    if not claims:
-        return
-    ahead = {pair: time for pair, time in edges.items() if chained[pair[0]].event < chained[pair[1]].event}
-    chain = _longest(ahead or edges, counts, {row: steps * max(op.calls, op.count) for row, op in chained.items()})
-    says = partial(
-        memory.chains,
-        names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
-        several=len(set(chain)) < len(chained),
-        time=sum(time for _, time in claims),
-        compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
+def say_channels_last(time: float, conversions: float, per: str, rocm: bool) -> Said:
+    """Conversions between NCHW and NHWC around convolutions; conversions: kernels that do it."""
+    given = "; MIOpen gets NHWC with the environment variable PYTORCH_MIOPEN_SUGGEST_NHWC=1" if rocm else ""
+    return Said(
+        "Use channels_last for the model and its input",
+        f"{plural(conversions, 'conversion')} {per} between NCHW and NHWC in convolutions "
+        f"{form(conversions, 'takes', 'take')} {short_time_text(time)}; .to(memory_format=torch.channels_last) changes "
+        f"both{given}.",
     )
-    yield Finding(says, claims, evidence(chained.values()), where(analysis, chained[chain[0]].event))
 
 
-def _byte_time(op: Op) -> float:
-    """Return the time that the bytes of an op take: all of it, if they bound it."""
-    return op.time if op.part == "memory" else min(op.time, op.memory)
+def say_reordered(calls: float, per: str, time: float, host: float, caller: str) -> Said:
+    """Copies that change nothing but the order of elements in memory.
 
-
-def _longest(
-    edges: Mapping[tuple[int, int], float], counts: Mapping[tuple[int, int], int], works: Mapping[int, float]
-) -> list[int]:
-    """Return the rows of a chain that ran, in its order: the pair with the largest time, and what it continues.
-
-    Two pairs with a row in common are known to be parts of one chain if together they occur more often than the row.
+    host: naN in a CPU program. caller: the op that copies, of the longest: "aten::contiguous".
     """
-    first = max(edges, key=lambda pair: edges[pair])
-    chain, certain = list(first), counts[first]
-    for end in (-1, 0):
-        while len(chain) < LONGEST_CHAIN:
-            ends = [pair for pair in edges if pair[0 if end else 1] == chain[end]]
-            if not ends:
-                break
-            pair = max(ends, key=lambda one: counts[one])
-            both = certain + counts[pair] - round(works[chain[end]])
-            row = pair[1 if end else 0]
-            if both <= 0 or row in chain:
-                break
-            certain = both
-            chain.insert(len(chain) if end else 0, row)
-    return chain
+    return Said(
+        "Keep one memory layout",
+        f"{plural(calls, 'copy', 'copies')} {per} only {form(calls, 'reorders', 'reorder')} elements (the "
+        f"longest in {caller} of a permuted tensor) and {form(calls, 'takes', 'take')} "
+        f"{cost_text(time, host)}. Where the "
+        "program makes the copy, produce its input in the layout that the next op reads.",
+    )
 
 
-def _is_pointwise(op: Op) -> bool:
-    return (op.category == "pointwise" and not APART.search(op.key)) or op.key in MOVES
-
-
-def _reduces(op: Op) -> bool:
-    return op.category == "reduction" and not APART.search(op.key)
-
-
-def is_fusable(op: Op) -> bool:
-    """Return whether a compiler fuses an op of torch or flopscope with its neighbours."""
-    forward = op.category == "normalisation" and "backward" not in op.key
-    return op.key.startswith(("aten::", "flopscope::")) and (_is_pointwise(op) or _reduces(op) or forward)
-
-
-def _are_fusable(first: Op, second: Op) -> bool:
-    """Return whether the second op may read in the same kernel what the first one wrote or read."""
-    if not (is_fusable(first) and is_fusable(second)):
-        return False
-    if not (_is_pointwise(first) or (_reduces(first) and _is_pointwise(second))):
-        return False
-    return 0 < most_elements(first) == most_elements(second)
+RULES = (elements, growth, float64, cast, layout)

@@ -1,21 +1,93 @@
-"""The rule about ops far from their roof, which no other rule explains."""
+"""Rules about kernels that do not fill the device, and ops far from their roof, which no other rule explains."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
+from flopscope.answers import compute_rules, counted, fuse_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.compute_rules import SHORTEST, USUAL_SHARE, reached
-from flopscope.answers.findings import Finding, entry, evidence, is_gpu, product_sizes, tensors, where
+from flopscope.answers.compute_rules import USUAL_SHARE, reached
+from flopscope.answers.findings import Finding, entry, evidence, is_gpu, most_elements, product_sizes, tensors, where
 from flopscope.answers.pieces import Kernel, Op
-from flopscope.answers.sentences import compute
+from flopscope.answers.words import KERNEL_WIDTH, OP_WIDTH, Said, listed, more_ops
 from flopscope.results.categories import short_names
+from flopscope.support.columns import cut_end
 from flopscope.support.statistics import median
+from flopscope.support.units import percent_text, plural, short_time_text
+
+SHORTEST = 20.0
+"""µs: shorter kernels are limited by their launch, whatever their grid."""
+FILLED = 0.5
+"""A grid with fewer blocks than this share of the multiprocessors does not fill the device."""
+PER_PROCESSOR = 1024
+"""Elements for each multiprocessor without which a kernel cannot fill the device: a block of the largest size."""
+
+
+def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
+    """Return the share of a kernel's time that more blocks would save; 0 where its launches may have several grids."""
+    processors = analysis.sm_counts.get(op.device, 0)
+    if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
+        return 0.0
+    if op.row < 0 or kernel.count > 1.01 * op.calls or most_elements(op) < PER_PROCESSOR * processors:
+        return 0.0
+    if kernel.blocks <= FILLED * processors:
+        return 1 - kernel.blocks / processors
+    few = 0 < kernel.resident < kernel.blocks < 2 * kernel.resident  # a second wave that is nearly empty
+    # Of memory-bound ones, half of the blocks may still use all of the bandwidth.
+    loss = 1 - kernel.blocks / (2 * kernel.resident) if few and op.compute > op.memory else 0.0
+    return loss / 2 if loss > 0.3 else 0.0
+
+
+def small(analysis: Analysis) -> Iterator[Finding]:
+    """Long kernels whose grid does not fill the device: fewer blocks than multiprocessors, or a nearly empty last wave.
+
+    Source: NVIDIA, Deep Learning Performance Guide, "Wave quantization"; CUDA C++ Best Practices Guide, "Occupancy".
+    Premises: the grid and the device's multiprocessors (deviceProperties), and shapes (record_shapes) of an argument
+    with 1,024 elements for each multiprocessor; not communication.
+    """
+    found: list[tuple[float, Op, Kernel]] = []
+    for op in analysis.ops if is_gpu(analysis) else ():
+        if op.part in ("communication", "copy") or op.device < 0:
+            continue
+        savings = [kernel.time * _unfilled(analysis, op, kernel) for kernel in op.kernels]
+        saving = min(sum(savings), op.beyond) if op.ideal > 0 else sum(savings)
+        if saving > 0:
+            found.append((saving, op, op.kernels[savings.index(max(savings))]))
+    if not found:
+        return
+    _, op, kernel = max(found, key=lambda one: one[0])
+    says = partial(
+        say_small,
+        op=op.key,
+        kernel=short_names([kernel.name])[kernel.name],
+        blocks=kernel.blocks,
+        processors=analysis.sm_counts[op.device],
+        resident=kernel.resident,
+        ops=len(found),
+    )
+    ops, claims = [op for _, op, _ in found], [(op, saving) for saving, op, _ in found]
+    yield Finding(says, claims, evidence(ops), where(analysis, op.event))
+
+
+def say_small(op: str, kernel: str, blocks: int, processors: int, resident: int, ops: int) -> Said:
+    """A kernel that leaves multiprocessors idle.
+
+    resident: blocks of it that the device can hold at once.
+    """
+    grid = f"runs in {plural(blocks, 'block')} on {plural(processors, 'multiprocessor')}"
+    if blocks > processors:
+        rest = plural(blocks - resident, "block")
+        grid = f"runs {rest} in a second wave after one of {resident:,}"
+    return Said(
+        f"Give {cut_end(op, OP_WIDTH)} more parallel work",
+        f"its kernel {cut_end(kernel, KERNEL_WIDTH)} {grid}. Split the long dimension and combine the parts, or "
+        f"process more independent rows at once (a larger batch), where it has a block for each.{more_ops(ops - 1)}",
+    )
+
 
 LEAST_SHARE = 0.05
 """Share of the device's time below which there is no finding."""
@@ -25,17 +97,7 @@ COMPARABLE = 0.01
 """Share of the device's time below which a row does not count for the usual rate."""
 EXPLAINED = 0.1
 """Share of an op's time; if another rule claims more, that rule explains the op."""
-OTHERS: Sequence[Callable[[Analysis], Iterator[Finding]]] = (
-    host_rules.optimizer,
-    compute_rules.attention,
-    compute_rules.tf32,
-    compute_rules.low_precision,
-    compute_rules.align,
-    compute_rules.small,
-    memory_rules.cast,
-    memory_rules.layout,
-    counter_rules.traffic,
-)
+OTHERS = (host_rules.optimizer, *compute_rules.RULES, memory_rules.cast, memory_rules.layout, counted.traffic)
 SCATTERED = 0.5
 """Share of the time of index_add_ that scatter_add_ takes: 0.41 to 0.55 (benchmarks/results/nvidia-h200.json:
 slow_kernels)."""
@@ -47,12 +109,15 @@ ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta
 GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
 
 
+Such = Literal["products", "large products", "scatter_add", "alike", "one block"]
+
+
 class Slow(NamedTuple):
     """Why an op is slow, what such ops reach, and how much of its time is to be gained: all but that as in FarOp."""
 
     saving: float
     usual: float
-    such: compute.Such
+    such: Such
     written_for: str = ""
 
 
@@ -81,7 +146,7 @@ def _product(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | 
     if not others and size < LARGE:
         return None
     usual = median(others) if others else USUAL_SHARE
-    such: compute.Such = "products" if others else "large products"
+    such: Such = "products" if others else "large products"
     return Slow(op.time - op.ideal / usual, usual, such, _older(analysis, op, kernel))
 
 
@@ -105,7 +170,7 @@ def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow 
 
 
 def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
-    if op.ideal <= 0 or op.row < 0 or memory_rules.is_fusable(op):
+    if op.ideal <= 0 or op.row < 0 or fuse_rules.is_fusable(op):
         return None
     if analysis.columns["bytes_source"][op.row] == "counted":
         return None  # what moved is no measure of what had to move
@@ -146,11 +211,11 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
     if not analysis.ops or analysis.ops[0].time < LEAST_SHARE * busy:  # the longest
         return
     explained: dict[int, float] = {}
-    for rule in OTHERS:
+    for rule in (*OTHERS, small):
         for finding in rule(analysis):
             for source, time in finding.claims:
                 explained[id(source)] = explained.get(id(source), 0.0) + time
-    found: dict[tuple[str, compute.Such], list[tuple[Op, Kernel, Slow]]] = {}
+    found: dict[tuple[str, Such], list[tuple[Op, Kernel, Slow]]] = {}
     for op in analysis.ops:
         if op.time < LEAST_SHARE * busy:
             break  # the ops are sorted by time
@@ -166,22 +231,88 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
     every = [one for group in groups for one in group]
-    says = partial(compute.far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per)
+    says = partial(say_far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per)
     claims = [(op, min(cause.saving, op.time)) for op, _, cause in every]
     kernels = [entry(kernel.name, kernel.time, kernel.count) for op, kernel, _ in every if kernel.name != op.key]
     rows = sorted([*evidence(op for op, _, _ in every), *kernels], key=lambda row: -row["time"])
     yield Finding(says, claims, rows, where(analysis, every[0][0].event))
 
 
+class FarOp(NamedTuple):
+    """An op that reaches less than half of what such ops reach."""
+
+    op: str
+    kernel: str
+    blocks: int
+    """Blocks of its grid; 0: unknown."""
+    time: float
+    share: float
+    """Percent of the limit; NaN: the limit is unknown."""
+    usual: float
+    """What such ops reach, in percent; NaN: unknown."""
+    such: Such
+    """Which ops: "products" are others on tensor cores in this profile; "one block": the kernel has only one."""
+    written_for: str
+    """ "sm80" for a kernel of an older architecture than ``runs_on``; else both are "". """
+    runs_on: str
+    processors: int
+    """Multiprocessors of the device."""
+    units: str = "tensor cores"
+    """What multiplies matrices in the device."""
+
+
+SUCH: Mapping[Such, str] = {
+    "products": ", where other products on {1} in this profile reach {0}",
+    "large products": ", where large products on {1} reach {0}",
+    "scatter_add": ", where calls of scatter_add_ (measured on an H200) reach {}",
+    "alike": ", where calls of about the same sizes in this profile reach {}",
+    "one block": "",
+}
+REMEDIES: Mapping[Such, str] = {
+    "products": "torch.compile(mode='max-autotune') tries other kernels.",
+    "large products": "torch.compile(mode='max-autotune') tries other kernels.",
+    "scatter_add": (
+        "Use scatter_add_ with the index expanded to the shape of the source (index[:, None].expand_as(source)); in "
+        "place of index_select, torch.gather with such an index has scatter_add_ as its gradient."
+    ),
+    "alike": "Compare the kernels of the two: that of the faster one may serve here.",
+    "one block": "Split its work over more blocks, or let other work run beside it on another stream.",
+}
+
+
+def say_far_from_roof(ops: tuple[FarOp, ...], per: str) -> Said:
+    """The ops far from their roof, the longest first."""
+    names = dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in ops[:3])
+    return Said(f"Make {listed(list(names))} faster", " ".join(far_op(op, per) for op in ops[:3]))
+
+
+def far_op(op: FarOp, per: str) -> str:
+    """Return the sentences of one op."""
+    usual = SUCH[op.such].format(percent_text(op.usual), op.units)
+    reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
+    grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""
+    cause = "takes most of it"
+    if op.written_for:
+        cause = f"is written for {op.written_for} and runs on {op.runs_on}"
+    elif op.such == "scatter_add":
+        cause = "adds with atomics"
+    elif op.such == "one block":
+        cause = f"keeps one of {op.processors} multiprocessors busy"
+    return (
+        f"{op.op} takes {short_time_text(op.time)} {per}{reaches}: its kernel {cut_end(op.kernel, KERNEL_WIDTH)}{grid} "
+        f"{cause}. {REMEDIES[op.such]}"
+    )
+
+
 def _is_far(op: Op, cause: Slow) -> bool:
     return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
 
 
-def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> compute.FarOp:
+def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:
     """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
     op, kernel, cause = group[0]
     time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
-    return compute.FarOp(
+    return FarOp(
         op=op.key,
         kernel=short_names([kernel.name])[kernel.name],
         blocks=kernel.blocks,
@@ -194,3 +325,6 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> comp
         processors=analysis.sm_counts.get(op.device, 0),
         units=analysis.core.matrix_units,
     )
+
+
+RULES = (small, far_from_roof)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,8 @@ from flopscope.answers.findings import Finding, entry, host_times, where
 from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
 from flopscope.answers.pieces import Gap
 from flopscope.answers.recording import ALLOCATIONS
-from flopscope.answers.sentences import host
+from flopscope.answers.words import Said, form
+from flopscope.support.units import plural, short_time_text
 
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
@@ -72,9 +73,28 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
     frees, listed = any("Free" in name for name in names), tuple(row["op"] for row in rows)
-    says = partial(host.allocations, calls, analysis.step_count, listed, total, analysis.per, frees)
+    says = partial(say_memory, calls, analysis.step_count, listed, total, analysis.per, frees)
     claims = [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps]
     yield Finding(says, claims, rows, None)
+
+
+def say_memory(calls: int, steps: int, names: tuple[str, ...], time: float, per: str, frees: bool) -> Said:
+    """Calls with which the driver allocated or freed device memory in the steps.
+
+    calls: in all steps.
+    """
+    cause = "Remove torch.cuda.empty_cache(), avoid" if frees else "Avoid"
+    return Said(
+        "Keep device memory that was allocated",
+        f"{often(calls, steps, per)} of {', '.join(names)} {form(calls / steps, 'takes', 'take')} "
+        f"{short_time_text(time)} {per}. {cause} sizes that change with each step, or set "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
+    )
+
+
+def often(calls: int, steps: int, per: str) -> str:
+    """Return how often a call was made: per step, or in all of them where that is less than once."""
+    return f"{plural(calls, 'call')} in {steps} steps" if calls < steps else f"{plural(calls / steps, 'call')} {per}"
 
 
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
@@ -94,7 +114,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
-            groups.setdefault((wait.call, host.blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
+            groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
     late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
     left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
@@ -106,11 +126,76 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
         gap, wait = pairs[0]
         often, times = (calls, len(analysis.alike)), (idle, earlier)
-        says = partial(host.waits, call, wait.ops, *often, *times, analysis.per, analysis.uses_jax)
+        says = partial(say_sync, call, wait.ops, *often, *times, analysis.per, analysis.uses_jax)
         again = [(one, earlier * one.time / left) for one in late if earlier]
         claims = [*((one, one.time) for one, _ in pairs), *again]
         place = where(analysis, gap.wait)
         yield Finding(says, claims, [entry(op, idle, known)], place, ends_waits=True)
+
+
+BLAMED = {
+    "aten::is_nonzero": "branched",
+    "aten::_coalesce": "coalesced",
+    **dict.fromkeys(("aten::item", "aten::tolist", "aten::_local_scalar_dense"), "read"),
+    **dict.fromkeys(("aten::nonzero", "aten::masked_select", "aten::_unique2", "aten::unique_dim"), "sized"),
+    **dict.fromkeys(("aten::repeat_interleave", "aten::bincount"), "sized"),
+}
+"""What ops of torch wait for: a condition in Python, a value, or the size of a result."""
+REMEDIES: Mapping[str, str] = {
+    "read": (
+        " Keep results on the device (accumulate losses and norms as tensors), and read them every few steps, with one "
+        ".item() or a non_blocking copy."
+    ),
+    "sized": (
+        " The size of its result depends on the data, so the host must read it: use torch.where or masks, whose sizes "
+        "are fixed, or give output_size where the op takes it."
+    ),
+    "branched": (
+        " It decides a condition in Python: leave out the `if` or the assertion, or select with torch.where, which "
+        "needs no value on the host."
+    ),
+    "coalesced": (
+        " Coalesce the sparse tensor once, where it is made: a tensor that is coalesced already needs no wait."
+    ),
+    "synchronize": " Leave out the synchronize() that the program does not need, and wait for single events.",
+    "": "",
+}
+"""What to do about waits, by what they are for."""
+OF_JAX = (
+    " In a program of JAX, np.asarray(), float(), print() and block_until_ready() wait for results: keep these as "
+    "arrays, and read them every few steps."
+)
+
+
+def blamed(call: str, ops: Sequence[str]) -> tuple[str, str]:
+    """Return the op to blame for a call that waits, or the call, and what for. ops: those around it, innermost first.
+
+    The outermost op that is known to wait decides; of others, the innermost is blamed, and nothing is advised.
+    """
+    known = next((op for op in reversed(ops) if op in BLAMED), None)
+    if known is not None:
+        return known, BLAMED[known]
+    return (ops[0], "") if ops else (call, "synchronize" if call.endswith("Synchronize") else "")
+
+
+def say_sync(
+    call: str, ops: tuple[str, ...], calls: int, steps: int, idle: float, earlier: float, per: str, jax: bool = False
+) -> Said:
+    """A call in which the host waits for the device, which then has nothing to do.
+
+    ops: ops around the call, innermost first. calls: calls that waited, in all steps. earlier: time by which the host
+    would be earlier with other launches, which are late; 0: with none. jax: whether the program is one of JAX.
+    """
+    op, remedy = blamed(call, ops)
+    what_to_do = OF_JAX if jax else REMEDIES[remedy]
+    inside = f" (in {op})" if op != call else ""
+    gained = f"up to {short_time_text(earlier)} {per} earlier"
+    more = f" Without these calls it would launch other late work {gained} as well." if earlier > 0 else ""
+    return Said(
+        f"Do not wait for the device in {op}",
+        f"{call}{inside} waits for it, {often(calls, steps, per)}, and the device then idles "
+        f"{short_time_text(idle)} {per} until the host has launched again.{more}{what_to_do}",
+    )
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:
@@ -138,3 +223,6 @@ def _is_expected(analysis: Analysis, wait: Wait) -> bool:
     """Return whether a wait is one of a copy, or the profiler's own."""
     own = wait.call in OWN_WAITS and analysis.row_sum(wait.call, "count") * analysis.step_count <= 2
     return not COPIES.isdisjoint(wait.ops or (wait.call,)) or (own and not wait.ops)
+
+
+RULES = (memory, sync)

@@ -19,12 +19,11 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.accounting import part_columns
-from flopscope.answers.advice import Pools
+from flopscope.answers.advice import RULES, Pools
 from flopscope.answers.analysis import CAUSES, PARTS, ROUNDING, Analysis
 from flopscope.answers.findings import is_convolution, is_product
 from flopscope.answers.pieces import Op
 from flopscope.answers.replays import Replayed
-from flopscope.answers.rules import RULES
 from flopscope.support.device import Datasheet
 from flopscope.support.model import Model, mismatch
 from flopscope.support.peaks import MEMORY, checked_rates

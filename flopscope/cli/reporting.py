@@ -276,7 +276,7 @@ def _attempt(what: str, act: Callable[[], object]) -> bool:
 def _measure_cpu(prof: Recorded) -> None:
     """Measure the peaks of this CPU if they rate work of the profile and were never measured."""
     from flopscope.answers.analysis import analysis_of
-    from flopscope.answers.sentences.notes import without_peaks
+    from flopscope.answers.notes import without_peaks
     from flopscope.results.results import forget
     from flopscope.support.device import measure_peaks
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from flopscope.answers.sentences.ranks import RECORDING, STEP, Cost, Place, action
-from flopscope.answers.sentences.words import facts_of
+from flopscope.answers.rank_sentences import RECORDING, STEP, Cost, Place, action
+from flopscope.answers.words import facts_of
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
 from flopscope.ranks.stragglers import Stragglers

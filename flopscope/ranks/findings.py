@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from flopscope.answers import rank_sentences as sentences
 from flopscope.answers.lines import MOSTLY, place_text
-from flopscope.answers.sentences import ranks as sentences
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.comparison import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding
 from flopscope.ranks.digest import Digest, LastCall

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flopscope.answers.sentences.words import form
+from flopscope.answers.words import form
 from flopscope.ranks.calls import calls_of
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import Failure, run_everywhere, workers_for

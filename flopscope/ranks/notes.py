@@ -7,8 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from flopscope.answers.sentences.ranks import first_of, ranks_text
-from flopscope.answers.sentences.words import form
+from flopscope.answers.rank_sentences import first_of, ranks_text
+from flopscope.answers.words import form
 from flopscope.ranks.comparison import Comparison
 from flopscope.ranks.digest import Digest
 from flopscope.support.safe import printable

@@ -12,7 +12,7 @@ import numpy as np
 
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.sentences.ranks import NO_MATCH
+from flopscope.answers.rank_sentences import NO_MATCH
 from flopscope.ranks.medians import Floats, mean, median_of_others
 from flopscope.ranks.text import page_tables
 from flopscope.show.page.encode import Columns, sentence, text_table

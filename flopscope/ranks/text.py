@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
-from flopscope.answers.sentences.ranks import NO_MATCH
+from flopscope.answers.rank_sentences import NO_MATCH
 from flopscope.ranks.medians import median, row_medians
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable

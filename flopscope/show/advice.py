@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.advice import Advice, advised
-from flopscope.answers.sentences.notes import notes_of
+from flopscope.answers.notes import notes_of
 from flopscope.show.documents import ADVICE
 from flopscope.show.summary import summary_html
 from flopscope.support.columns import Rows, cut_end, cut_start

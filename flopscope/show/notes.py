@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from flopscope.answers.sentences.words import FEW, first_of
+from flopscope.answers.words import FEW, first_of
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.results.table_facts import has_unknown_kernels

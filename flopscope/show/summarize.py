@@ -18,14 +18,13 @@ from flopscope.answers.accounting import (
     recording_facts,
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
-from flopscope.answers.collective_kinds import kinds_of
+from flopscope.answers.collective_rules import kinds_of
 from flopscope.answers.counted import Counted, counter_rows, used
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
+from flopscope.answers.notes import skewed_clocks, without_peaks
 from flopscope.answers.pieces import first_apart
-from flopscope.answers.sentences import top
-from flopscope.answers.sentences.notes import skewed_clocks, without_peaks
-from flopscope.answers.top import Most, exposed, most_time, phases_of
+from flopscope.answers.top import Most, exposed, most_time, phases_of, rate_of, say_exposed, say_phases, unknown_limits
 from flopscope.results.categories import short_names
 from flopscope.results.results import Results, device_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, microseconds, of_gpus, records
@@ -112,8 +111,8 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
-    above += [top.exposed(*alone, analysis.per)] if alone else []
-    above += [top.phases(phases, analysis.on_device, analysis.per)] if phases else []
+    above += [say_exposed(*alone, analysis.per)] if alone else []
+    above += [say_phases(phases, analysis.on_device, analysis.per)] if phases else []
     below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
 
@@ -127,9 +126,9 @@ def _most_section(most: Sequence[Most], total: float) -> Section:
     for one in most:
         parts = ((one.time, total), (one.ideal, one.time))
         share, limit = (percent_text(100 * part / whole if whole else math.nan) for part, whole in parts)
-        rate = top.rate(one.tflops_per_s, one.gbytes_per_s, one.computes)
+        rate = rate_of(one.tflops_per_s, one.gbytes_per_s, one.computes)
         rows.append((names[one.op], count_text(one.calls), short_time_text(one.time), share, rate, limit))
-    why = top.unknown_limits({names[one.op]: one.unknown for one in most if one.unknown}, len(most))
+    why = unknown_limits({names[one.op]: one.unknown for one in most if one.unknown}, len(most))
     return ["Most time", Rows(rows), *why, ""] if most else []
 
 

@@ -12,8 +12,8 @@ from helpers.hand_traces import BF16, Program
 from helpers.recordings import FAULTS, RECORDINGS
 
 import flopscope as fs
+from flopscope.answers.advice import RULES
 from flopscope.answers.analysis import PARTS, analysis_of
-from flopscope.answers.rules import RULES
 from flopscope.answers.what_if import Change, Times
 
 PAIRS: dict[str, Any] = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
@@ -267,7 +267,7 @@ def test_a_slower_device_works_while_it_waited_for_the_host() -> None:
 @pytest.mark.parametrize(
     "change, error",
     [
-        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, callback, data"),
+        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, data, copy"),
         ({"rule": ["tf32", "none"]}, "no rule 'none'"),
         ({"peaks": {"memry": 1e12}}, r"no peak 'memry'; did you mean 'memory'\?"),
         ({"peaks": {"memory": 0}}, "the peak of memory must be a positive number of FLOP/s or bytes/s, not 0"),

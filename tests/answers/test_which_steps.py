@@ -16,8 +16,8 @@ from helpers.run_programs import run, script
 
 import flopscope as fs
 from flopscope.answers.analysis import analysis_of
+from flopscope.answers.notes import step_notes
 from flopscope.answers.pieces import first_apart
-from flopscope.answers.sentences.notes import step_notes
 from flopscope.ranks.digest import digest_of
 
 LENGTH = 1000

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.answers.advice import Advice
+from flopscope.answers.advice import RULES, Advice
 from flopscope.answers.analysis import analysis_of
-from flopscope.answers.rules import RULES
 from flopscope.show.advice import AdviceTable
 from flopscope.support.safe import printable
 from helpers.hand_traces import FLOAT, Program

@@ -20,7 +20,7 @@ from helpers.hand_traces import memory
 from helpers.ranks_cases import SMALL, edited, random_fault, simulated, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
-from flopscope.answers.sentences.ranks import (
+from flopscope.answers.rank_sentences import (
     ACTIONS,
     RECORDING,
     STEP,

@@ -6,23 +6,31 @@ from typing import get_args
 
 import pytest
 
-from flopscope.answers.sentences import compute, host, memory
-from flopscope.answers.sentences.words import Said, form, listed, more_ops
+from flopscope.answers import roof_rules, wait_rules
+from flopscope.answers.compute_rules import say_low_precision
+from flopscope.answers.memory_rules import say_cast, say_channels_last, say_reordered
+from flopscope.answers.words import Said, form, listed, more_ops
 
 
 def test_every_code_in_the_facts_has_its_text() -> None:
-    assert set(get_args(compute.Such)) == set(compute.SUCH) == set(compute.REMEDIES)
-    assert {*host.BLAMED.values(), "", "synchronize"} == set(host.REMEDIES)
+    assert set(get_args(roof_rules.Such)) == set(roof_rules.SUCH) == set(roof_rules.REMEDIES)
+    assert {*wait_rules.BLAMED.values(), "", "synchronize"} == set(wait_rules.REMEDIES)
 
 
 @pytest.mark.parametrize(
     ("say", "several"),
     [
-        (lambda n: memory.casts(n, "a step", 5, math.nan, "", "", False, False), "2 casts a step take 5.00us."),
-        (lambda n: memory.channels_last(5, n, "a step", False), "2 conversions a step between NCHW and NHWC in"),
-        (lambda n: memory.reordered(n, "a step", 5, math.nan, "x"), "2 copies a step only reorder elements"),
         (
-            lambda n: host.allocations(n, 1, ("cudaMalloc",), 5, "a step", False),
+            lambda n: say_cast(n, "a step", 5, math.nan, "", "", False, False),
+            "2 casts a step take 5.00us.",
+        ),
+        (
+            lambda n: say_channels_last(5, n, "a step", False),
+            "2 conversions a step between NCHW and NHWC in",
+        ),
+        (lambda n: say_reordered(n, "a step", 5, math.nan, "x"), "2 copies a step only reorder elements"),
+        (
+            lambda n: wait_rules.say_memory(n, 1, ("cudaMalloc",), 5, "a step", False),
             "2 calls a step of cudaMalloc take 5.00us",
         ),
     ],
@@ -37,9 +45,9 @@ def test_one_thing_is_said_in_the_singular(say: Callable[[int], Said], several: 
 
 def test_products_of_two_kinds_run_and_one_runs() -> None:
     attention = ("attention", 1, 5.0)
-    alone = compute.low_precision([attention], "a step", "", "bfloat16", False, math.nan)
+    alone = say_low_precision([attention], "a step", "", "bfloat16", False, math.nan)
     assert alone.reason.endswith("1 call of attention a step (5.00us) runs in float32.")
-    both = compute.low_precision([("product", 1, 5.0), attention], "a step", "TF32", "bfloat16", False, 2)
+    both = say_low_precision([("product", 1, 5.0), attention], "a step", "TF32", "bfloat16", False, 2)
     assert "1 product a step (5.00us) run in TF32; 1 call of attention a step (5.00us) run" in both.reason
 
 

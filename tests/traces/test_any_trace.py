@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
+from flopscope.answers.advice import RULES
 from flopscope.answers.analysis import analysis_of
-from flopscope.answers.rules import RULES
 from flopscope.cli.program import main
 
 EXAMPLES = int(os.environ.get("FLOPSCOPE_TEST_EXAMPLES", "40"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flopscope.answers.rules import RULES
+from flopscope.answers.advice import RULES
 from flopscope.measuring.trying.look import Seen
 from flopscope.measuring.trying.switches import SWITCHES, Reach
 

@@ -12,7 +12,7 @@ from flopscope.answers.accounting import KNOWN, cause_text, known_shares, record
 from flopscope.answers.advice import Advice
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.host_events import causes_of
-from flopscope.answers.sentences.words import gain_text, shown_as_sentence
+from flopscope.answers.words import gain_text, shown_as_sentence
 from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.results.results import cpu_of
 from flopscope.results.row import own_time

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flopscope.answers.sentences.words import form
+from flopscope.answers.words import form
 from flopscope.support.units import bytes_text, percent_text, short_time_text
 
 SHOWN = 4

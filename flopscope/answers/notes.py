@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.collective_rules import buffers
-from flopscope.answers.counter_rules import cached
+from flopscope.answers.counted import cached
 from flopscope.answers.findings import COMPILED, OF_CPP
+from flopscope.answers.fuse_rules import foldable, separate
 from flopscope.answers.launch_rules import pauses
-from flopscope.answers.memory_rules import foldable, separate
 from flopscope.answers.pieces import Op, first_apart, heavy_steps
-from flopscope.answers.sentences.words import first_of
+from flopscope.answers.words import first_of
 from flopscope.results.categories import OF_TRITON
 from flopscope.support.hints import (
     GENERATED,
