@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, compress
-from typing import Any, NamedTuple
+from itertools import compress, count
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding, claim_all, evidence, finding_about, is_trained
 from flopscope.answers.host_events import calls_named, steps_of
 from flopscope.answers.words import Said
-from flopscope.support.statistics import median
 from flopscope.support.units import bytes_text, plural, short_time_text
 
+T = TypeVar("T")
+Floats = npt.NDArray[np.float64]
 SLOW = 2.0
 """Times the time that its bytes need, above which a collective waited for another rank."""
 FEWEST = 3
@@ -29,79 +30,68 @@ SLOWEST_LINK, SLOWEST_SMALL = 2e3, 1000.0
 """Bytes per µs, and µs of a small message: what takes longer than that at its best waits, whatever the link."""
 HIDDEN = 0.8
 """Share of a transfer that overlaps with computation once it can."""
-
 SMALL_MESSAGE = 1 << 20
 """Bytes: smaller messages are limited by the latency of the link (NCCL tests)."""
 OF_GRADIENTS = ("allreduce", "reducescatter")
 """Kinds of collectives that sum gradients over ranks."""
 
 
-class Call(NamedTuple):
-    """A collective of a known size. Times in µs."""
+class Calls(NamedTuple):
+    """The collectives of the steps as arrays. Times in µs."""
 
-    kind: str
-    size: float
-    duration: float
-    exposed: float
-    bus: float
-    """Bus bandwidth, NaN where its kind has none."""
+    kinds: Sequence[str]
+    kind: npt.NDArray[np.intp]
+    """Its place in ``kinds``."""
+    size: Floats
+    exposed: Floats
+    least: Floats
+    """The least time that its bytes need; NaN: unknown."""
+    waited: Floats
+    """The exposed time in which it waited for other ranks."""
+
+    @property
+    def transfers(self) -> npt.NDArray[np.bool_]:
+        """Whether the least time is one that the bytes may need, and not itself a wait."""
+        fast = self.size / self.least > SLOWEST_LINK
+        return np.asarray(np.where(self.size < SMALL_MESSAGE, self.least < SLOWEST_SMALL, fast))
 
 
-def _calls(analysis: Analysis) -> tuple[list[tuple[Call, float]], float, int]:
-    """Return the collectives of the steps with their least times, and of those of any size the exposed time and number.
+def _numbered(keys: Iterable[T]) -> tuple[list[T], npt.NDArray[np.intp]]:
+    """Return the different keys in the order of the first of each, and the place of each key among them."""
+    places: dict[T, int] = {}
+    of = np.array([places.setdefault(key, len(places)) for key in keys], np.intp)
+    return list(places), of
 
-    A least time follows from the collectives of the same communicator: one of the same kind that moves no fewer bytes
-    takes no less, and rates are alike up to four times the size, of messages that latency does not limit.
+
+def _calls(analysis: Analysis) -> Calls:
+    """Return the collectives of the steps.
+
+    A least time follows from the collectives of the same communicator, if it has some of known size: one of the same
+    kind that moves no fewer bytes takes no less, and rates are alike up to four times the size, of messages that
+    latency does not limit.
     """
     columns = analysis.core.collectives()[0]
-    names = ("collective", "message_bytes", "duration", "exposed", "bus_gbytes_per_s")
-    groups: dict[tuple[object, ...], list[Call]] = {}
-    exposed, count = 0.0, 0
     inside = steps_of(analysis, np.array(columns["start"], np.int64)) >= 0
+    names = ("message_bytes", "duration", "exposed", "bus_gbytes_per_s")
+    size, time, exposed, bus = (np.array(columns[name], np.float64)[inside] for name in names)
+    kinds, kind = _numbered(compress(columns["collective"], inside))
     places = zip(*(columns[name] for name in ("device", "stream", "group", "group_size")), strict=True)
-    rows = zip(*(columns[name] for name in names), strict=True)
-    for row, place in compress(zip(rows, places, strict=True), inside):
-        call = Call(*row)
-        exposed += call.exposed
-        count += 1
-        if call.size > 0 and call.duration > 0:
-            groups.setdefault(place, []).append(call)
-    return [pair for calls in groups.values() if len(calls) >= FEWEST for pair in _least(calls)], exposed, count
+    groups, group = _numbered(compress(places, inside))
+    near, least = size * np.where(size >= SMALL_MESSAGE, ALIKE, 1), np.full(len(size), math.nan)
+    for number in range(len(groups)):
+        at = np.flatnonzero((group == number) & (size > 0) & (time > 0))
+        at = at[np.argsort(size[at], kind="stable")] if len(at) >= FEWEST else at[:0]
+        for same in (at[kind[at] == one] for one in np.unique(kind[at])):
+            own, rates = size[same], np.maximum.accumulate(size[same] / time[same])
+            shortest = np.minimum.accumulate(time[same][::-1])[::-1][np.searchsorted(own, own)]
+            least[same] = np.minimum(shortest, own / rates[np.searchsorted(own, near[same], side="right") - 1])
+        best = np.maximum.accumulate(np.nan_to_num(bus[at]))[np.searchsorted(size[at], near[at], side="right") - 1]
+        least[at] = np.fmin(least[at], time[at] * bus[at] / np.where(best > 0, best, math.nan))
+    waited = np.where(time > SLOW * least, np.minimum(time - least, exposed), 0.0)
+    return Calls(kinds, kind, size, exposed, least, waited)
 
 
-def _least(calls: Sequence[Call]) -> Iterator[tuple[Call, float]]:
-    """Yield collectives of one communicator with the least time that their bytes need, as far as they show it."""
-    ordered = sorted(calls, key=lambda call: call.size)
-    sizes = [call.size for call in ordered]
-    bus = list(accumulate([call.bus if call.bus == call.bus else 0.0 for call in ordered], max))
-    for kind in dict.fromkeys(call.kind for call in ordered):
-        same = [call for call in ordered if call.kind == kind]
-        rates = list(accumulate([call.size / call.duration for call in same], max))
-        shortest = list(accumulate([-call.duration for call in reversed(same)], max))[::-1]
-        own = [call.size for call in same]
-        for call in same:
-            near = call.size * (ALIKE if call.size >= SMALL_MESSAGE else 1)
-            least = min(
-                call.duration,
-                -shortest[bisect.bisect_left(own, call.size)],
-                call.size / rates[bisect.bisect_right(own, near) - 1],
-            )
-            best = bus[bisect.bisect_right(sizes, near) - 1]
-            if call.bus == call.bus and best > 0:
-                least = min(least, call.duration * call.bus / best)
-            yield call, least
-
-
-def _waited(call: Call, least: float) -> float:
-    """Return the exposed time in which a collective waited for other ranks."""
-    return min(call.duration - least, call.exposed) if call.duration > SLOW * least else 0.0
-
-
-def _is_transfer(call: Call, least: float) -> bool:
-    """Return whether the least time of a collective is one that its bytes may need, and not itself a wait."""
-    return least < SLOWEST_SMALL if call.size < SMALL_MESSAGE else call.size / least > SLOWEST_LINK
-
-
+ENDLESS = np.iinfo(np.int64).max
 WRAPPED = "DistributedDataParallel.forward"
 BEGINS = re.compile(
     r"^(?:c10d::|nccl:|gloo:)_?broadcast|^aten::(?:conv\w*|linear|addmm|mm|bmm|matmul|einsum|embedding|\w*_norm)$"
@@ -114,14 +104,13 @@ def buffers(analysis: Analysis) -> Iterator[str]:
     if WRAPPED not in analysis.names or not is_trained(analysis):
         return
     passes, begun = calls_named(analysis, WRAPPED.__eq__), calls_named(analysis, BEGINS.search)
-    starts, count = begun["start"].tolist(), 0
-    for start, duration in zip(passes["start"].tolist(), passes["duration"].tolist(), strict=True):
-        first = bisect.bisect_left(starts, start)
-        inside = first < len(starts) and starts[first] < start + duration
-        count += inside and "broadcast" in analysis.names[begun["name"][first]]
-    if count > 1:
+    first = np.searchsorted(begun["start"], passes["start"])
+    starts, sends = np.append(begun["start"], ENDLESS), np.array(["broadcast" in name for name in analysis.names])
+    inside = starts[first] < passes["start"] + passes["duration"]
+    buffered = np.count_nonzero(sends[begun["name"][first[inside]]])
+    if buffered > 1:
         yield (
-            f"DistributedDataParallel broadcasts buffers before {count} of {len(passes['start'])} forward passes: "
+            f"DistributedDataParallel broadcasts buffers before {buffered} of {len(passes['start'])} forward passes: "
             "broadcast_buffers=False leaves that out where ranks need not agree on them, as on running statistics."
         )
 
@@ -133,11 +122,11 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     least time, which follows from the best rate among them. The estimate is the exposed part of the time beyond.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed, count = analysis.once(_calls) if ops else ([], 0.0, 0)
-    waits = [waited for call, least in calls if (waited := _waited(call, least)) > 0]
-    if not waits:
+    calls = analysis.once(_calls)
+    if not ops or not (waits := int(np.count_nonzero(calls.waited))):
         return
-    share, counts = min(sum(waits) / exposed, 1.0), (len(waits), count, analysis.step_count, len(analysis.devices))
+    share = min(float(calls.waited.sum() / calls.exposed.sum()), 1.0)
+    counts = (waits, len(calls.kind), analysis.step_count, len(analysis.devices))
     says = partial(say_straggler, share * sum(op.time for op in ops), analysis.per, *counts)
     yield Finding(says, claim_all(ops, share), evidence(ops), None)
 
@@ -171,23 +160,18 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     estimate is 80 % of the transfers, as far as the computation of a step lasts.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
-    calls, exposed, _ = analysis.once(_calls) if ops else ([], 0.0, 0)
-    moved = [(call, call.exposed - _waited(call, least)) for call, least in calls if _is_transfer(call, least)]
-    transfers = sum(time for _, time in moved)
-    if transfers <= 0 or 2 * sum(_waited(*pair) > 0 for pair in calls) > len(calls):
-        return
-    kinds: dict[str, float] = {}
-    for call, time in moved:
-        kinds[call.kind] = kinds.get(call.kind, 0.0) + time
-    kind = max(kinds, key=lambda name: kinds[name])
-    share, total = min(transfers / exposed, 1.0), sum(op.time for op in ops)
-    if not total:
-        return  # all of them ran during computation, or in steps that are left out
+    calls, total = analysis.once(_calls), sum(op.time for op in ops)
+    transfers, waits = calls.transfers, np.count_nonzero(calls.waited)
+    moved = np.where(transfers, calls.exposed - calls.waited, 0.0)
+    if not total or moved.sum() <= 0 or 2 * waits > np.count_nonzero(~np.isnan(calls.least)):
+        return  # without total, all of them ran during computation, or in steps that are left out
+    most = int(np.bincount(calls.kind, moved).argmax())
+    share = min(float(moved.sum() / calls.exposed.sum()), 1.0)
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
-    size = median(call.size for call, _ in moved if call.kind == kind)
+    size = float(np.median(calls.size[transfers & (calls.kind == most)]))
     backward, buckets = (any(name in key for key in keys) for name in ("autograd::engine", "DistributedDataParallel"))
-    about = (kind, size, backward, buckets, analysis.uses_jax)
+    about = (calls.kinds[most], size, backward, buckets, analysis.uses_jax)
     says = partial(say_communication, share * total, analysis.per, *about)
     yield finding_about(analysis, says, claim_all(ops, min(share, computing / total) * HIDDEN), ops)
 
@@ -248,27 +232,17 @@ class CollectiveKind(NamedTuple):
 
 def kinds_of(calls: Mapping[str, Sequence[Any]]) -> list[CollectiveKind]:
     """Sum the calls, the columns of Store.collectives(), by device and kind, in the order of their values."""
-    places: dict[tuple[int, str], list[int]] = {}
-    for i, key in enumerate(zip(calls["device"], calls["collective"], strict=True)):
-        places.setdefault(key, []).append(i)
-    return [_kind(*key, {name: [calls[name][i] for i in places[key]] for name in _SUMMED}) for key in sorted(places)]
+    keys, of = _numbered(zip(calls["device"], calls["collective"], strict=True))
+    names = ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")
+    columns = [np.array(calls[name], np.float64) for name in names]
+    return [_kind(*key, *(column[of == number] for column in columns)) for key, number in sorted(zip(keys, count()))]
 
 
-_SUMMED = ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")
-
-
-def _kind(device: int, collective: str, calls: Mapping[str, Sequence[float]]) -> CollectiveKind:
-    message, bus = ([v for v in calls[name] if not math.isnan(v)] for name in ("message_bytes", "bus_gbytes_per_s"))
-    return CollectiveKind(
-        device,
-        collective,
-        len(calls["duration"]),
-        median(message) if message else math.nan,
-        sum(calls["duration"]),
-        sum(calls["exposed"]),
-        median(bus) if bus else math.nan,
-        max(bus, default=math.nan),
-    )
+def _kind(device: int, collective: str, time: Floats, exposed: Floats, size: Floats, bus: Floats) -> CollectiveKind:
+    known = [values[~np.isnan(values)] for values in (size, bus)]
+    medians = [float(np.median(values)) if len(values) else math.nan for values in known]
+    most = float(known[1].max()) if len(known[1]) else math.nan
+    return CollectiveKind(device, collective, len(time), medians[0], time.sum(), exposed.sum(), medians[1], most)
 
 
 RULES = (straggler, communication)
