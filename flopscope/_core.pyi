@@ -218,7 +218,7 @@ class Store:
     def late_spent(
         self, first_step: int, least: int, ops: bytes, other: bytes, /
     ) -> dict[str, npt.NDArray[np.int64]]: ...
-    def lines(self, first_step: int = 0, begin: int = ..., end: int = ..., /) -> dict[str, Any]: ...
+    def lines(self, first_step: int = 0, least: int = 0, begin: int = ..., end: int = ..., /) -> dict[str, Any]: ...
     def trace_text(self, what: Literal["ranges", "samples", "frames"], base: int = -1, /) -> bytes: ...
     def write_trace(
         self,
@@ -479,18 +479,14 @@ class Replay:
     """Consecutive steps of a store, to be simulated with changes.
 
     Times are in ns. Arrays whose names begin with ``work_`` and ``call_`` have one item for each work and each call. So
-    have the changes of ``run``: ``work_factor``, ``stream`` (int32); ``call_flags`` (uint8), ``host_factor``.
+    have the changes of ``run``: ``work_factor``; ``gone`` (uint8), ``host_factor``.
     """
 
-    GONE: int
-    NO_WAIT: int
-    NO_GAP: int
     kinds: tuple[str, ...]
     begin: int
     recorded: float
     replayed: float
     usable: bool
-    problems: list[str]
     work_event: _Integers
     work_call: _Integers
     call_event: _Integers

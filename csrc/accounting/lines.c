@@ -172,7 +172,7 @@ static void add_idle(const builder *to, uint64_t thread, const fs_idle_span *spa
 }
 
 static fs_status add_spans(const builder *to, const fs_store *store, const fs_accounting *accounting,
-                           uint32_t first_step, fs_error *err)
+                           uint32_t first_step, int64_t least, fs_error *err)
 {
     fs_api_calls calls;
     if (accounting == NULL || first_step >= accounting->steps.count) return FS_OK;
@@ -180,7 +180,8 @@ static fs_status add_spans(const builder *to, const fs_store *store, const fs_ac
     int64_t from = accounting->steps.steps[first_step].begin;
     for (uint32_t i = 0; i < accounting->span_count; i++) {
         const fs_idle_span *span = &accounting->spans[i];
-        if (span->begin >= from) add_idle(to, launching_thread(store, &calls, span->event), span);
+        if (span->begin < from || span->end - span->begin <= least) continue;
+        add_idle(to, launching_thread(store, &calls, span->event), span);
     }
     fs_api_calls_clear(&calls);
     return FS_OK;
@@ -201,7 +202,7 @@ static void take_runs(builder *to, int64_t begin, int64_t end)
 }
 
 static fs_status build(builder *to, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                       int64_t begin, int64_t end, fs_error *err)
+                       int64_t least, int64_t begin, int64_t end, fs_error *err)
 {
     uint32_t count = to->stacks->count;
     FS_TRY(FS_NEW(&to->runs, count, err));
@@ -210,17 +211,17 @@ static fs_status build(builder *to, const fs_store *store, const fs_accounting *
     take_runs(to, begin, end);
     FS_TRY(fs_sort(to->runs, to->count, sizeof *to->runs, compare_runs, err));
     FS_TRY(add_runs(to, err));
-    return add_spans(to, store, accounting, first_step, err);
+    return add_spans(to, store, accounting, first_step, least, err);
 }
 
 fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                         int64_t begin, int64_t end, fs_error *err)
+                         int64_t least, int64_t begin, int64_t end, fs_error *err)
 {
     *lines = (fs_lines){0};
     const fs_stacks *stacks = fs_store_stacks(store);
     if (stacks->count == 0) return FS_OK;
     builder to = {.lines = lines, .stacks = stacks, .process = first_process(stacks)};
-    fs_status status = build(&to, store, accounting, first_step, begin, end, err);
+    fs_status status = build(&to, store, accounting, first_step, least, begin, end, err);
     if (status != FS_OK) fs_lines_clear(lines);
     fs_intern_clear(&to.keys);
     fs_intern_clear(&to.alike);

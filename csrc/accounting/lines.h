@@ -53,10 +53,10 @@ typedef struct {
 } fs_lines;
 
 /* Sum up the stacks of a store in [begin, end). `accounting` (fs_accounting_list; NULL: none) tells when devices were
- * idle, of which the steps from `first_step` on count. FS_OUT_OF_MEMORY. fs_lines_clear also accepts a zeroed
- * struct. */
+ * idle, of which times of more than `least` ns in the steps from `first_step` on count. FS_OUT_OF_MEMORY.
+ * fs_lines_clear also accepts a zeroed struct. */
 fs_status fs_lines_build(fs_lines *lines, const fs_store *store, const fs_accounting *accounting, uint32_t first_step,
-                         int64_t begin, int64_t end, fs_error *err);
+                         int64_t least, int64_t begin, int64_t end, fs_error *err);
 void fs_lines_clear(fs_lines *lines);
 
 #endif

@@ -60,48 +60,24 @@ static PyObject *get_column(PyObject *object, void *closure)
     return fs_array_taking(values, (Py_ssize_t)count, FS_ARRAY_INT64);
 }
 
-#define SAY(condition, ...) \
-    if (good && (condition)) good = fs_append(list, PyUnicode_FromFormat(__VA_ARGS__))
-
-static PyObject *get_problems(PyObject *object, void *Py_UNUSED(unused))
-{
-    const fs_replay *of = replay_of(object);
-    long long unexplained = of->step_count > 0 ? of->unexplained / of->step_count : 0,
-              early = (of->earliest + 999) / 1000;
-    PyObject *list = PyList_New(0);
-    bool good = list != NULL;
-    SAY(of->step_count == 0, "no step has any time");
-    SAY(of->step_count > 0 && of->work_count == 0, "no work has a recorded launch");
-    SAY(of->unlaunched > 0, "%u works have no recorded launch", of->unlaunched);
-    SAY(of->early > 0, "clocks disagree: %u works begin before their launch, by up to %lld us", of->early, early);
-    SAY((double)unexplained > of->recorded / 100,
-        "no cause was recorded of %lld us of a step, in which work was delayed", unexplained / 1000);
-    SAY(!of->usable && of->work_count > 0, "a step of %lld us is replayed in %lld us", (long long)of->recorded / 1000,
-        (long long)of->replayed / 1000);
-    if (!good) Py_CLEAR(list);
-    return list;
-}
-
 /* Methods ---------------------------------------------------------------------------------------------------------- */
 
 static PyObject *run(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"work_factor", "call_flags", "host_factor", "stream", "event_ns", NULL};
+    static char *names[] = {"work_factor", "gone", "host_factor", "event_ns", NULL};
     const fs_replay *of = replay_of(object);
-    PyObject *given[4] = {NULL};
-    Py_buffer views[4] = {{0}};
+    PyObject *given[3] = {NULL};
+    Py_buffer views[3] = {{0}};
     double ns = NAN, event_ns = of->event_ns;
     fs_error err;
-    if (!fs_parse_arguments(args, kwargs, "|$OOOOd:run", names, &given[0], &given[1], &given[2], &given[3], &event_ns))
-        return NULL;
+    if (!fs_parse_arguments(args, kwargs, "|$OOOd:run", names, &given[0], &given[1], &given[2], &event_ns)) return NULL;
     Py_ssize_t works = of->work_count, calls = of->call_count;
     bool good = take_changes(given[0], &views[0], "d", works, names[0]) &&
                 take_changes(given[1], &views[1], "B", calls, names[1]) &&
-                take_changes(given[2], &views[2], "d", calls, names[2]) &&
-                take_changes(given[3], &views[3], "i", works, names[3]);
-    fs_replay_edit edit = {views[0].buf, views[1].buf, views[2].buf, views[3].buf, event_ns, false, false};
+                take_changes(given[2], &views[2], "d", calls, names[2]);
+    fs_replay_edit edit = {views[0].buf, views[1].buf, views[2].buf, event_ns, false, false};
     fs_status status = good ? FS_LONG_WORK(fs_replay_run(of, &edit, &ns, &err)) : FS_OK;
-    release(views, 4);
+    release(views, 3);
     if (!good) return NULL;
     return status == FS_OK ? PyFloat_FromDouble(ns) : fs_raise(&err);
 }
@@ -149,12 +125,11 @@ static void replay_dealloc(PyObject *self)
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_VARARGS | METH_KEYWORDS,
-     "run($self, *, work_factor=None, call_flags=None, host_factor=None, stream=None, event_ns=...)\n--\n\n"
-     "Return the ns that a step takes with changes. work_factor: float64 by work, of its time; 0: it is gone. "
-     "call_flags:\nuint8 by call, GONE | NO_WAIT | NO_GAP. host_factor: float64 by call, of the host's time before it "
-     "and of its own. "
-     "stream: int32 by\nwork, a new stream of 16, or -1. event_ns: what recording an event cost the host; that of "
-     "fit(), or else 0."},
+     "run($self, *, work_factor=None, gone=None, host_factor=None, event_ns=...)\n--\n\n"
+     "Return the ns that a step takes with changes. work_factor: float64 by work, of its time; 0: it is gone. gone: "
+     "uint8 by call:\nit takes no time and does not wait. host_factor: float64 by call, of the host's time before it "
+     "and "
+     "of its own. event_ns: what recording an event cost the host; that of fit(), or else 0."},
     {"fit", fit, METH_VARARGS,
      "fit($self, bare_ns, host_alone=False, /)\n--\n\nFind and keep the least ns that recording an event cost, if a "
      "step takes bare_ns without a recording; host_alone:\nwith devices that take no time. None: no cost gives that "
@@ -171,7 +146,6 @@ static PyGetSetDef getset[] = {
     {"call_own", get_column, NULL, "By call: ns of its own, without waiting.", FIELD(false, fs_replay_call, own)},
     {"call_kind", get_column, NULL, "By call: its place in Replay.kinds.", FIELD(false, fs_replay_call, kind)},
     {"call_sequence", get_column, NULL, "By call: its threads.", FIELD(false, fs_replay_call, sequence)},
-    {"problems", get_problems, NULL, "What the recording lacks, or contradicts itself in.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -206,10 +180,5 @@ int fs_add_replay(PyObject *module)
 {
     if (fs_add_type(module, &replay_type, &spec) < 0) return -1;
     PyObject *dict = replay_type->tp_dict;
-    return fs_put_column(dict, "GONE", PyLong_FromLong(FS_REPLAY_GONE)) &&
-                   fs_put_column(dict, "NO_WAIT", PyLong_FromLong(FS_REPLAY_NO_WAIT)) &&
-                   fs_put_column(dict, "NO_GAP", PyLong_FromLong(FS_REPLAY_NO_GAP)) &&
-                   fs_put_column(dict, "kinds", fs_names_object(fs_replay_kind_names, FS_REPLAY_KIND_COUNT))
-               ? 0
-               : -1;
+    return fs_put_column(dict, "kinds", fs_names_object(fs_replay_kind_names, FS_REPLAY_KIND_COUNT)) ? 0 : -1;
 }

@@ -77,8 +77,8 @@ static PyObject *result_of(const fs_stacks *stacks, const fs_lines *lines)
     return result;
 }
 
-static fs_status build(const fs_store *store, uint32_t first_step, int64_t begin, int64_t end, fs_lines *lines,
-                       fs_error *err)
+static fs_status build(const fs_store *store, uint32_t first_step, int64_t least, int64_t begin, int64_t end,
+                       fs_lines *lines, fs_error *err)
 {
     const fs_table_options options = {.brief = true, .works = true};
     fs_table *table = NULL;
@@ -86,7 +86,8 @@ static fs_status build(const fs_store *store, uint32_t first_step, int64_t begin
     bool idle = begin == INT64_MIN && fs_store_count(store) > 0 && fs_store_stacks(store)->count > 0;
     fs_status status = idle ? fs_table_build(store, &options, &table, err) : FS_OK;
     if (status == FS_OK && idle) status = fs_accounting_list(&accounting, store, table, err);
-    if (status == FS_OK) status = fs_lines_build(lines, store, idle ? &accounting : NULL, first_step, begin, end, err);
+    if (status == FS_OK)
+        status = fs_lines_build(lines, store, idle ? &accounting : NULL, first_step, least, begin, end, err);
     fs_accounting_clear(&accounting);
     fs_table_destroy(table);
     return status;
@@ -97,14 +98,14 @@ PyObject *fs_store_object_lines(PyObject *object, PyObject *args)
     const fs_store_object *self = (fs_store_object *)object;
     const fs_store *store = self->store;
     unsigned int first_step = 0;
-    long long begin = INT64_MIN, end = INT64_MAX;
+    long long least = 0, begin = INT64_MIN, end = INT64_MAX;
     fs_lines lines = {0};
     fs_error err;
-    if (!PyArg_ParseTuple(args, "|ILL:lines", &first_step, &begin, &end)) return NULL;
+    if (!PyArg_ParseTuple(args, "|ILLL:lines", &first_step, &least, &begin, &end)) return NULL;
     int64_t base = self->recorded ? self->clock_base : fs_clock_unix_offset();
     if (begin != INT64_MIN) begin = fs_sub_saturated(begin, base);
     if (end != INT64_MAX) end = fs_sub_saturated(end, base);
-    fs_status status = FS_LONG_WORK(build(store, first_step, begin, end, &lines, &err));
+    fs_status status = FS_LONG_WORK(build(store, first_step, least, begin, end, &lines, &err));
     PyObject *result = status == FS_OK ? result_of(fs_store_stacks(store), &lines) : fs_raise(&err);
     fs_lines_clear(&lines);
     return result;

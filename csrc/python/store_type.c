@@ -315,10 +315,12 @@ static PyMethodDef methods[] = {
      "late_spent($self, first_step, least, ops, other, /)\n--\n\nReturn what the host was in during idle times of more "
      "than `least` ns before late launches of some ops. ops has one byte more: of launches outside of ops."},
     {"lines", reading_lines, METH_VARARGS,
-     "lines($self, first_step=0, begin=..., end=..., /)\n--\n\nWhere the sampled threads were, by line of the program "
+     "lines($self, first_step=0, least=0, begin=..., end=..., /)\n--\n\nWhere the sampled threads were, by line of the "
+     "program "
      "and innermost line: columns of \"group\", \"line\", \"inside\",\n\"time\" and \"cpu\" (ns), \"idle\" (by cause: "
      "ns in which a "
-     "device waited for the thread, in steps from the first on), and\n\"groups\": (processes, threads, time, cpu, "
+     "device waited for the thread for more than `least` ns, in steps from the first on), and\n\"groups\": (processes, "
+     "threads, time, cpu, "
      "begin, end) of each. begin, end: in ns since 1970; of a part, idle times are 0."},
     {"trace_text", reading_trace_text, METH_VARARGS,
      "trace_text($self, what, base=-1, /)\n--\n\nReturn its \"ranges\", on this process's clock, or its \"samples\" of "

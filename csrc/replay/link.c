@@ -262,16 +262,12 @@ static void link_work(linking *all, const fs_replay_call *call, uint32_t index, 
         return;
     }
     *decided = sooner(lag, LONGEST_LAG_NS);
-    fs_add_to(&all->replay->unexplained, lag - *decided);
 }
 
 static void link_works(linking *all, const fs_replay_call *call)
 {
-    fs_replay *replay = all->replay;
     int64_t left = call->kind == FS_REPLAY_COPY ? call->begin + call->own : call->ended;
     for (uint32_t i = call->first; i < call[1].first; i++) {
-        replay->early += call->begin > all->works[i].begin;
-        replay->earliest = fs_later(replay->earliest, call->begin - all->works[i].begin);
         link_work(all, call, i, left);
         note_work(all, call, i);
     }

@@ -78,27 +78,21 @@ typedef struct {
     fs_replay_call *calls;
     fs_replay_work *works;
     uint32_t call_count, work_count, lane_count, sequence_count, step_count;
-    uint32_t sequence;          /* the program's: that of most launches, whose end counts */
-    int64_t begin;              /* of the steps, in ns of the store */
-    int64_t *backlogs;          /* by lane: when what was launched before the steps ended; below 0: nothing was */
-    double recorded, replayed;  /* ns a step, from the last of these to the end of all work: as recorded, unchanged */
-    int64_t unexplained;        /* ns of delays without a recorded cause */
-    uint32_t unlaunched, early; /* works without a launch, and those that begin before theirs, */
-    int64_t earliest;           /* by so many ns at most */
-    bool usable;                /* it gives the recorded time, and the launches were recorded */
-    double event_ns;            /* what recording an event costs the host: fs_replay_fit */
+    uint32_t sequence;         /* the program's: that of most launches, whose end counts */
+    int64_t begin;             /* of the steps, in ns of the store */
+    int64_t *backlogs;         /* by lane: when what was launched before the steps ended; below 0: nothing was */
+    double recorded, replayed; /* ns a step, from the last of these to the end of all work: as recorded, unchanged */
+    uint32_t unlaunched;       /* works without a launch */
+    bool usable;               /* it gives the recorded time, and the launches were recorded */
+    double event_ns;           /* what recording an event costs the host: fs_replay_fit */
 } fs_replay;
-
-/* Flags of calls: it takes no time and does not wait, and its work leaves when the call before returns; it does not
- * wait; the host does nothing before it. Work may move to so many new lanes. */
-enum { FS_REPLAY_GONE = 1, FS_REPLAY_NO_WAIT = 2, FS_REPLAY_NO_GAP = 4, FS_REPLAY_NEW_LANES = 16 };
 
 /* Changes; NULL: none of the kind. */
 typedef struct {
     const double *work_factor; /* by work, of its time; 0: it is gone */
-    const uint8_t *call_flags; /* by call */
+    const uint8_t *gone;       /* by call, not 0: it takes no time and does not wait, and its work leaves when the call
+                                * before returns */
     const double *host_factor; /* by call, of its gap and of its own time */
-    const int32_t *stream;     /* by work: a new lane, or below 0 its own */
     double event_ns;           /* taken from gaps for each event in them, until 15 % are left */
     bool again;                /* once, from where the work before the steps left off: `replayed` */
     bool host_alone;           /* the devices take no time */

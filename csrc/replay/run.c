@@ -45,7 +45,6 @@ static int64_t gap_of(const simulation *run, uint32_t index, const fs_replay_cal
 {
     const fs_replay_edit *edit = run->edit;
     int64_t gap = call->gap;
-    if (edit->call_flags != NULL && (edit->call_flags[index] & FS_REPLAY_NO_GAP) != 0) return 0;
     if (gap <= 0) return gap;
     if (edit->event_ns > 0) gap = fs_later(gap - scaled(call->events, edit->event_ns), gap / 100 * LEAST_PERCENT);
     return edit->host_factor != NULL ? scaled(gap, edit->host_factor[index]) : gap;
@@ -69,17 +68,17 @@ static void run_work(simulation *run, uint32_t index, int64_t began, int64_t lef
     const fs_replay_work *work = &run->replay->works[index];
     const fs_replay_edit *edit = run->edit;
     double factor = edit->host_alone ? 0 : edit->work_factor != NULL ? edit->work_factor[index] : 1;
-    bool moved = edit->stream != NULL && edit->stream[index] >= 0, in_order = moved || work->before == FS_REPLAY_LANE;
-    uint32_t lane = moved ? run->replay->lane_count + (uint32_t)edit->stream[index] % FS_REPLAY_NEW_LANES : work->lane;
-    int64_t free = in_order ? run->ready[lane] : work->before != FS_NONE ? run->ends[work->before] : FS_REPLAY_NEVER;
+    int64_t free = work->before == FS_REPLAY_LANE ? run->ready[work->lane]
+                   : work->before != FS_NONE      ? run->ends[work->before]
+                                                  : FS_REPLAY_NEVER;
     run->begins[index] = run->ends[index] = free;
     if (!(factor > 0)) return;
     int64_t begin = not_before(not_before(began, left, work->launch_lag), free, work->queue_lag);
-    if (!moved && work->other != FS_NONE) begin = not_before(begin, run->ends[work->other], work->other_lag);
+    if (work->other != FS_NONE) begin = not_before(begin, run->ends[work->other], work->other_lag);
     int64_t end = fs_add_saturated(begin, factor == 1 ? work->duration : scaled(work->duration, factor));
     run->begins[index] = begin;
     run->ends[index] = end;
-    run->ready[lane] = fs_later(run->ready[lane], end);
+    run->ready[work->lane] = fs_later(run->ready[work->lane], end);
     run->all = fs_later(run->all, end);
 }
 
@@ -100,14 +99,13 @@ static int64_t awaited(const simulation *run, const fs_replay_call *call)
 static void run_call(simulation *run, uint32_t index)
 {
     const fs_replay_call *call = &run->replay->calls[index];
-    uint8_t flags = run->edit->call_flags != NULL ? run->edit->call_flags[index] : 0;
-    bool gone = (flags & FS_REPLAY_GONE) != 0, copies = call->kind == FS_REPLAY_COPY;
+    bool gone = run->edit->gone != NULL && run->edit->gone[index] != 0, copies = call->kind == FS_REPLAY_COPY;
     int64_t begin = fs_add_saturated(run->clocks[call->sequence], gap_of(run, index, call));
     if (call->after != FS_NONE) begin = not_before(begin, run->returns[call->after], call->after_lag);
     begin = run->last[call->sequence] = fs_later(begin, run->last[call->sequence]);
     int64_t returned = gone ? begin : fs_add_saturated(begin, own_of(run, index, call));
     if (copies) run_works(run, call, begin, returned);
-    if (!gone && (flags & FS_REPLAY_NO_WAIT) == 0) returned = not_before(returned, awaited(run, call), call->tail);
+    if (!gone) returned = not_before(returned, awaited(run, call), call->tail);
     if (!copies) run_works(run, call, begin, returned);
     run->returns[index] = run->clocks[call->sequence] = returned;
 }
@@ -121,13 +119,13 @@ static int64_t run_round(simulation *run)
 
 static fs_status begin_run(simulation *run, const fs_replay *replay, const fs_replay_edit *edit, fs_error *err)
 {
-    size_t lanes = replay->lane_count + (size_t)FS_REPLAY_NEW_LANES, works = replay->work_count;
-    size_t count = 2 * (size_t)replay->sequence_count + lanes + 2 * works + replay->call_count + 1;
+    size_t works = replay->work_count;
+    size_t count = 2 * (size_t)replay->sequence_count + replay->lane_count + 2 * works + replay->call_count + 1;
     *run = (simulation){.replay = replay, .edit = edit, .all = FS_REPLAY_NEVER};
     FS_TRY(FS_NEW(&run->clocks, count, err));
     run->last = run->clocks + replay->sequence_count;
     run->ready = run->last + replay->sequence_count;
-    run->begins = run->ready + lanes;
+    run->begins = run->ready + replay->lane_count;
     run->ends = run->begins + works;
     run->returns = run->ends + works;
     for (size_t i = 0; i < count; i++) run->clocks[i] = run->clocks + i < run->ready ? 0 : FS_REPLAY_NEVER;
@@ -159,25 +157,50 @@ done:
     return status;
 }
 
-/* The highest cost of an event that is tried, and in how many halvings it is found; 3 % are a part in CLOSE_PART. */
-enum { MOST_EVENT_NS = 60000, HALVINGS = 20, CLOSE_PART = 33 };
+/* The highest cost of an event that is tried, and in how many trials it is found: to EXACT_NS, or to a part in
+ * EXACT_PART of the time, unless other costs give exactly that time. 3 % are a part in CLOSE_PART. */
+enum { MOST_EVENT_NS = 60000, TRIALS = 40, EXACT_PART = 1 << 17, CLOSE_PART = 33 };
+#define EXACT_NS 0.1
+
+/* The time falls as the cost rises, in proportion by parts: try where the line between the last ones above and below
+ * gives it (Illinois), or the middle. */
+static fs_status narrow(const fs_replay *replay, fs_replay_edit *edit, double bare, double most, double least,
+                        double *cost, fs_error *err)
+{
+    double low = 0, high = MOST_EVENT_NS, over = most - bare, under = bare - least, ns;
+    int side = 0;
+    for (int i = 0; i < TRIALS && high - low > EXACT_NS; i++) {
+        double at = low + (high - low) * over / (over + under);
+        edit->event_ns = at > low && at < high && under > 0 ? at : (low + high) / 2;
+        FS_TRY(fs_replay_run(replay, edit, &ns, err));
+        if (ns != bare && fabs(ns - bare) < bare / EXACT_PART) low = high = edit->event_ns;
+        else if (ns > bare) {
+            low = edit->event_ns;
+            over = ns - bare;
+            if (side > 0) under /= 2;
+            side = 1;
+        } else {
+            high = edit->event_ns;
+            under = bare - ns;
+            if (side < 0) over /= 2;
+            side = -1;
+        }
+    }
+    *cost = high;
+    return FS_OK;
+}
 
 fs_status fs_replay_fit(fs_replay *replay, double bare, bool host_alone, double *event_ns, fs_error *err)
 {
     fs_replay_edit edit = {.host_alone = host_alone};
-    double low = 0, high = MOST_EVENT_NS, close = bare / CLOSE_PART, least, most, ns;
+    double close = bare / CLOSE_PART, cost = 0, least, most;
     *event_ns = NAN;
     FS_TRY(fs_replay_run(replay, &edit, &most, err));
-    edit.event_ns = high;
+    edit.event_ns = MOST_EVENT_NS;
     FS_TRY(fs_replay_run(replay, &edit, &least, err));
     if (!(bare > 0 && bare <= most + close && bare >= least - close)) return FS_OK;
     if (bare < least) bare = least;
-    for (int i = 0; i < HALVINGS && bare < most; i++) {
-        edit.event_ns = (low + high) / 2;
-        FS_TRY(fs_replay_run(replay, &edit, &ns, err));
-        if (ns > bare) low = edit.event_ns;
-        else high = edit.event_ns;
-    }
-    *event_ns = replay->event_ns = bare < most ? high : 0;
+    if (bare < most) FS_TRY(narrow(replay, &edit, bare, most, least, &cost, err));
+    *event_ns = replay->event_ns = cost;
     return FS_OK;
 }

@@ -288,7 +288,9 @@ def slow_steps(analysis: Analysis) -> list[dict[str, Any]]:
     """
     run, found = analysis.facts.run_steps or RunSteps(), []
     for time, number, end in run.slowest:
-        lines = [line for line in lines_of(analysis.core, 0, end - int(1000 * time), end).lines if line.group == "main"]
+        lines = [
+            line for line in lines_of(analysis.core, 0, 0, end - int(1000 * time), end).lines if line.group == "main"
+        ]
         places = places_of(lines, lambda line: line.own, lambda line: line.time, 1)
         found.append({"number": number, "time": time, "line": places[0].line if places else None})
     return found

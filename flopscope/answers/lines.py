@@ -65,9 +65,10 @@ class Lines(NamedTuple):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def lines_of(core: Store, first_step: int = 0, *between: int) -> Lines:
-    """Return the lines that were sampled, ``between`` two times in ns since 1970, or with idle times of later steps."""
-    columns = core.lines(first_step, *between)
+def lines_of(core: Store, first_step: int = 0, least: int = 0, *between: int) -> Lines:
+    """Return the lines that were sampled, ``between`` two times in ns since 1970, or with the idle times of later steps
+    that last more than ``least`` ns."""
+    columns = core.lines(first_step, least, *between)
     idle = dict(zip(_core.idle_causes, _core.idle_parts, strict=True))
     found = []
     for i, group in enumerate(columns["group"]):

@@ -61,7 +61,7 @@ class Replayed:
             if op.number in self._of_op:
                 self._left[0][self._of_op[op.number]] += op.time
         self._work, self._host = np.ones(len(self._row_of)), np.ones(len(self._of_call))
-        self._flags = np.zeros(len(self._of_call), dtype=np.uint8)
+        self._gone = np.zeros(len(self._of_call), dtype=np.uint8)
         self._waiting = [replay.kinds.index(kind) for kind in ("copy", "stream", "event", "device")]
         self._waits_of = cache(self._waits)
         self._now = self._first = replay.run(event_ns=self._event_ns)
@@ -101,7 +101,7 @@ class Replayed:
         and of the host before its launches go, and so do its waits; infinite if that is unknown. take: it is taken."""
         if not self.usable:
             return math.inf
-        spent, flags, before = np.zeros_like(self._left), self._flags.copy(), np.ones(len(self._of_call))
+        spent, gone, before = np.zeros_like(self._left), self._gone.copy(), np.ones(len(self._of_call))
         everywhere = 0.0
         for source, time in claims:
             if isinstance(source, Op):
@@ -109,7 +109,7 @@ class Replayed:
                     spent[0][self._of_op[source.number]] += time
             elif finding.ends_waits and source.wait >= 0:
                 calls, without = self._waits_of(source)
-                flags[calls] |= self._replay.GONE
+                gone[calls] = 1
                 before *= without
             elif finding.ends_waits:
                 continue  # what would only come earlier does so in the replay
@@ -126,10 +126,10 @@ class Replayed:
         kept = 1 - (spent / np.maximum(self._left, LEAST**2)).clip(None, 1)
         kept[1][[self._of_op[op.number] for op in finding.removed if op.number in self._of_op]] = 0
         works, hosts = self._work * kept[0][self._row_of], self._host * kept[1][self._of_call] * before
-        ns = self._run(works, hosts, flags)
+        ns = self._run(works, hosts, gone)
         share = max((self._now - ns) / self._whole, 0.0) if self._whole > 0 else 0.0
         if take:
-            self._work, self._host, self._flags, self._now = works, hosts, flags, ns
+            self._work, self._host, self._gone, self._now = works, hosts, gone, ns
             self._left *= kept
         return share
 
@@ -147,12 +147,12 @@ class Replayed:
                 factors[self._of_op[number]] = factor
         self._work = self._work * factors[self._row_of]
         if host_us is not None:
-            host = self._run(np.zeros_like(self._work), self._host, self._flags) * self._steps
+            host = self._run(np.zeros_like(self._work), self._host, self._gone) * self._steps
             self._host = self._host * (1000 * host_us * len(self._work) / max(host, LEAST))
-        self._now = self._run(self._work, self._host, self._flags)
+        self._now = self._run(self._work, self._host, self._gone)
 
-    def _run(self, works: Any, hosts: Any, flags: Any) -> float:
-        return self._replay.run(work_factor=works, host_factor=hosts, call_flags=flags, event_ns=self._event_ns)
+    def _run(self, works: Any, hosts: Any, gone: Any) -> float:
+        return self._replay.run(work_factor=works, host_factor=hosts, gone=gone, event_ns=self._event_ns)
 
     def _waits(self, gap: Gap) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]]:
         """Return the calls in the outermost ops in which the host waits as it does before an idle time, and the factors

@@ -162,7 +162,7 @@ static void replay_steps(const fs_store *store)
         size_t room = (size_t)replay.call_count + replay.work_count + 1;
         uint8_t *flags = malloc(room);
         for (size_t i = 0; flags != NULL && i < room; i++) flags[i] = (uint8_t)(i * i);
-        const fs_replay_edit edits[] = {{0}, {.call_flags = flags, .event_ns = 700}};
+        const fs_replay_edit edits[] = {{0}, {.gone = flags, .event_ns = 700}};
         for (size_t i = 0; i < COUNT_OF(edits); i++)
             if (done(fs_replay_run(&replay, &edits[i], &ns, &fuzz_error)))
                 FUZZ_CHECK(ns >= 0 || replay.step_count == 0, "edit %zu: %g ns", i, ns);
@@ -432,7 +432,7 @@ static void sum_up_lines(const fs_store *store)
     fs_lines found = {0};
     if (!done(fs_table_build(store, &options, &table, &fuzz_error))) return;
     if (done(fs_accounting_list(&accounting, store, table, &fuzz_error)) &&
-        done(fs_lines_build(&found, store, &accounting, 0, INT64_MIN, INT64_MAX, &fuzz_error)))
+        done(fs_lines_build(&found, store, &accounting, 0, 0, INT64_MIN, INT64_MAX, &fuzz_error)))
         for (uint32_t i = 0; i < found.count; i++) FUZZ_CHECK(found.lines[i].time >= 0, "line %u", i);
     fs_lines_clear(&found);
     fs_accounting_clear(&accounting);

@@ -25,7 +25,7 @@ class Do:
     """What the host does in ``gap`` ns, in which ``ops`` begin, and then its call: one of NAMES.
 
     ``works`` are (stream, ns). order: the next launch waits for the last work on another stream than ``stream``.
-    ``gone``: there is no call; ``free``: it does not wait.
+    ``gone``: there is no call.
     """
 
     what: str
@@ -34,7 +34,6 @@ class Do:
     works: tuple[tuple[int, int], ...] = ()
     stream: int = 0
     gone: bool = False
-    free: bool = False
     own: int = CALL
 
 
@@ -126,7 +125,7 @@ class Machine:
             streams = {"copy": [one for one, _ in do.works], "stream": [do.stream],
                        "device": sorted({work.stream for work in self.works})}.get(do.what, [])  # fmt: skip
             awaited = [self.last(lambda one, stream=stream: one == stream) for stream in streams]  # type: ignore[misc]
-            yield from (work for work in awaited if work is not None and not do.free and not do.gone)
+            yield from (work for work in awaited if work is not None and not do.gone)
             self.calls.append(((thread, place), begin, self.now))
             if place == len(program) - 1:
                 self.rounds[thread].append(self.now)
