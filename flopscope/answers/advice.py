@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.answers import (
@@ -21,13 +21,12 @@ from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 from flopscope.answers.pieces import Gap, Op
 from flopscope.answers.replays import Replayed
-from flopscope.answers.words import facts_of, shown_as_sentence
+from flopscope.answers.words import shown_as_sentence
 
-Rule = Callable[[Analysis], Iterator[Finding]]
-_SPECIAL = (host_rules, jax_rules, wait_rules, collective_rules)  # causes by themselves
-_GENERAL = (compute_rules, memory_rules, counted, roof_rules, fuse_rules, launch_rules)
-RULES: Mapping[str, Rule] = {rule.__name__: rule for family in (*_SPECIAL, *_GENERAL) for rule in family.RULES}
-"""By name; of rules that gain as much, the first one does."""
+FAMILIES = (host_rules, jax_rules, wait_rules, collective_rules, compute_rules, memory_rules)
+_GENERAL = (counted, roof_rules, fuse_rules, launch_rules)
+RULES = {rule.__name__: rule for family in (*FAMILIES, *_GENERAL) for rule in family.RULES}
+"""By name, particular causes first."""
 LEAST_SHARE = 0.01
 """Share of the step below which a saving is not reported."""
 
@@ -128,8 +127,8 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
         claims = pools.granted(finding)
         pools.take(saving, claims)
         replayed.gain(finding, claims, take=True)
-        action, reason = finding.says()
-        facts = {name: _plain(value) for name, value in facts_of(finding.says).items()}
+        action, reason, given = finding.says
+        facts = {name: _plain(value) for name, value in given.items()}
         share, what, evidence = 100 * saving / analysis.unobserved, f"{action}: {reason}", _tied(analysis, finding)
         by_host = finding.removed or any(isinstance(source, Gap) for source, _ in claims)
         up_to = bool(by_host) and analysis.bare is None and analysis.is_delayed

@@ -419,6 +419,10 @@ class Analysis:
         count = sum(op.count for op in self.ops)
         return self.host * sum(op.count for op in ops) / count if count > 0 else 0.0
 
+    def rows(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of these columns, row by row."""
+        return zip(*(self.columns[name] for name in names), strict=True)
+
     def row_sum(self, key: str, column: str) -> float:
         """Return a column (times in µs) per step, summed over the rows of a name."""
         values = self.columns[column]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import compress, count
 from typing import Any, NamedTuple, TypeVar
 
@@ -55,6 +54,10 @@ class Calls(NamedTuple):
         fast = self.size / self.least > SLOWEST_LINK
         return np.asarray(np.where(self.size < SMALL_MESSAGE, self.least < SLOWEST_SMALL, fast))
 
+    def share(self, times: Floats) -> float:
+        """Return the share of the exposed time in these parts of it."""
+        return min(float(times.sum() / self.exposed.sum()), 1.0)
+
 
 def _numbered(keys: Iterable[T]) -> tuple[list[T], npt.NDArray[np.intp]]:
     """Return the different keys in the order of the first of each, and the place of each key among them."""
@@ -91,7 +94,6 @@ def _calls(analysis: Analysis) -> Calls:
     return Calls(kinds, kind, size, exposed, least, waited)
 
 
-ENDLESS = np.iinfo(np.int64).max
 WRAPPED = "DistributedDataParallel.forward"
 BEGINS = re.compile(
     r"^(?:c10d::|nccl:|gloo:)_?broadcast|^aten::(?:conv\w*|linear|addmm|mm|bmm|matmul|einsum|embedding|\w*_norm)$"
@@ -105,7 +107,7 @@ def buffers(analysis: Analysis) -> Iterator[str]:
         return
     passes, begun = calls_named(analysis, WRAPPED.__eq__), calls_named(analysis, BEGINS.search)
     first = np.searchsorted(begun["start"], passes["start"])
-    starts, sends = np.append(begun["start"], ENDLESS), np.array(["broadcast" in name for name in analysis.names])
+    starts, sends = np.append(begun["start"], 1 << 62), np.array(["broadcast" in name for name in analysis.names])
     inside = starts[first] < passes["start"] + passes["duration"]
     buffered = np.count_nonzero(sends[begun["name"][first[inside]]])
     if buffered > 1:
@@ -120,36 +122,32 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the sizes of at least three collectives of a communicator were recorded, and one took more than twice its
     least time, which follows from the best rate among them. The estimate is the exposed part of the time beyond.
+
+    Facts: waited: time beyond what their bytes need. calls: those that waited, in all steps. devices: in the
+    profile.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
     calls = analysis.once(_calls)
     if not ops or not (waits := int(np.count_nonzero(calls.waited))):
         return
-    share = min(float(calls.waited.sum() / calls.exposed.sum()), 1.0)
-    counts = (waits, len(calls.kind), analysis.step_count, len(analysis.devices))
-    says = partial(say_straggler, share * sum(op.time for op in ops), analysis.per, *counts)
-    yield Finding(says, claim_all(ops, share), evidence(ops), None)
-
-
-def say_straggler(waited: float, per: str, calls: int, collectives: int, steps: int, devices: int) -> Said:
-    """Time of collectives beyond what their bytes need.
-
-    calls: calls that waited, in all steps. devices: in the profile.
-    """
-    where, excess = per, short_time_text(waited)
-    if steps > 1:
-        where, excess = f"in {steps} steps", f"{excess} {per}"
+    share, per, steps, devices = calls.share(calls.waited), analysis.per, analysis.step_count, len(analysis.devices)
+    waited, collectives = share * sum(op.time for op in ops), len(calls.kind)
+    excess = short_time_text(waited)
+    where, excess = (f"in {steps} steps", f"{excess} {per}") if steps > 1 else (per, excess)
     late = "One rank alone does not show who is late: look at all ranks (flopscope ranks)"
     if devices > 1:
         late = (
             "Of the devices in the profile, the one with the shortest kernel of a collective came last "
             "(collectives()); of ranks elsewhere, all traces show it (flopscope ranks)"
         )
-    return Said(
+    says = Said(
         "Find out for which rank this one waits",
-        f"{calls} of {plural(collectives, 'collective')} {where} took more than twice the time that so many "
-        f"bytes need at the best rate of the profile, {excess} in excess. {late}, and balance their data and work.",
+        f"{waits} of {plural(collectives, 'collective')} {where} took more than twice the time that so many bytes need "
+        f"at the best rate of the profile, {excess} in excess. {late}, and balance their data and work.",
+        {"waited": waited, "per": per, "calls": waits, "collectives": collectives}
+        | {"steps": steps, "devices": devices},
     )
+    yield Finding(says, claim_all(ops, share), evidence(ops), None)
 
 
 def communication(analysis: Analysis) -> Iterator[Finding]:
@@ -158,6 +156,9 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     Premises: as for `straggler`; waiting for other ranks is not part of a collective's transfer. Most of the
     collectives did not wait, and the best of a communicator is one that links have: otherwise each may have waited. The
     estimate is 80 % of the transfers, as far as the computation of a step lasts.
+
+    Facts: kind: of the collectives with the most of that time. message: median size of those. backward: the profile
+    has a backward pass. buckets: DistributedDataParallel is in use.
     """
     ops = [op for op in analysis.ops if op.part == "communication"]
     calls, total = analysis.once(_calls), sum(op.time for op in ops)
@@ -166,43 +167,33 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     if not total or moved.sum() <= 0 or 2 * waits > np.count_nonzero(~np.isnan(calls.least)):
         return  # without total, all of them ran during computation, or in steps that are left out
     most = int(np.bincount(calls.kind, moved).argmax())
-    share = min(float(moved.sum() / calls.exposed.sum()), 1.0)
+    share = calls.share(moved)
     computing = sum(op.time for op in analysis.ops if op.part not in ("copy", "communication"))
     keys = set(analysis.columns["key"])
     size = float(np.median(calls.size[transfers & (calls.kind == most)]))
     backward, buckets = (any(name in key for key in keys) for name in ("autograd::engine", "DistributedDataParallel"))
-    about = (calls.kinds[most], size, backward, buckets, analysis.uses_jax)
-    says = partial(say_communication, share * total, analysis.per, *about)
-    yield finding_about(analysis, says, claim_all(ops, min(share, computing / total) * HIDDEN), ops)
-
-
-def say_communication(
-    exposed: float, per: str, kind: str, message: float, backward: bool, buckets: bool, jax: bool
-) -> Said:
-    """Time that the bytes of collectives need while nothing computes.
-
-    kind: the kind of collective with the most of that time. message: median size of those. backward: whether the
-    profile has a backward pass. buckets: whether DistributedDataParallel is in use. jax: whether
-    the program is one of JAX.
-    """
+    kind, exposed, per, jax = calls.kinds[most], share * total, analysis.per, analysis.uses_jax
     sums = kind.replace("_", "").lower() in OF_GRADIENTS
     if jax:
         tip = (
             "split the batch into parts, so that the transfers of one part run while another one is computed (where "
             "XLA starts them late, XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true starts them earlier)"
         )
-    elif message < SMALL_MESSAGE:
-        tip = f"gather small messages ({bytes_text(message)} at the median) into larger ones"
+    elif size < SMALL_MESSAGE:
+        tip = f"gather small messages ({bytes_text(size)} at the median) into larger ones"
     elif sums and buckets:
         tip = "send less (a communication hook that compresses gradients), or accumulate gradients over batches"
     elif sums and backward:
         tip = "overlap them with the backward pass (DistributedDataParallel, FSDP prefetching)"
     else:
         tip = "start them before other computation, and wait where the result is needed (async_op=True)"
-    return Said(
+    says = Said(
         "Hide the collectives behind computation",
         f"{short_time_text(exposed)} {per} of transfers, most of them {kind}, overlap with no computation; {tip}.",
+        {"exposed": exposed, "per": per, "kind": kind, "message": size, "backward": backward}
+        | {"buckets": buckets, "jax": jax},
     )
+    yield finding_about(analysis, says, claim_all(ops, min(share, computing / total) * HIDDEN), ops)
 
 
 # Sums by device and kind ----------------------------------------------------------------------------------------------

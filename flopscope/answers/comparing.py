@@ -451,7 +451,7 @@ def launches_of(a: Analysis, b: Analysis) -> str:
 
 
 def _calls(run: Analysis, pattern: re.Pattern[str]) -> float:
-    counts = zip(run.columns["key"], run.columns["device_type"], run.columns["count"], strict=True)
+    counts = run.rows("key", "device_type", "count")
     return sum(int(count) for key, where, count in counts if where == "cpu" and pattern.match(key)) / run.step_count
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
 
 from flopscope import _core
 from flopscope.answers.analysis import Analysis
@@ -30,7 +29,7 @@ from flopscope.answers.findings import (
     where,
 )
 from flopscope.answers.pieces import Op
-from flopscope.answers.words import OP_WIDTH, Said, form, listed
+from flopscope.answers.words import OP_WIDTH, Said, form, listed, told
 from flopscope.support.columns import cut_end
 from flopscope.support.statistics import median
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -76,6 +75,9 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the time at the share of the peak that the aligned products of the profile reach, or 70 %.
     Source: NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use Tensor Cores". Premises: the
     shapes, and for the rows of the operands their strides (record_shapes); tensor cores of a device with CUDA.
+
+    Facts: sizes: "N = 50257". multiple: elements. alignment: bytes. share: percent of the limit that the longest
+    reaches. vocabulary: an embedding has so many rows, and a loss or a choice so many classes.
     """
     if analysis.accelerator != "cuda":
         return
@@ -102,50 +104,23 @@ def align(analysis: Analysis) -> Iterator[Finding]:
         return
     ops = [op for op, _ in claims]
     op, odd, padded = next(one for one in found if one[0] is ops[0])
-    says = partial(
-        say_align,
-        op=op.key,
-        sizes=tuple(f"{name} = {size}" for name, size in odd.items()),
-        padded=tuple(f"{name} = {size}" for name, size in padded.items()),
-        multiple=ALIGNMENT // _item_bytes(op),
-        alignment=ALIGNMENT,
-        products=calls_of(ops),
-        per=analysis.per,
-        share=100 * reached(op),
-        usual=100 * usual,
-        vocabulary=len(odd) == 1 and _is_vocabulary(analysis, op, *odd.values()),
+    before, after = ([f"{name} = {size}" for name, size in of.items()] for of in (odd, padded))
+    multiple, products, per, share = ALIGNMENT // _item_bytes(op), calls_of(ops), analysis.per, 100 * reached(op)
+    vocabulary = len(odd) == 1 and _is_vocabulary(analysis, op, *odd.values())
+    action = f"Pad {listed(before)} of {cut_end(op.key, OP_WIDTH)} to {listed([*map(str, padded.values())])}"
+    if vocabulary:
+        action = (
+            f"Pad the vocabulary from {', '.join(map(str, odd.values()))} to {', '.join(map(str, padded.values()))}"
+        )
+    says = Said(
+        action,
+        f"rows that are not multiples of {ALIGNMENT} bytes keep {plural(products, 'product')} {per} off the fast "
+        f"kernels, at {percent_text(share)} of the limit instead of about {100 * usual:.0f}%. Larger multiples of "
+        f"{multiple} serve as well.",
+        {"op": op.key, "sizes": before, "padded": after, "multiple": multiple, "alignment": ALIGNMENT}
+        | {"products": products, "per": per, "share": share, "usual": 100 * usual, "vocabulary": vocabulary},
     )
     yield finding_about(analysis, says, claims, ops)
-
-
-def say_align(
-    op: str,
-    sizes: Sequence[str],
-    padded: Sequence[str],
-    multiple: int,
-    alignment: int,
-    products: float,
-    per: str,
-    share: float,
-    usual: float,
-    vocabulary: bool = False,
-) -> Said:
-    """Products with rows that are not multiples of the vectors that fast kernels load.
-
-    sizes: "N = 50257". multiple: elements. alignment: bytes. share: percent of the limit that the longest reaches.
-    vocabulary: the size is that of the vocabulary: an embedding has so many rows, and a loss or a choice so many
-    classes.
-    """
-    after = [one.rpartition(" ")[2] for one in padded]
-    action = f"Pad {listed(sizes)} of {cut_end(op, OP_WIDTH)} to {listed(after)}"
-    if vocabulary:
-        action = f"Pad the vocabulary from {sizes[0].rpartition(' ')[2]} to {after[0]}"
-    return Said(
-        action,
-        f"rows that are not multiples of {alignment} bytes keep {plural(products, 'product')} {per} off the "
-        f"fast kernels, at {percent_text(share)} of the limit instead of about {usual:.0f}%. Larger multiples of "
-        f"{multiple} serve as well.",
-    )
 
 
 UNBATCHED = ("aten::mm", "aten::addmm", "aten::linear", "aten::matmul")
@@ -158,7 +133,7 @@ def _is_vocabulary(analysis: Analysis, op: Op, size: int) -> bool:
     if op.key not in UNBATCHED:
         return False
     classes = {f"aten::{name}" for name in OF_CLASSES}
-    rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
+    rows = analysis.rows("key", "input_shapes")
     firsts = [(key, [*shapes[0]]) for key, shapes in rows if shapes and key in {"aten::embedding", *classes}]
     embedded = any(key == "aten::embedding" and shape[:1] == [size] for key, shape in firsts)
     return embedded and any(key in classes and shape[-1:] == [size] for key, shape in firsts)
@@ -186,6 +161,12 @@ def faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: f
     return max(compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE) + RAMP * op.count
 
 
+def savings(analysis: Analysis, ways: Iterable[tuple[Op, str, float, float]]) -> list[tuple[Op, float]]:
+    """Return products that are faster in another unit, and by how much. ways: the arguments of faster()."""
+    times = [(op, op.time - faster(analysis, op, *way)) for op, *way in ways]  # type: ignore[arg-type]
+    return [(op, saving) for op, saving in times if saving > 0]
+
+
 TF32_KERNEL = re.compile(r"tf32|s1688|s161616|bf16x\d|emulat", re.IGNORECASE)
 """Kernels that computed on tensor cores, whatever the unit of their row."""
 ALLOWS_TF32 = {"aten::cudnn_convolution": 8, "aten::_convolution": 12, "aten::cudnn_convolution_transpose": 9}
@@ -203,32 +184,7 @@ def _allows_tf32(analysis: Analysis) -> bool:
     return any(one.text == "True" for op, place in asked for one in arguments(analysis, op)[place : place + 1])
 
 
-def tf32(analysis: Analysis) -> Iterator[Finding]:
-    """Float32 products on the CUDA cores of a device whose tensor cores could do them in TF32.
-
-    Source: PyTorch, "CUDA semantics", TensorFloat-32. Premises: shapes and dtypes (record_shapes); FLOPs that take
-    longer than the bytes; no kernel of TF32 by its name; of convolutions, one group, and none that was allowed TF32.
-    """
-    if analysis.accelerator != "cuda":
-        return
-    claims = []
-    for op in analysis.ops:
-        if op.unit != "fp32" or not _is_served(op) or ran_as(op, TF32_KERNEL):
-            continue
-        if _compute(analysis, op) < op.memory or (is_convolution(op) and analysis.once(_allows_tf32)):
-            continue
-        saving = op.time - faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
-        if saving > 0:
-            claims.append((op, saving))
-    if not claims:
-        return
-    ops = [op for op, _ in claims]
-    convolved = sum(op.time for op in ops if is_convolution(op))
-    says = partial(say_tf32, products=sum(op.time for op in ops if not is_convolution(op)), convolutions=convolved)
-    yield finding_about(analysis, says, claims, ops)
-
-
-TF32_SWITCHES = {
+SWITCHES = {
     "products": 'torch.set_float32_matmul_precision("high") for matrix products',
     "convolutions": (
         "torch.backends.cudnn.allow_tf32 = True (torch.backends.cudnn.conv.fp32_precision = 'tf32' in newer versions) "
@@ -237,16 +193,31 @@ TF32_SWITCHES = {
 }
 
 
-def say_tf32(products: float, convolutions: float) -> Said:
-    """Float32 products and convolutions on CUDA cores, times in µs."""
-    parts = {"products": products, "convolutions": convolutions}
-    times = {name: time for name, time in parts.items() if time > 0}
-    named = listed([f"{short_time_text(time)} of float32 {name}" for name, time in times.items()])
-    switches = listed([TF32_SWITCHES[name] for name in times])
-    return Said(
+def tf32(analysis: Analysis) -> Iterator[Finding]:
+    """Float32 products on the CUDA cores of a device whose tensor cores could do them in TF32.
+
+    Source: PyTorch, "CUDA semantics", TensorFloat-32. Premises: shapes and dtypes (record_shapes); FLOPs that take
+    longer than the bytes; no kernel of TF32 by its name; of convolutions, one group, and none that was allowed TF32.
+
+    Facts: µs of products and of convolutions.
+    """
+    ops = [op for op in analysis.ops if op.unit == "fp32" and _is_served(op) and not ran_as(op, TF32_KERNEL)]
+    ops = [op for op in ops if not is_convolution(op) or not analysis.once(_allows_tf32)]
+    slow = (op for op in ops if analysis.accelerator == "cuda" and _compute(analysis, op) >= op.memory)
+    claims = savings(analysis, ((op, "tf32_tensor", 1.0, USUAL_SHARE) for op in slow))
+    if not claims:
+        return
+    ops = [op for op, _ in claims]
+    times = {name: sum(op.time for op in ops if is_convolution(op) == (name == "convolutions")) for name in SWITCHES}
+    parts = {name: time for name, time in times.items() if time > 0}
+    named = listed([f"{short_time_text(time)} of float32 {name}" for name, time in parts.items()])
+    says = Said(
         "Allow TF32",
-        f"{named} run on CUDA cores. {switches} lets tensor cores do them, with 10 bits of the inputs' mantissa.",
+        f"{named} run on CUDA cores. {listed([SWITCHES[name] for name in parts])} lets tensor cores do them, with 10 "
+        "bits of the inputs' mantissa.",
+        times,
     )
+    yield finding_about(analysis, says, claims, ops)
 
 
 UNITS = {"fp32": "float32", "tf32_tensor": "TF32"}
@@ -269,28 +240,21 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     of convolutions, one group; a device with peaks of tensor cores in bfloat16, or else float16. Fused attention over
     float32 is in float32, by three products in TF32 each (CUTLASS, OpMultiplyAddFastF32).
     """
-    if not is_gpu(analysis):
-        return
-    claims = []
-    for op in analysis.ops:
-        if op.unit not in UNITS:
-            continue
+    ways = []
+    for op in analysis.ops if is_gpu(analysis) else ():
         fused, half = is_attention(op), _half(analysis, op)
-        if not half or not (_is_served(op) or fused):
-            continue
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
-        share = FLASH_SHARE if fused else min(max(reached(op), 0.3), 0.85)
-        saving = op.time - faster(analysis, op, half, 0.5, share)
-        if saving > 0:
-            claims.append((op, saving))
+        if op.unit in UNITS and half and (fused or _is_served(op)):
+            ways.append((op, half, 0.5, FLASH_SHARE if fused else min(max(reached(op), 0.3), 0.85)))
+    claims = savings(analysis, ways)
     if not claims:
         return
     ops = [op for op, _ in claims]
     multiplied = next((op for op in ops if not is_attention(op)), None)
     unit, half = str(multiplied.unit) if multiplied else "", _half(analysis, ops[0])
     found = ((noun, [op for op in ops if holds(op)]) for noun, holds in KINDS)
-    says = partial(
+    says = told(
         say_low_precision,
         parts=tuple((noun, calls_of(some), sum(op.time for op in some)) for noun, some in found if some),
         per=analysis.per,
@@ -389,6 +353,9 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the products' FLOPs at half of the peak, as fused attention reaches them; without known peaks, the
     time of the products. Premises: the shapes (record_shapes). Where scaled_dot_product_attention encloses the ops, it
     took its math path.
+
+    Facts: names: ops on the scores, in the order of their first calls. averaged: the scores are averaged over their
+    heads, as nn.MultiheadAttention does to return them. module: it does.
     """
     shapes = _score_shapes(analysis)
     if not shapes:
@@ -408,24 +375,26 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:
-        says = partial(say_math_path, softmaxes[0].calls, analysis.per, time)
+        calls, per = softmaxes[0].calls, analysis.per
+        says = Said(
+            "Let scaled_dot_product_attention use a fused kernel",
+            f"it took its math path in {plural(calls, 'call')} {per} ({short_time_text(time)}). The math path writes "
+            "the scores to memory; the fused ones do not: torch.nn.attention.sdpa_kernel with one fused backend raises "
+            "with the reason.",
+            {"calls": calls, "per": per, "time": time},
+        )
     else:
         largest = max(shapes, key=lambda shape: sum(op.time for op in ops if shape in _scores_of(op)))
         shown = [op for op in ops if largest in _scores_of(op)]
         softmaxes = [op for op in shown if op.key in SOFTMAX]
         names = [op.key.removeprefix("aten::").strip("_") for op in sorted(shown, key=lambda op: op.event)]
-        says = partial(say_attention, *largest, tuple(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
+        says = _written_out(*largest, list(dict.fromkeys(names)), *_needs_weights(analysis, shapes))
     event = softmaxes[0].event if softmaxes else ops[0].event
     yield Finding(says, claim_all(ops, 1 - fused / time), evidence(shown), where(analysis, event), ops)
 
 
-def say_attention(matrices: int, rows: int, columns: int, names: Sequence[str], averaged: bool, module: bool) -> Said:
-    """Attention that is written out.
-
-    names: ops that make the scores, change them and read them, in the order of their first calls. averaged: the scores
-    are averaged over their heads, as nn.MultiheadAttention does to return them. module: it is known that
-    nn.MultiheadAttention does.
-    """
+def _written_out(matrices: int, rows: int, columns: int, names: Sequence[str], averaged: bool, module: bool) -> Said:
+    """Return the sentence on attention in ops of these names. averaged, module: as _needs_weights() returns them."""
     action, how = "Use torch.nn.functional.scaled_dot_product_attention", ""
     if module:
         action = "Pass need_weights=False to nn.MultiheadAttention"
@@ -436,20 +405,12 @@ def say_attention(matrices: int, rows: int, columns: int, names: Sequence[str], 
             " scaled_dot_product_attention avoids that, but does not return the weights (need_weights=False in "
             "nn.MultiheadAttention)."
         )
+    scores = f"{plural(matrices, 'matrix', 'matrices')} of {rows} x {columns} scores"
     return Said(
         action,
-        f"attention is written out in {listed(names)}, which move {plural(matrices, 'matrix', 'matrices')} of "
-        f"{rows} x {columns} scores through memory.{how}",
-    )
-
-
-def say_math_path(calls: float, per: str, time: float) -> Said:
-    """scaled_dot_product_attention without a fused kernel."""
-    return Said(
-        "Let scaled_dot_product_attention use a fused kernel",
-        f"it took its math path in {plural(calls, 'call')} {per} ({short_time_text(time)}). The math path "
-        "writes the scores to memory; the fused ones do not: torch.nn.attention.sdpa_kernel with one fused backend "
-        "raises with the reason.",
+        f"attention is written out in {listed(names)}, which move {scores} through memory.{how}",
+        {"matrices": matrices, "rows": rows, "columns": columns, "names": names}
+        | {"averaged": averaged, "module": module},
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -196,8 +195,6 @@ def counter_rows(counted: Counted) -> list[tuple[str, ...]]:
     return rows if len(rows) > 1 else []
 
 
-# Rules ----------------------------------------------------------------------------------------------------------------
-
 MOST_TRAFFIC = 1.3
 """Largest ratio of counted to modelled bytes without a finding: writes are attributed within a part of the L2."""
 CACHED, LEAST_CACHED = 0.7, 0.01
@@ -222,6 +219,8 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the share of their time that the bytes beyond the model take. Premises: counters of the memory, and
     the shapes (record_shapes), from which the model has its bytes; no product, convolution or attention, whose
     libraries read tiles again and move memory of their own, which no change of the program avoids.
+
+    Facts: reads: bytes read over those of its inputs; NaN: unknown, or not more.
     """
     found: Counts = []
     for op in analysis.ops:
@@ -232,24 +231,18 @@ def traffic(analysis: Analysis) -> Iterator[Finding]:
         op, ratio = found[0]
         must = _counted(analysis, op, "bytes_read")
         reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
-        says = partial(say_traffic, op.key, ratio, reads if reads >= MOST_TRAFFIC else math.nan, analysis.uses_jax)
+        name, reads, jax = op.key, reads if reads >= MOST_TRAFFIC else math.nan, analysis.uses_jax
+        why = f" (it reads {reads:.1f} × its input)" if reads > 1 else ""
+        fused = "one kernel for both (Pallas)" if jax else "a fused kernel (torch.compile)"
+        says = Said(
+            f"Move fewer bytes in {cut_end(name, OP_WIDTH)}",
+            f"the GPU's counters saw {name} move {ratio:.1f} × the bytes that it must{why}. Strided access fetches "
+            "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
+            f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",
+            {"op": name, "ratio": ratio, "reads": reads, "jax": jax},
+        )
         claims = [(op, min(op.time * (1 - 1 / ratio), max(op.beyond, 0.0))) for op, ratio in found]
         yield finding_about(analysis, says, claims, [op for op, _ in found])
-
-
-def say_traffic(op: str, ratio: float, reads: float, jax: bool) -> Said:
-    """Bytes beyond those of the model, by the GPU's counters.
-
-    reads: bytes read over those of its inputs; NaN: unknown, or not more.
-    """
-    why = f" (it reads {reads:.1f} × its input)" if reads > 1 else ""
-    fused = "one kernel for both (Pallas)" if jax else "a fused kernel (torch.compile)"
-    return Said(
-        f"Move fewer bytes in {cut_end(op, OP_WIDTH)}",
-        f"the GPU's counters saw {op} move {ratio:.1f} × the bytes that it must{why}. Strided access fetches "
-        "whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its input twice "
-        f"reads it again if a row exceeds the multiprocessor's memory: {fused} or shorter rows read it once.",
-    )
 
 
 def cached(analysis: Analysis) -> Iterator[str]:

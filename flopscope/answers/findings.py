@@ -22,8 +22,8 @@ Claims = Sequence[tuple[Op | Gap, float]]
 class Finding(NamedTuple):
     """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
 
-    says: partial[Said]
-    """The sentence, with the facts that it is made from as arguments."""
+    says: Said
+    """The sentence, with the facts that it is made from."""
     claims: Claims
     """(op or idle time, µs per step)."""
     evidence: list[dict[str, Any]]
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 def finding_about(
-    analysis: Analysis, says: partial[Said], claims: Claims, ops: Sequence[Op], removed: Sequence[Op] = ()
+    analysis: Analysis, says: Said, claims: Claims, ops: Sequence[Op], removed: Sequence[Op] = ()
 ) -> Finding:
     """Return the finding about ops, in the place of the first of them."""
     return Finding(says, claims, evidence(ops), where(analysis, ops[0].event), removed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -137,6 +136,9 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     where a backward pass needs some intermediates. Premises: both shapes (record_shapes), and kernels, not copies, that
     follow each other on one stream; neither op ran in code that torch.compile made, or is removed by ``attention``, and
     the bytes of both bound them or come near, not the launch of their kernels.
+
+    Facts: names: ops of one chain, in its order. several: there are other chains. time: of the traffic between the
+    ops of all chains. compiled: torch.compile compiles other parts of the program.
     """
     removed = {op.row for finding in attention(analysis) for op in finding.removed}
     by_row: dict[int, Op] = {}
@@ -174,31 +176,19 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
         return
     ahead = {pair: time for pair, time in edges.items() if chained[pair[0]].event < chained[pair[1]].event}
     chain = _longest(ahead or edges, counts, {row: steps * max(op.calls, op.count) for row, op in chained.items()})
-    says = partial(
-        say_fuse,
-        names=tuple(chained[row].key.removeprefix("aten::") for row in chain),
-        several=len(set(chain)) < len(chained),
-        time=sum(time for _, time in claims),
-        compiled=any(COMPILED.search(key) for key in analysis.columns["key"]),
-    )
-    yield Finding(says, claims, evidence(chained.values()), where(analysis, chained[chain[0]].event))
-
-
-def say_fuse(names: Sequence[str], several: bool, time: float, compiled: bool) -> Said:
-    """Memory-bound ops over equally many elements, one after another.
-
-    names: ops of one chain, in its order. several: there are other chains. time: time of the traffic between the ops of
-    all chains. compiled: torch.compile compiles other parts of the program.
-    """
+    names, several = [chained[row].key.removeprefix("aten::") for row in chain], len(set(chain)) < len(chained)
+    time, compiled = sum(time for _, time in claims), any(COMPILED.search(key) for key in analysis.columns["key"])
     others, in_all = (", as do other ops", " in all") if several else ("", "")
     action, own = "Fuse chains of memory-bound ops with torch.compile", " A kernel of your own serves as well."
     if compiled:
         action, own = "Fuse the memory-bound ops that torch.compile did not compile", ""
-    return Said(
+    says = Said(
         action,
-        f"the ops {listed(names)} run one after another over equally many elements{others}. What one writes only "
-        f"for the next, up to {short_time_text(time)} of traffic{in_all}, need not reach memory.{own}",
+        f"the ops {listed(names)} run one after another over equally many elements{others}. What one writes only for "
+        f"the next, up to {short_time_text(time)} of traffic{in_all}, need not reach memory.{own}",
+        {"names": names, "several": several, "time": time, "compiled": compiled},
     )
+    yield Finding(says, claims, evidence(chained.values()), where(analysis, chained[chain[0]].event))
 
 
 def _byte_time(op: Op) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
+from flopscope.answers.lines import Lines, lines_of
 from flopscope.support.statistics import distinct
 
 OTHERWISE = re.compile(
@@ -75,11 +76,18 @@ def calls_of(analysis: Analysis, names: Collection[str]) -> tuple[Ints, Ints]:
     return steps_of(analysis, calls["start"]), calls["duration"]
 
 
+def sampled_lines(analysis: Analysis, least: float = 0.0) -> Lines:
+    """Return the sampled lines, with the idle times of the steps that are alike that last more than ``least`` µs."""
+    return lines_of(analysis.core, analysis.apart, int(1000 * least))
+
+
 def has_stacks(analysis: Analysis) -> bool:
-    """Return whether lines of the program, or ranges other than the steps' own, were recorded."""
+    """Return whether lines of the program, or ranges other than the steps' own, were recorded or sampled."""
     columns, texts, kinds, _ = analysis.events
     here = np.isin(columns["kind"], [kinds.index("range"), kinds.index("frame")]) & (columns["on_device"] == 0)
-    return any(not texts[name].startswith("ProfilerStep") for name in distinct(columns["name"][here]).tolist())
+    return bool(analysis.once(sampled_lines).lines) or any(
+        not texts[name].startswith("ProfilerStep") for name in distinct(columns["name"][here]).tolist()
+    )
 
 
 def waits_of(analysis: Analysis) -> list[Wait]:

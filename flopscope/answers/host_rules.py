@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
@@ -12,8 +12,8 @@ from flopscope.answers.findings import Finding, claim_all, finding_about, gap_ev
 from flopscope.answers.host_events import calls_of, idle_of_calls, own_streams
 from flopscope.answers.launch_rules import GRAPHED, HANDFUL, KEPT, late_launches
 from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.wait_rules import tuning_gaps
-from flopscope.answers.words import Said
+from flopscope.answers.wait_rules import later_steps, tuning_gaps
+from flopscope.answers.words import Said, listed
 from flopscope.support.statistics import median
 from flopscope.support.units import plural, short_time_text
 
@@ -30,44 +30,6 @@ LOADING = re.compile(r"Module Loading|Lazy Function Loading|^(?:cu|hip)(?:Module
 """Kineto's overhead events and the driver's calls that load code."""
 
 
-def warmup(analysis: Analysis) -> Iterator[Finding]:
-    """The device idles because code is compiled, loaded or launched for the first time, or because kernels are tried.
-
-    Premises: the idle time passed in torch.compile's own ranges, while a module was loaded, or in a call that launched
-    a kernel for the first time (the causes `compile`, `loading` and `first_launch` of the accounting), or after waits
-    of an op that measures kernels with events. The estimate is all of that time: later steps do not have it.
-    Compilation in later steps is reported if such ranges begin in at least two of them. So is what was launched
-    meanwhile, such as the kernels that XLA's autotuner tries.
-    """
-    tried = tuning_gaps(analysis)
-    gaps = [*_gaps(analysis, "compile", "loading", "first_launch"), *tried]
-    if not gaps and not analysis.tried:
-        return
-    keys = list(dict.fromkeys(analysis.columns["key"]))
-    compiling, launched = analysis.idle("compile"), sum(op.time for op in analysis.tried)
-    if not analysis.on_device:
-        compiling, launched = compiling + launched, 0.0
-    compilations = {key for key in keys if key == COMPILATION or BY_XLA in key}
-    later = 0
-    if compiling > 0 and analysis.has_steps:
-        steps, _ = calls_of(analysis, compilations)
-        later = len(set(steps[steps > 0].tolist()))
-    names = [key for key in keys if key in compilations or LOADING.search(key)]
-    idle = (compiling, analysis.idle("loading"), analysis.idle("first_launch"), sum(gap.time for gap in tried))
-    by_xla, how = any(BY_XLA in key for key in compilations), analysis.facts.hints.options["later"]
-    says = partial(say_warmup, *idle, analysis.per, analysis.on_device, later, by_xla, launched, how)
-    waits = [(gap, gap.time) for gap in gaps]
-    claims = [*claim_all(analysis.tried), *waits]
-    seen = host_times(analysis, names) or gap_evidence(analysis, waits)
-    yield Finding(says, claims, seen, where(analysis, gaps[0].event) if gaps else None)
-
-
-FIRST_USES = {
-    "compiling": "while torch.compile compiles",
-    "loading": "while code is loaded for the first launch of a kernel",
-    "launching": "in calls that launch a kernel for the first time, which load its code",
-    "trying": "while a library measures which of its kernels is the fastest",
-}
 AGAIN = (
     " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or "
     "mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
@@ -80,33 +42,81 @@ RECOMPILES = 2
 """Later steps in which torch.compile or XLA must compile before the advice says so."""
 
 
-def say_warmup(
-    compiling: float,
-    loading: float,
-    launching: float,
-    trying: float,
-    per: str,
-    on_device: bool,
-    later: int,
-    jax: bool,
-    tried: float,
-    how: str,
-) -> Said:
-    """Idle time that the first use of code caused.
+def warmup(analysis: Analysis) -> Iterator[Finding]:
+    """The device idles because code is compiled, loaded or launched for the first time, or because kernels are tried.
 
-    launching: in calls that launch a kernel for the first time. trying: after waits in which a library measures
-    kernels. later: steps after the first in which torch.compile or XLA compiled. jax: whether JAX compiled. tried: µs
-    of work that was launched while the program was compiled. how: what records later steps.
+    Premises: the idle time passed in torch.compile's own ranges, while a module was loaded, or in a call that launched
+    a kernel for the first time (the causes `compile`, `loading` and `first_launch` of the accounting), or after waits
+    of an op that measures kernels with events. The estimate is all of that time: later steps do not have it.
+    Compilation in later steps is reported if such ranges begin in at least two of them. So is what was launched
+    meanwhile, such as the kernels that XLA's autotuner tries.
+
+    Facts: launching, trying: in first launches, and after waits in which a library measures kernels. later: steps after
+    the first in which the program compiled. tried: µs of what was launched meanwhile. how: what records later steps.
     """
-    idle = "the device idles" if on_device else "no op runs for"
-    uses = {**FIRST_USES, "compiling": "while JAX compiles"} if jax else FIRST_USES
-    times = dict(zip(uses.values(), (compiling, loading, launching, trying), strict=True))
-    parts = ", and ".join(f"{short_time_text(time)} {per} {what}" for what, time in times.items() if time > 0)
+    loads = () if analysis.once(_loads_again) else _gaps(analysis, "loading")
+    compiles, first, tunes = _gaps(analysis, "compile"), _gaps(analysis, "first_launch"), tuning_gaps(analysis)
+    gaps = [*compiles, *first, *loads, *tunes]
+    if not gaps and not analysis.tried:
+        return
+    keys, on_device, per = list(dict.fromkeys(analysis.columns["key"])), analysis.on_device, analysis.per
+    compiling, loading, launching, trying = (sum(gap.time for gap in some) for some in (compiles, loads, first, tunes))
+    tried = sum(op.time for op in analysis.tried)
+    if not on_device:
+        compiling, tried = compiling + tried, 0.0
+    compilations = {key for key in keys if key == COMPILATION or BY_XLA in key}
+    later = later_steps(analysis, compilations) if compiling > 0 else 0
+    names = [key for key in keys if key in compilations or LOADING.search(key)]
+    jax, how = any(BY_XLA in key for key in compilations), analysis.facts.hints.options["later"]
+    uses = {
+        f"while {'JAX' if jax else 'torch.compile'} compiles": compiling,
+        "while code is loaded for the first launch of a kernel": loading,
+        "in calls that launch a kernel for the first time, which load its code": launching,
+        "while a library measures which of its kernels is the fastest": trying,
+    }
+    parts = ", and ".join(f"{short_time_text(time)} {per} {what}" for what, time in uses.items() if time > 0)
     meanwhile = f" Work that was launched meanwhile takes {short_time_text(tried)} {per}." if tried > 0 else ""
     again = (AGAIN_BY_XLA if jax else AGAIN).format(later) if later >= RECOMPILES else ""
-    return Said(
-        "Leave the first steps out of the recording", f"{idle} {parts}. Record later ones with {how}.{meanwhile}{again}"
+    says = Said(
+        "Leave the first steps out of the recording",
+        f"{'the device idles' if on_device else 'no op runs for'} {parts}. Record later ones with {how}."
+        f"{meanwhile}{again}",
+        {"compiling": compiling, "loading": loading, "launching": launching, "trying": trying, "per": per}
+        | {"on_device": on_device, "later": later, "jax": jax, "tried": tried, "how": how},
     )
+    waits = [(gap, gap.time) for gap in gaps]
+    seen = host_times(analysis, names) or gap_evidence(analysis, waits)
+    yield Finding(says, [*claim_all(analysis.tried), *waits], seen, where(analysis, gaps[0].event) if gaps else None)
+
+
+def _loading(analysis: Analysis) -> list[str]:
+    return [key for key in dict.fromkeys(analysis.columns["key"]) if LOADING.search(key)]
+
+
+def _loads_again(analysis: Analysis) -> int:
+    """Return in how many steps after the first the host loads code; 0 if that is in less than half of them."""
+    later = later_steps(analysis, _loading(analysis))
+    return later if later >= RECOMPILES and 2 * later > analysis.step_count - 1 else 0
+
+
+def loading(analysis: Analysis) -> Iterator[Finding]:
+    """The device idles while the host loads the code of kernels, in most steps.
+
+    Premises: overhead events or calls that load code in most steps after the first, and in two; the idle time passed in
+    them (the cause `loading` of the accounting). The estimate is all of it.
+    """
+    gaps, later = _gaps(analysis, "loading"), analysis.once(_loads_again)
+    if gaps and later:
+        names, time, per = _loading(analysis), sum(gap.time for gap in gaps), analysis.per
+        says = Said(
+            "Load the code of kernels once",
+            f"the device idles {short_time_text(time)} {per} while the host loads code ({listed(names[:3])}), "
+            f"in {later} steps after the first too. Keep modules that are loaded, compile kernels outside of the loop, "
+            "and keep shapes from changing: each may need kernels of its own.",
+            {"time": time, "per": per, "names": names, "later": later},
+        )
+        claims = [(gap, gap.time) for gap in gaps]
+        yield Finding(says, claims, host_times(analysis, names), where(analysis, gaps[0].event))
 
 
 WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter": False}
@@ -132,6 +142,9 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     advised where copies from pageable memory to the device were recorded. The estimate is 95 % of the idle time: with
     enough workers a batch is ready when it is needed. A wait that no work follows, as at the end of the data, does not
     count, nor does a first wait of workers, of more than three times the median of the others, which is their start.
+
+    Facts: workers: the loader has worker processes; None: unknown. starting: part of the wait, left out of
+    ``waited``, in which the workers started. pageable: copies from pageable memory to the device were recorded.
     """
     gaps = _gaps(analysis, "data")
     names = [name for name in dict.fromkeys(analysis.columns["key"]) if _loads(name)]
@@ -145,40 +158,32 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     starting = first * analysis.scale * 1000 if workers and len(others) > 1 and first > STARTING * median(others) else 0
     starting = min(starting, total)
     waited = max(total - starting - unused * analysis.scale * 1000, 0.0)
-    pageable = any("Memcpy HtoD (Pageable" in key for key in analysis.columns["key"])
     if waited <= 0:
         return
-    pinned = pageable and analysis.accelerator in GRAPHED
-    says = partial(say_data, waited, analysis.per, workers, starting, analysis.on_device, pinned)
+    pageable = any("Memcpy HtoD (Pageable" in key for key in analysis.columns["key"])
+    per, on_device, pageable = analysis.per, analysis.on_device, pageable and analysis.accelerator in GRAPHED
+    waits = f"{'the device' if on_device else 'the program'} waits {short_time_text(waited)} {per}"
+    action, why = "Load data ahead of its use", "for the DataLoader. Do less per sample, or load ahead."
+    if workers is False:
+        action = "Load data in worker processes"
+        why = (
+            "while the DataLoader loads in the program's own process. Give it worker processes (num_workers, 0 now), "
+            "or do less per sample."
+        )
+    elif workers:
+        action = "Make the DataLoader's workers faster"
+        why = (
+            "for batches that its worker processes have not finished. Do less per sample, or use more workers if the "
+            "machine has idle cores."
+        )
+        if starting > 0:
+            why += f" (The first batch, for which the workers start, takes {short_time_text(starting)} more.)"
+    pin = " Copies to the device come from pageable memory: add pin_memory=True." if pageable else ""
+    facts = {"waited": waited, "per": per, "workers": workers, "starting": starting, "on_device": on_device}
+    says = Said(action, f"{waits} {why}{pin}", {**facts, "pageable": pageable})
     seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
     claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
     yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.unobserved)
-
-
-def say_data(waited: float, per: str, workers: bool | None, starting: float, on_device: bool, pageable: bool) -> Said:
-    """The time for which the program waited for a DataLoader.
-
-    workers: whether the loader has worker processes; None: unknown. starting: part of the wait, left out of ``waited``,
-    in which the workers started. pageable: whether copies from pageable memory to the device were recorded.
-    """
-    waits = f"{'the device' if on_device else 'the program'} waits {short_time_text(waited)} {per}"
-    pin = " Copies to the device come from pageable memory: add pin_memory=True." if pageable else ""
-    if workers is None:
-        why = f"{waits} for the DataLoader. Do less per sample, or load ahead.{pin}"
-        return Said("Load data ahead of its use", why)
-    if not workers:
-        return Said(
-            "Load data in worker processes",
-            f"{waits} while the DataLoader loads in the program's own process. Give it worker processes (num_workers, "
-            f"0 now), or do less per sample.{pin}",
-        )
-    more = f" (The first batch, for which the workers start, takes {short_time_text(starting)} more.)"
-    start = more if starting > 0 else ""
-    return Said(
-        "Make the DataLoader's workers faster",
-        f"{waits} for batches that its worker processes have not finished. Do less per sample, or use more workers if "
-        f"the machine has idle cores.{start}{pin}",
-    )
 
 
 PINNED = {True: 0.25, False: 1.0}
@@ -194,6 +199,9 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     Copies from pinned memory on a stream of their own are in the background already. Others can overlap with the
     computation of the step, as far as that lasts, from pinned memory and on another stream.
     Source: PyTorch, "A guide on good usage of non_blocking and pin_memory()".
+
+    Facts: pageable: share of the time of copies whose memory on the host is pageable. from_pageable: copies to the
+    device are among those. torch: the program is one of PyTorch.
     """
     found: list[tuple[Op, float]] = []
     ways = {"HtoD": 0.0, "DtoH": 0.0, "Pageable": 0.0, "HtoD (Pageable": 0.0}
@@ -210,33 +218,21 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
         return
     pageable, over = ways["Pageable"] / exposed, {way: time > MINOR * exposed for way, time in ways.items()}
     left = max(exposed * (1 - pageable + PINNED[True] * pageable) - computing, 0.0)
-    ops = [op for op, _ in found]
-    directions, from_pageable = (over["HtoD"], over["DtoH"]), over["HtoD (Pageable"]
-    says = partial(say_copy, exposed, analysis.per, *directions, pageable, from_pageable, analysis.uses_torch)
-    yield finding_about(analysis, says, [(op, time * (1 - left / exposed)) for op, time in found], ops)
-
-
-def say_copy(
-    exposed: float, per: str, to_device: bool, to_host: bool, pageable: float, from_pageable: bool, torch: bool
-) -> Said:
-    """Copies between host and device during which nothing computed.
-
-    pageable: share of the time of copies whose memory on the host is pageable. from_pageable: whether copies to the
-    device are among those. torch: whether the program is one of PyTorch.
-    """
-    way = "to the device" if to_device else "to the host"
-    if to_device and to_host:
-        way = "between host and device"
-    kind = "pageable " if pageable > 0.5 else ""
+    ops, per, torch = [op for op, _ in found], analysis.per, analysis.uses_torch
+    to_device, to_host, from_pageable = over["HtoD"], over["DtoH"], over["HtoD (Pageable"]
+    way = "between host and device" if to_device and to_host else "to the device" if to_device else "to the host"
     memory = "pinned memory (pin_memory)" if from_pageable and torch else "pinned memory on the host"
-    calls = "non_blocking=True" if torch else "cudaMemcpyAsync"
+    kind, pinned = ("pageable ", f"{memory} and ") if pageable > 0.5 else ("", "")
     ahead = ", and copy on another stream before the computation needs the data" if to_device else ""
     later = ", and read the result after more work has been launched" if to_host else ""
-    return Said(
+    says = Said(
         f"Copy {way} in the background",
-        f"{short_time_text(exposed)} {per} of {kind}copies {way} overlap with no computation. Use "
-        f"{f'{memory} and ' if kind else ''}{calls}{ahead}{later}.",
+        f"{short_time_text(exposed)} {per} of {kind}copies {way} overlap with no computation. Use {pinned}"
+        f"{'non_blocking=True' if torch else 'cudaMemcpyAsync'}{ahead}{later}.",
+        {"exposed": exposed, "per": per, "to_device": to_device, "to_host": to_host}
+        | {"pageable": pageable, "from_pageable": from_pageable, "torch": torch},
     )
+    yield finding_about(analysis, says, [(op, time * (1 - left / exposed)) for op, time in found], ops)
 
 
 class Fused(NamedTuple):
@@ -274,6 +270,9 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
     Premises: torch names the optimizer in a range around its step; torch has a fused one for it and for the device; and
     the ops that ran move more arrays of the parameters' size than it, or come late. Their bytes follow from shapes.
     Device time: the passes over the parameters that remain. Host: the launches of the ops, which are a few.
+
+    Facts: by_lists: an op takes a list of tensors (foreach). pieces: kernels, or ops on the CPU, of a step. passes:
+    arrays of the parameters' size that its ops read and write; None: unknown. fused: the same of the fused step.
     """
     names = [key for key in analysis.columns["key"] if key.startswith(OPTIMIZER)]
     kind = names[0].removeprefix(OPTIMIZER).split(".")[0] if names else ""
@@ -292,26 +291,19 @@ def optimizer(analysis: Analysis) -> Iterator[Finding]:
         claims += [(gap, (LISTED if by_lists else KEPT) * time) for gap, time in late]
     if not claims:
         return
-    says = partial(say_optimizer, kind, by_lists, pieces, analysis.on_device, analysis.per, passes, fused)
-    yield finding_about(analysis, says, claims, ops, ops)
-
-
-def say_optimizer(
-    name: str, by_lists: bool, pieces: float, on_device: bool, per: str, passes: float | None, fused: int | None
-) -> Said:
-    """An optimizer's step of separate ops.
-
-    by_lists: whether an op takes a list of tensors (foreach). pieces: kernels, or ops on the CPU, of a step. passes:
-    arrays of the parameters' size that its ops read and write; None: unknown. fused: the same of the fused step.
-    """
+    on_device, per = analysis.on_device, analysis.per
     how = "a list of tensors at a time (foreach)" if by_lists else "tensor by tensor"
-    parts = plural(pieces, "kernel" if on_device else "op")
-    traffic = (
-        f", which read and write about {passes:.0f} arrays of the parameters' size; the fused step does with {fused}"
-        if passes is not None and fused is not None and passes > fused
-        else ""
+    parts, traffic = plural(pieces, "kernel" if on_device else "op"), ""
+    if passes is not None and passes > fused:
+        traffic = f", which read and write about {passes:.0f} arrays of the parameters' size"
+        traffic += f"; the fused step does with {fused}"
+    says = Said(
+        f"Use torch.optim.{kind}(..., fused=True)",
+        f"the step runs {how}, in {parts} {per}{traffic}.",
+        {"name": kind, "by_lists": by_lists, "pieces": pieces, "on_device": on_device, "per": per}
+        | {"passes": passes, "fused": fused},
     )
-    return Said(f"Use torch.optim.{name}(..., fused=True)", f"the step runs {how}, in {parts} {per}{traffic}.")
+    yield finding_about(analysis, says, claims, ops, ops)
 
 
 def _in_optimizer(analysis: Analysis, event: int) -> bool:
@@ -331,4 +323,4 @@ def _passes(analysis: Analysis, known: Fused, ops: list[Op]) -> tuple[float | No
     return (passes if passes > 0 else None), fused
 
 
-RULES = (warmup, data, copy, optimizer)
+RULES = (warmup, loading, data, copy, optimizer)

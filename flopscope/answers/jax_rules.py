@@ -6,12 +6,11 @@ The HLO's remarks are arguments of its instructions (csrc/work/hlo/remarks.h).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, faster
+from flopscope.answers.compute_rules import TF32_KERNEL, USUAL_SHARE, savings
 from flopscope.answers.findings import Finding, arguments, calls_of, claim_all, finding_about, ran_as
 from flopscope.answers.launch_rules import KEPT
 from flopscope.answers.pieces import Op
@@ -59,28 +58,18 @@ def donate(analysis: Analysis) -> Iterator[Finding]:
     JAX, "Buffer donation".
     """
     if found := remarks(analysis, "argument"):
-        names = tuple(dict.fromkeys(one.text for one in found))
-        yield _left_out(analysis, partial(say_donate, names[:LONGEST_LIST], len(names)), found)
-
-
-def say_donate(names: tuple[str, ...], arguments: int, time: float, per: str) -> Said:
-    """Copies of arguments of jitted functions that are not donated.
-
-    names: the first of the arguments.
-    """
-    return Said(
-        "Donate arguments that the function replaces",
-        f"XLA copies {_arguments(names, arguments)} before it changes {form(arguments, 'it', 'them')}, for "
-        f"{short_time_text(time)} {per}. Nothing else reads what is copied, and a result has the same shape: "
-        "with jax.jit(…, donate_argnums=…) the result takes that memory. The caller must not use the argument "
-        "afterwards.",
-    )
-
-
-def _arguments(names: Sequence[str], arguments: int) -> str:
-    more = arguments - len(names)
-    others = f" and {plural(more, 'more argument')}" if more > 0 else ""
-    return listed([cut_end(name, LONGEST_NAME) for name in names]) + others
+        every = list(dict.fromkeys(one.text for one in found))
+        names, count, ops, time = every[:LONGEST_LIST], len(every), *_cost(found)
+        others = f" and {plural(count - len(names), 'more argument')}" if count > len(names) else ""
+        shown = listed([cut_end(name, LONGEST_NAME) for name in names]) + others
+        says = Said(
+            "Donate arguments that the function replaces",
+            f"XLA copies {shown} before it changes {form(count, 'it', 'them')}, for {short_time_text(time)} "
+            f"{analysis.per}. Nothing else reads what is copied, and a result has the same shape: with jax.jit(…, "
+            "donate_argnums=…) the result takes that memory. The caller must not use the argument afterwards.",
+            {"names": names, "arguments": count, "time": time, "per": analysis.per},
+        )
+        yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
 def carry(analysis: Analysis) -> Iterator[Finding]:
@@ -90,30 +79,25 @@ def carry(analysis: Analysis) -> Iterator[Finding]:
     the bytes take most of the copy's time: without copies as short as a launch, a loop need not be faster. XLA copies
     where the body reads the old value apart from the update that replaces it, or moves it to another place of the
     carry. The estimate is 95 % of the copies' time.
+
+    Facts: shape: of the longest, "64x256".
     """
     if found := [one for one in remarks(analysis, "carry") if one.op.memory > one.op.time / 2]:
-        calls = calls_of(one.op for one in found)
-        yield _left_out(analysis, partial(say_carry, calls, found[0].text), found)
+        shape, per, ops, time = found[0].text, analysis.per, *_cost(found)  # the longest is of that shape: "64x256"
+        calls = calls_of(ops)
+        says = Said(
+            "Change the carry of the loop in place",
+            f"its body copies arrays of the carry {plural(calls, 'time')} {per}, {short_time_text(time)} in all (the "
+            f"longest of shape {shape}). XLA copies an array that is read apart from the update that replaces it, or "
+            "that moves to another place of the carry: read what the step needs from the updated array, or carry only "
+            "the rows that are read.",
+            {"calls": calls, "shape": shape, "time": time, "per": per},
+        )
+        yield finding_about(analysis, says, claim_all(ops, KEPT), ops, ops)
 
 
-def say_carry(calls: float, shape: str, time: float, per: str) -> Said:
-    """Copies of arrays of a loop's carry.
-
-    shape: of the longest: "64x256".
-    """
-    return Said(
-        "Change the carry of the loop in place",
-        f"its body copies arrays of the carry {plural(calls, 'time')} {per}, {short_time_text(time)} in all "
-        f"(the longest of shape {shape}). XLA copies an array that is read apart from the update that replaces it, "
-        "or that moves to another place of the carry: read what the step needs from the updated array, or carry only "
-        "the rows that are read.",
-    )
-
-
-def _left_out(analysis: Analysis, says: partial[Said], found: list[Remark]) -> Finding:
-    ops = [one.op for one in found]
-    told = partial(says, sum(op.time for op in ops), analysis.per)
-    return finding_about(analysis, told, claim_all(ops, KEPT), ops, ops)
+def _cost(found: list[Remark]) -> tuple[list[Op], float]:
+    return [one.op for one in found], sum(one.op.time for one in found)
 
 
 def callback(analysis: Analysis) -> Iterator[Finding]:
@@ -121,32 +105,26 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
 
     Premises: the HLO has a custom call of a Python callback, and a copy of that call ends the idle time. The estimate
     is the time of its copies and 95 % of the idle time.
+
+    Facts: time: of the copies. idle: of the device, until they end.
     """
-    found = remarks(analysis, "callback")
-    if not found:
+    if not (found := remarks(analysis, "callback")):
         return
-    ops = [one.op for one in found]
-    keys = {op.key for op in ops}
-    gaps = [gap for gap in analysis.gaps if gap.cause in LATE and analysis.op_around(gap.event) in keys]
-    names = tuple(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))
-    times = (sum(op.time for op in ops), sum(gap.time for gap in gaps))
-    says = partial(say_callback, names[:LONGEST_LIST], calls_of(ops), *times, analysis.per)
-    one = finding_about(analysis, says, claim_all(ops), ops, ops)
-    yield one._replace(claims=[*one.claims, *((gap, KEPT * gap.time) for gap in gaps)])
-
-
-def say_callback(names: tuple[str, ...], calls: float, time: float, idle: float, per: str) -> Said:
-    """Calls of Python on the host in jitted functions.
-
-    time: of their copies.
-    """
+    per, ops, time = analysis.per, *_cost(found)
+    gaps = [gap for gap in analysis.gaps if gap.cause in LATE]
+    gaps = [gap for gap in gaps if analysis.op_around(gap.event) in {op.key for op in ops}]
+    names = list(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))[:LONGEST_LIST]
+    calls, idle = calls_of(ops), sum(gap.time for gap in gaps)
     idling = f" while the device idles {short_time_text(idle)} {per}" if idle > 0 else ""
-    return Said(
+    says = Said(
         "Take callbacks out of the jitted function",
         f"{listed(names)} {form(len(names), 'calls', 'call')} Python on the host {plural(calls, 'time')} "
-        f"{per}{idling}; {form(calls, 'its', 'their')} copies take {short_time_text(time)}. Compute it with "
-        "jax.numpy, return the value and use it after the step, or call it every few steps.",
+        f"{per}{idling}; {form(calls, 'its', 'their')} copies take {short_time_text(time)}. Compute it with jax.numpy, "
+        "return the value and use it after the step, or call it every few steps.",
+        {"names": names, "calls": calls, "time": time, "idle": idle, "per": per},
     )
+    claims = [*claim_all(ops), *((gap, KEPT * gap.time) for gap in gaps)]
+    yield finding_about(analysis, says, claims, ops, ops)
 
 
 def precision(analysis: Analysis) -> Iterator[Finding]:
@@ -158,55 +136,34 @@ def precision(analysis: Analysis) -> Iterator[Finding]:
     narrow type with float32 sums, at 70 % of the peak. Source: JAX, jax.lax.dot_general, `precision` and
     `preferred_element_type`.
     """
-    precise = [
-        (one, faster(analysis, one.op, "tf32_tensor", 1.0, USUAL_SHARE))
-        for one in (remarks(analysis, "precision") if analysis.accelerator == "cuda" else ())
-        if one.op.unit == "fp32" and not ran_as(one.op, TF32_KERNEL) and one.op.compute > one.op.memory
-    ]
-    yield from _products(analysis, precise, wide=False)
-    widened = [
-        (one, faster(analysis, one.op, WIDE[one.text][1], 0.5, USUAL_SHARE))
-        for one in remarks(analysis, "widened")
-        if one.text in WIDE and one.op.unit in ("fp32", "tf32_tensor")
-    ]
-    yield from _products(analysis, widened, wide=True)
-
-
-def say_precise(precision: str, calls: float, time: float, per: str) -> Said:
-    """Products on CUDA cores, as a precision above the default was asked for.
-
-    precision: "high" or "highest", of the longest.
-    """
-    return Said(
-        "Let products use the tensor cores",
-        f"{plural(calls, 'product')} {per} of float32 {form(calls, 'runs', 'run')} on CUDA cores for "
-        f"{short_time_text(time)}, because {precision} precision was asked for. The default computes them in "
-        "TF32, with 10 bits of the mantissa: leave out precision= and jax_default_matmul_precision where the result "
-        "does not need more.",
-    )
-
-
-def say_widened(source: str, calls: float, time: float, per: str) -> Said:
-    """Products whose factors are converted to float32 from a type of 16 bits.
-
-    source: "bfloat16" or "float16", of the longest.
-    """
-    return Said(
-        "Multiply narrow factors as they are",
-        f"{plural(calls, 'product')} {per} {form(calls, 'converts', 'convert')} {source} factors to "
-        f"float32 first and {form(calls, 'takes', 'take')} {short_time_text(time)}. Pass them as {source} "
-        "with preferred_element_type=jnp.float32: sums and result are float32 all the same.",
-    )
-
-
-def _products(analysis: Analysis, timed: list[tuple[Remark, float]], *, wide: bool) -> Iterator[Finding]:
-    claims = [(one.op, one.op.time - then) for one, then in timed if then < one.op.time]
-    if not claims:
-        return
-    ops = [op for op, _ in claims]
-    text, time, calls = timed[0][0].text, sum(op.time for op in ops), calls_of(ops)
-    sentence, of = (say_widened, WIDE[text][0]) if wide else (say_precise, text)
-    yield finding_about(analysis, partial(sentence, of, calls, time, analysis.per), claims, ops)
+    cuda, per = analysis.accelerator == "cuda", analysis.per
+    precise = [one for one in remarks(analysis, "precision") if cuda and not ran_as(one.op, TF32_KERNEL)]
+    precise = [one for one in precise if one.op.unit == "fp32" and one.op.compute > one.op.memory]
+    if claims := savings(analysis, [(one.op, "tf32_tensor", 1.0, USUAL_SHARE) for one in precise]):
+        calls, time = calls_of(op for op, _ in claims), sum(op.time for op, _ in claims)
+        asked = precise[0].text  # "high" or "highest", of the longest
+        says = Said(
+            "Let products use the tensor cores",
+            f"{plural(calls, 'product')} {per} of float32 {form(calls, 'runs', 'run')} on CUDA cores for "
+            f"{short_time_text(time)}, because {asked} precision was asked for. The default computes them in TF32, "
+            "with 10 bits of the mantissa: leave out precision= and jax_default_matmul_precision where the result does "
+            "not need more.",
+            {"precision": asked, "calls": calls, "time": time, "per": per},
+        )
+        yield finding_about(analysis, says, claims, [op for op, _ in claims])
+    widened = [one for one in remarks(analysis, "widened") if one.text in WIDE]
+    widened = [one for one in widened if one.op.unit in ("fp32", "tf32_tensor")]
+    if claims := savings(analysis, [(one.op, WIDE[one.text][1], 0.5, USUAL_SHARE) for one in widened]):
+        calls, time = calls_of(op for op, _ in claims), sum(op.time for op, _ in claims)
+        source = WIDE[widened[0].text][0]  # of the longest
+        says = Said(
+            "Multiply narrow factors as they are",
+            f"{plural(calls, 'product')} {per} {form(calls, 'converts', 'convert')} {source} factors to float32 first "
+            f"and {form(calls, 'takes', 'take')} {short_time_text(time)}. Pass them as {source} with "
+            "preferred_element_type=jnp.float32: sums and result are float32 all the same.",
+            {"source": source, "calls": calls, "time": time, "per": per},
+        )
+        yield finding_about(analysis, says, claims, [op for op, _ in claims])
 
 
 RULES = (callback, donate, carry, precision)

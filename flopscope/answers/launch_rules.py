@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, entry, gap_evidence, where
-from flopscope.answers.host_events import Activity, has_stacks, spent_while_idle
+from flopscope.answers.findings import Finding, entry, gap_evidence, host_times, is_gpu, where
+from flopscope.answers.host_events import Activity, calls_named, has_stacks, sampled_lines, spent_while_idle, steps_of
+from flopscope.answers.lines import function_text, place_text
 from flopscope.answers.pieces import Gap
-from flopscope.answers.wait_rules import allocating, recurring
+from flopscope.answers.wait_rules import allocating, often, recurring
 from flopscope.answers.words import Said
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -45,6 +47,10 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     recording is not of a first pass, whose kernels are new. The estimate is 95 % of the idle time before them: a CUDA
     graph launches a step at once. Idle times much longer than a launch are reported with what the host was in, as far
     as that was recorded, and that part is claimed. Source: PyTorch, "CUDA semantics", CUDA Graphs.
+
+    Facts: launches: API calls that launched work. late: late launches in percent, as in the table of launches;
+    None: there are several devices. names: ops, ranges and lines that the host was in for most of the idle time.
+    covered: the part of it that these take.
     """
     gaps = late_launches(analysis)
     if not gaps or analysis.accelerator not in GRAPHED or _first(analysis):
@@ -54,8 +60,18 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     if launches > HANDFUL and late > HANDFUL and launches * len(analysis.alike) > FEWEST:
         shares = [share for *_, share in _table(analysis) if share == share]
         percent, idle = shares[0] if len(shares) == 1 else None, sum(time for _, time in short)
-        program = (analysis.uses_torch, analysis.uses_jax)
-        says = partial(say_launch, idle, analysis.per, launches, percent, *program)
+        per, torch, jax = analysis.per, analysis.uses_torch, analysis.uses_jax
+        of_them = "" if percent is None else f", {percent_text(percent)} of them late"  # as in the table of launches
+        how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if torch else "a CUDA graph"
+        if jax:
+            how = "one jitted function for more of the step, unroll= of its loops (jax.lax.scan, fori_loop)"
+        says = Said(
+            "Launch more work at once",
+            f"the device waits {short_time_text(idle)} {per} for the host, which makes "
+            f"{plural(launches, 'launch', 'launches')} {per}{of_them}. Use {how}, or larger batches. The times of the "
+            "ops listed here are those for which the device waited for their launch.",
+            {"idle": idle, "per": per, "launches": launches, "late": percent, "torch": torch, "jax": jax},
+        )
         claims = [(gap, KEPT * time) for gap, time in short]
         waits = sum(gap.count for gap in analysis.gaps if gap.cause == "sync")
         needs = "sync" if waits >= HANDFUL else ""  # no graph has waits in it
@@ -66,43 +82,17 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
     covered = min(sum(one.time for one in movable), pause.idle)
     if covered > COVERED * pause.idle:
         shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
-        told = tuple(one.name for one in shown[:3]), min(sum(one.time for one in shown[:3]), pause.idle)
-        says = partial(say_host_work, pause.idle, analysis.per, *told)
+        names, most = [one.name for one in shown[:3]], min(sum(one.time for one in shown[:3]), pause.idle)
+        says = Said(
+            "Take work off the thread that launches",
+            f"the device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches; the host "
+            f"was in {', '.join(names)} for {short_time_text(most)} of it. Do that in another thread or process, on "
+            "the device, or while the device has work.",
+            {"idle": pause.idle, "per": analysis.per, "names": names, "covered": most},
+        )
         claims = [(gap, KEPT * time * covered / pause.idle) for gap, time in long]
-        seen = [entry(one.name, min(one.time, pause.idle), one.calls) for one in shown]
+        seen = [entry(one.name, min(one.time, pause.idle), one.calls or None) for one in shown]
         yield Finding(says, claims, seen, where(analysis, long[0][0].event))
-
-
-def say_launch(idle: float, per: str, launches: float, late: float | None, torch: bool, jax: bool = False) -> Said:
-    """Launches, piece by piece, that came after the device had become idle.
-
-    launches: API calls that launched work. late: late launches in percent, as in the table of launches; None: there are
-    several devices. torch: whether the program is one of PyTorch. jax: whether it is one of JAX.
-    """
-    of_them = "" if late is None else f", {percent_text(late)} of them late"
-    how = 'a CUDA graph or torch.compile(mode="reduce-overhead")' if torch else "a CUDA graph"
-    if jax:
-        how = "one jitted function for more of the step, unroll= of its loops (jax.lax.scan, fori_loop)"
-    return Said(
-        "Launch more work at once",
-        f"the device waits {short_time_text(idle)} {per} for the host, which makes "
-        f"{plural(launches, 'launch', 'launches')} {per}{of_them}. Use {how}, or larger batches. The times of the "
-        "ops listed here are those for which the device waited for their launch.",
-    )
-
-
-def say_host_work(idle: float, per: str, names: tuple[str, ...], covered: float) -> Said:
-    """Work of the host, other than launching, while the device idled.
-
-    names: ops, ranges and lines that the host was in for most of that time. covered: part of ``idle`` that the recorded
-    ones take.
-    """
-    return Said(
-        "Take work off the thread that launches",
-        f"the device idles {short_time_text(idle)} {per} in long pauses between launches; the host was in "
-        f"{', '.join(names)} for {short_time_text(covered)} of it. Do that in another thread or process, on the "
-        "device, or while the device has work.",
-    )
 
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
@@ -152,10 +142,31 @@ class Pause(NamedTuple):
 
 
 def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
-    idle = sum(time for _, time in long)
+    idle, least = sum(time for _, time in long), max(limit, SHORT_PAUSE)
     keys, devices = analysis.columns["key"], analysis.columns["device_type"]
     ops = {keys[gap.row] if gap.row >= 0 and devices[gap.row] == "cpu" else "" for gap, _ in long}  # of a kernel: none
-    return Pause(idle, spent_while_idle(analysis, max(limit, SHORT_PAUSE), ops) if long else [])
+    spent = spent_while_idle(analysis, least, ops) if long else []
+    left = idle - sum(one.time for one in spent)
+    if left > COVERED * idle:
+        spent = sorted([*spent, *_sampled(analysis, least, left)], key=lambda one: -one.time)
+    return Pause(idle, spent)
+
+
+LAUNCHES = re.compile(r"(?:^|/)(?:torch|flopscope|jax|jaxlib|triton|cupy|numba)/")
+"""Libraries that may launch."""
+
+
+def _sampled(analysis: Analysis, least: float, most: float) -> list[Activity]:
+    """Return the sampled lines in idle times of more than ``least`` µs, in no library that launches: in each of them
+    for its part of at most ``most`` µs, in which no op, range or call was recorded."""
+    times: dict[str, float] = {}
+    for one in sampled_lines(analysis, least).lines:
+        if one.idle["host"] > 0 and not LAUNCHES.search(one.inside):
+            called = "" if one.inside == one.line else f" ({function_text(one.inside)})"
+            name = place_text(one.line) + called
+            times[name] = times.get(name, 0.0) + float(one.idle["host"]) / max(len(analysis.alike), 1)
+    share = min(most / max(sum(times.values()), most), 1.0)
+    return [Activity(name, share * time, 0.0, False) for name, time in times.items()]
 
 
 def _table(analysis: Analysis) -> list[tuple[float, float, float]]:
@@ -171,8 +182,7 @@ def _launches(analysis: Analysis) -> float:
     """Return the launches of a step: 0 if few were late, if most work was not launched piece by piece, or by graphs."""
     rows = _table(analysis)
     launches, kernels = (sum(row[place] for row in rows if row[place] == row[place]) for place in (0, 1))
-    kinds = zip(analysis.columns["device_type"], analysis.columns["count"], strict=True)
-    pieces = sum(int(count) for kind, count in kinds if kind != "cpu")
+    pieces = sum(int(count) for kind, count in analysis.rows("device_type", "count") if kind != "cpu")
     if not any(row[2] >= LATE for row in rows) or launches <= 0.5 * pieces or not kernels:
         return 0.0
     if any(GRAPH_LAUNCH.search(key) for key in analysis.columns["key"]):
@@ -190,6 +200,80 @@ def _first(analysis: Analysis) -> bool:
     return new or 2 * len(kernels) > sum(op.count for op in analysis.ops)
 
 
+PLANNED = {
+    **dict.fromkeys(("aten::_cudnn_attention_forward", "aten::_scaled_dot_product_cudnn_attention"), (0, [0, 1, 3])),
+    **dict.fromkeys(("aten::cudnn_convolution", "aten::cudnn_convolution_transpose"), (1, [0, 1, 2, 3, 4])),
+}
+"""Ops for which cuDNN builds a plan for each new shape: the argument and its dimensions that stay where a program calls
+one again with other shapes. Of attention the queries, but for their number; of a convolution the weight."""
+FEWEST_PLANS, WITHOUT_STEPS = 4, 16
+"""Plans from which they are told: a pass may have a few for one weight."""
+SLOW_PLAN, LEAST_PLAN = 10.0, 200.0
+"""Time of a call that builds a plan: in times of the calls that build none, and in µs."""
+
+
+def _plans(analysis: Analysis, op: str) -> tuple[int, int, float, float, float] | None:
+    """Return the first call of an op that builds a plan, and the facts of ``plan``; None if there are few. The first
+    step and the first call of each place of the program, known by what stays, build one in any case."""
+    calls, (argument, dims) = calls_named(analysis, op.__eq__), PLANNED[op]
+    took, steps = calls["duration"] / 1000, steps_of(analysis, calls["start"])
+    first, _, _ = analysis.calls_alike(calls["event"], arguments=True)
+    known, again = set[tuple[int, ...]](), []
+    for event in first.tolist():
+        shape = [one[1] or () for one in (analysis.core.arguments(event) or ())][argument : argument + 1]
+        place = tuple(shape[0][dim] for dim in dims if dim < len(shape[0])) if shape else ()
+        again += [event] if place in known else []
+        known |= {place} if place else set()
+    rest = took[~np.isin(calls["event"], first)]
+    usual, from_step = float(np.median(rest)) if len(rest) else 0.0, max(analysis.apart, int(analysis.has_steps))
+    slow = took > max(SLOW_PLAN * usual, LEAST_PLAN)
+    built = np.flatnonzero(np.isin(calls["event"], again) & slow & (steps >= from_step))
+    if len(built) < (FEWEST_PLANS if analysis.has_steps else WITHOUT_STEPS):
+        return None
+    excess = float((took[built] - usual).sum()) / max(len(analysis.alike), 1)
+    return int(calls["event"][built[0]]), len(built), float(np.median(took[built])), usual, excess
+
+
+OF_ATTENTION = (
+    "Do not let cuDNN plan attention for each length",
+    "torch.backends.cuda.enable_cudnn_sdp(False) leaves it to kernels without plans; a static cache or padding to a "
+    "few lengths keeps the shapes.",
+)
+OF_CONVOLUTION = (
+    "Keep the shapes of convolutions",
+    "Pad or crop inputs to a few sizes, and leave torch.backends.cudnn.benchmark off, which tries kernels for each.",
+)
+
+
+def plan(analysis: Analysis) -> Iterator[Finding]:
+    """cuDNN builds a plan for each new shape of attention or a convolution, and the device waits for it.
+
+    Premises: the shapes, four or more of which come after the first step (without steps, sixteen) and
+    after another one with the same weight or heads; those calls take ten times as long on the host as calls with known
+    shapes, and 0.2 ms; and the device idled until they launched. The estimate is what they take in addition.
+
+    Facts: calls: those that build a plan, in all steps. took: by the median of them on the host. usual: by a call
+    with known shapes; 0: there are none. time: what they take in addition.
+    """
+    for op in PLANNED if is_gpu(analysis) else ():
+        rows = {*analysis.rows_of.get(op, ())}
+        gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
+        plans = _plans(analysis, op) if gaps else None
+        if plans is not None:
+            (event, calls, took, usual, time), steps, per = plans, len(analysis.alike), analysis.per
+            others = f", others {short_time_text(usual)}" if usual > 0 else ""
+            action, how = OF_ATTENTION if "attention" in op else OF_CONVOLUTION
+            says = Said(
+                action,
+                f"cuDNN builds a plan for each new shape: {often(calls, steps, per)} of {op} with one take "
+                f"{short_time_text(took)} each on the host{others}, {short_time_text(time)} {per} in all. {how}",
+                {"op": op, "calls": calls, "took": took, "usual": usual, "time": time, "steps": steps, "per": per},
+            )
+            share = min(time / sum(gap.time for gap in gaps), 1.0)
+            claims = [(gap, share * gap.time) for gap in gaps]
+            yield Finding(says, claims, host_times(analysis, [op]), where(analysis, event))
+
+
 NOTED = 0.05
 """Share of the time from which on a note reports long idle times in which nothing was recorded."""
 
@@ -199,7 +283,8 @@ def pauses(analysis: Analysis) -> Iterator[str]:
     if not analysis.on_device:
         return
     hints = analysis.facts.hints
-    gaps = late_launches(analysis, whole=not recurring(analysis))
+    known = {id(gap) for finding in plan(analysis) for gap, _ in finding.claims}
+    gaps = [one for one in late_launches(analysis, whole=not recurring(analysis)) if id(one[0]) not in known]
     if sum(time for _, time in gaps) > NOTED * analysis.unobserved and _first(analysis):
         yield (
             "Most of what was recorded ran for the first time, which is slower than later times: record the program "
@@ -213,7 +298,7 @@ def pauses(analysis: Analysis) -> Iterator[str]:
     if sum(one.time for one in pause.movable) > COVERED * pause.idle:
         return
     named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
-    if not named and has_stacks(analysis):
+    if not named and (has_stacks(analysis)):
         return
     what = f"what the host did then was not recorded ({hints.options.get('host', hints.options['stacks'])} records it)"
     if named:
@@ -222,4 +307,4 @@ def pauses(analysis: Analysis) -> Iterator[str]:
     yield (f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: {what}.")
 
 
-RULES = (launch,)
+RULES = (plan, launch)

@@ -7,7 +7,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import (
@@ -26,7 +25,7 @@ from flopscope.answers.findings import (
 )
 from flopscope.answers.host_events import calls_named
 from flopscope.answers.pieces import Gap, Op
-from flopscope.answers.words import Said, cost_text, form, shown_as_sentence
+from flopscope.answers.words import Said, cost_text, form, shown_as_sentence, told
 from flopscope.support.units import plural, short_time_text
 
 KEPT = 0.9
@@ -54,7 +53,7 @@ def _host(analysis: Analysis, ops: Sequence[Op], times: Sequence[float]) -> floa
     return _share(ops, times) * analysis.host_of(ops) if analysis.on_device else math.nan
 
 
-def _left_out(analysis: Analysis, says: partial[Said], ops: Sequence[Op], times: Sequence[float]) -> Finding:
+def _left_out(analysis: Analysis, says: Said, ops: Sequence[Op], times: Sequence[float]) -> Finding:
     """Claim what leaving out these times of copies gains, and the idle time until the host had launched them."""
     share = _share(ops, times)
     late = claim_late(analysis, ops, KEPT * share)
@@ -88,8 +87,10 @@ def elements(analysis: Analysis) -> Iterator[Finding]:
     Premises: a row of aten::select takes an element of a vector, as often as it has elements or more, and at least 1000
     times a step; other rows of torch, whose every tensor has one element, are called half as often or more. One call
     on the whole takes the time of one of them, or, of so many elements, that of their bytes at the rate of a vector.
+
+    Facts: reads: the loop only reads the elements, as numbers of Python.
     """
-    rows = zip(*(analysis.columns[name] for name in ("key", "input_shapes", "count")), strict=True)
+    rows = analysis.rows("key", "input_shapes", "count")
     vectors = [(tuple(of[0]), n / analysis.step_count) for key, of, n in rows if key == "aten::select" and len(of) > 0]
     taken = {shape: n for shape, n in vectors if len(shape) == 1 and n >= max(MANY, shape[0])}
     calls = max(taken.values(), default=math.inf)
@@ -99,22 +100,21 @@ def elements(analysis: Analysis) -> Iterator[Finding]:
         views = [op for op in ops if op.key in VIEWS and tuple(op.shapes[0]) in taken]
         found = [*single, *views]
         reads = all(op.key in ("aten::item", "aten::_local_scalar_dense") for op in single)
-        count, size, time = sum(taken.values()), max(taken)[0], sum(op.time for op in found)
-        says = partial(say_elements, calls=count, size=size, per=analysis.per, time=time, reads=reads)
+        calls, size, per, time = sum(taken.values()), max(taken)[0], analysis.per, sum(op.time for op in found)
+        action = "Replace a loop over elements by ops on the tensor"
+        how = (
+            "Where no element needs the result of an earlier one, one call on the whole takes their place; else loop "
+            "over numbers of Python, from tolist()."
+        )
+        if reads:
+            action, how = "Read the elements of a tensor by one tolist()", "One call reads them all."
+        says = Said(
+            action,
+            f"{plural(calls, 'element')} {per}, of a tensor of {size:,}, {form(calls, 'is', 'are')} taken one by one, "
+            f"which takes {short_time_text(time)} with the calls on each. {how}",
+            {"calls": calls, "size": size, "per": per, "time": time, "reads": reads},
+        )
         yield finding_about(analysis, says, claim_all(found, 1 - 1 / MANY), found, found)
-
-
-def say_elements(calls: float, size: int, per: str, time: float, reads: bool) -> Said:
-    """A loop over the elements of a vector. reads: It only reads them, as numbers of Python."""
-    took = f"{plural(calls, 'element')} {per}, of a tensor of {size:,}, {form(calls, 'is', 'are')} taken one by one"
-    cost = f"{took}, which takes {short_time_text(time)} with the calls on each"
-    if reads:
-        return Said("Read the elements of a tensor by one tolist()", f"{cost}. One call reads them all.")
-    return Said(
-        "Replace a loop over elements by ops on the tensor",
-        f"{cost}. Where no element needs the result of an earlier one, one call on the whole takes their place; else "
-        "loop over numbers of Python, from tolist().",
-    )
 
 
 CAT = "aten::cat"
@@ -139,13 +139,16 @@ def growth(analysis: Analysis) -> Iterator[Finding]:
     Premises: the shapes of 16 rounds of calls or more, which copy four times the elements that are new. These are still
     to be copied: where other ops take the tensor, by calls that take as long as those on few elements, else by one. If
     other ops take what has a gradient, it may be needed as it was, and nothing is said.
+
+    Facts: taken: other ops take it meanwhile. shape: the largest. again: how often elements that are new are copied
+    again.
     """
     calls, ops = calls_named(analysis, CAT.__eq__, "growing"), [op for op in analysis.ops if op.key == CAT]
     grown, made, times = calls["run"] >= 0, calls["made"], calls["duration"]
     events, time, few = calls["event"][grown].tolist(), times[grown].sum(), times[(made > 0) & (made <= FEW)]
     if not (ops and time):
         return
-    rows = zip(analysis.columns["key"], analysis.columns["input_shapes"], strict=True)
+    rows = analysis.rows("key", "input_shapes")
     whole = {tuple(shape) for key, shapes in rows if not PARTLY.match(key) for shape in shapes}
     some = [_made(analysis, event) in whole for event in events[:: 1 + len(events) // 64]]
     taken, copied = 4 * sum(some) > len(some), float(calls["copied"][grown].sum() / made[grown].sum())
@@ -153,24 +156,23 @@ def growth(analysis: Analysis) -> Iterator[Finding]:
     if not (taken and any("CatBackward" in name for name in analysis.names)):
         share, count = float(time / times.sum()), sum(op.calls for op in ops) * len(events) / len(grown)
         shape, spent = _made(analysis, events[int(made[grown].argmax())]), share * sum(op.time for op in ops)
-        says = partial(say_growth, count, analysis.per, spent, taken, shape, copied / (1 - copied))
+        again, per = copied / (1 - copied), analysis.per
+        action = "Concatenate once instead of growing a tensor by torch.cat"
+        how = "append the pieces to a list, and concatenate them once."
+        how = f"No other recorded op takes it as a whole meanwhile: {how}"
+        if taken:
+            action = "Write into slices instead of growing a tensor by torch.cat"
+            how = "write what is new into a slice: for attention a static cache."
+            how = f"Allocate it once, as large as it gets, and {how}"
+        says = Said(
+            action,
+            f"{plural(count, 'call')} of aten::cat {per} {form(count, 'copies', 'copy')} a tensor of the shape that an "
+            f"earlier call made, up to {'x'.join(map(str, shape))}, to extend it: in {short_time_text(spent)}, "
+            f"{again:,.0f} elements for each new one, and more with each call. {how}",
+            {"calls": count, "per": per, "time": spent, "taken": taken, "shape": shape, "again": again},
+        )
         claims = claim_all(ops, share * min(copied, 1 - least))
         yield Finding(says, claims, evidence(ops), where(analysis, events[0]))
-
-
-def say_growth(calls: float, per: str, time: float, taken: bool, shape: Sequence[int], again: float) -> Said:
-    """A tensor that grows by aten::cat. taken: other ops take it meanwhile. shape: the largest. again: how often the
-    elements that are new are copied again."""
-    cost = (
-        f"{plural(calls, 'call')} of aten::cat {per} {form(calls, 'copies', 'copy')} a tensor of the shape that an "
-        f"earlier call made, up to {'x'.join(map(str, shape))}, to extend it: in {short_time_text(time)}, {again:,.0f} "
-        "elements for each new one, and more with each call."
-    )
-    if taken:
-        how = "Allocate it once, as large as it gets, and write what is new into a slice: for attention a static cache."
-        return Said("Write into slices instead of growing a tensor by torch.cat", f"{cost} {how}")
-    how = "No other recorded op takes it as a whole meanwhile: append the pieces to a list, and concatenate them once."
-    return Said("Concatenate once instead of growing a tensor by torch.cat", f"{cost} {how}")
 
 
 def float64(analysis: Analysis) -> Iterator[Finding]:
@@ -179,6 +181,8 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
     Premises: an op of torch takes a tensor of float32 and one of float64 with dimensions, which makes its result
     float64; it casts the first within its call. The estimate is that cast, and half of the time of memory-bound rows
     that take float64 alone: half of the bytes at the same rate. Without such an op float64 is meant.
+
+    Facts: time: of memory-bound ops that take float64 alone.
     """
     ops = [op for op in analysis.ops if op.key.startswith("aten::") and op.part != "copy"]
     floats = [_floats(analysis, op) for op in ops]
@@ -192,19 +196,16 @@ def float64(analysis: Analysis) -> Iterator[Finding]:
     ]
     if mixed and (within or wide):
         time, calls = sum(time for _, time in wide), sum(op.calls for op in mixed)
-        says = partial(say_float64, op=mixed[0].key, calls=calls, per=analysis.per, time=time)
+        op, per = mixed[0].key, analysis.per
+        says = Said(
+            "Keep float64 out of the float32 tensors",
+            f"{plural(calls, 'call')} {per} of {op} or the like {form(calls, 'takes', 'take')} a tensor of each, so "
+            f"the result is float64, and memory-bound ops on float64 take {short_time_text(time)}, twice the bytes of "
+            "float32. Convert the float64 operand once, as by .float(), if its precision is not needed.",
+            {"op": op, "calls": calls, "per": per, "time": time},
+        )
         claims = [*((op, op.cast) for op in within), *((op, time / 2) for op, time in wide)]
         yield finding_about(analysis, says, claims, [*mixed, *within, *(op for op, _ in wide)])
-
-
-def say_float64(op: str, calls: float, per: str, time: float) -> Said:
-    """Float64 that enters by an op. time: of memory-bound ops that take float64 alone."""
-    return Said(
-        "Keep float64 out of the float32 tensors",
-        f"{plural(calls, 'call')} {per} of {op} or the like {form(calls, 'takes', 'take')} a tensor of each, so the "
-        f"result is float64, and memory-bound ops on float64 take {short_time_text(time)}, twice the bytes of float32. "
-        "Convert the float64 operand once, as by .float(), if its precision is not needed.",
-    )
 
 
 def _floats(analysis: Analysis, op: Op) -> Counter[tuple[str, ...]]:
@@ -237,7 +238,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         return
     times = [op.cast for op in ops]
     named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
-    says = partial(
+    says = told(
         say_cast,
         calls=sum(op.casts for op in ops),
         per=analysis.per,
@@ -329,13 +330,13 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         time = sum(time for _, time in conversions) / KEPT
         kernels = [kernel for op in convolved for kernel in op.kernels if CONVERSION.search(kernel.name)]
         count, rocm = sum(kernel.count for kernel in kernels), analysis.accelerator == "hip"
-        says = partial(say_channels_last, time=time, conversions=count, per=analysis.per, rocm=rocm)
+        says = told(say_channels_last, time=time, conversions=count, per=analysis.per, rocm=rocm)
         yield finding_about(analysis, says, conversions, convolved)
     if copied:
         times = [op.reordered for op in copied]
         calls, caller = sum(op.reorders for op in copied), _copier(analysis, copied[0]) or ""
         host = _host(analysis, copied, times)
-        moved = partial(say_reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
+        moved = told(say_reordered, calls=calls, per=analysis.per, time=sum(times), host=host, caller=caller)
         yield _left_out(analysis, moved, copied, times)
 
 

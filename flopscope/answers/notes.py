@@ -69,8 +69,7 @@ def without_peaks(analysis: Analysis) -> list[str]:
 
 def _without_unit(analysis: Analysis) -> str:
     """Return the names of the first ranges and launches whose FLOPs the program stated without a unit, "" for none."""
-    names = ("key", "flops_source", "flops", "unit", "device_type")
-    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    rows = analysis.rows("key", "flops_source", "flops", "unit", "device_type")
     unitless = ((key, source, device) for key, source, flops, unit, device in rows if flops > 0 and not unit)
     found = [key for key, source, device in unitless if source == "stated" and device == "cpu"]
     return first_of(list(dict.fromkeys(found)))
@@ -78,8 +77,7 @@ def _without_unit(analysis: Analysis) -> str:
 
 def _lacks_peaks_only(analysis: Analysis) -> bool:
     """Return whether no peaks are known, but the bytes of all work of the devices."""
-    names = ("is_user_annotation", "self_device_time_total", "bytes_total_moved")
-    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    rows = analysis.rows("is_user_annotation", "self_device_time_total", "bytes_total_moved")
     dark = (time > 0 and math.isnan(moved) for is_range, time, moved in rows if not is_range)
     return not analysis.peaks and not any(dark)
 
@@ -94,8 +92,7 @@ def _unknown_kernels(analysis: Analysis) -> float:
 
 def _has_recorded_ops(analysis: Analysis) -> bool:
     """Return whether ops were recorded, whatever ran in them."""
-    names = ("key", "device_type", "is_user_annotation", "bytes_source")
-    rows = zip(*(analysis.columns[name] for name in names), strict=True)
+    rows = analysis.rows("key", "device_type", "is_user_annotation", "bytes_source")
     return any(device == "cpu" and not is_range and ("::" in key or moved) for key, device, is_range, moved in rows)
 
 

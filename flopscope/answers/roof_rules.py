@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Literal, NamedTuple
 
 from flopscope.answers import compute_rules, counted, fuse_rules, host_rules, memory_rules
@@ -48,6 +47,8 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     Source: NVIDIA, Deep Learning Performance Guide, "Wave quantization"; CUDA C++ Best Practices Guide, "Occupancy".
     Premises: the grid and the device's multiprocessors (deviceProperties), and shapes (record_shapes) of an argument
     with 1,024 elements for each multiprocessor; not communication.
+
+    Facts: resident: blocks of the kernel that the device can hold at once. ops: with such kernels.
     """
     found: list[tuple[float, Op, Kernel]] = []
     for op in analysis.ops if is_gpu(analysis) else ():
@@ -60,33 +61,21 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     if not found:
         return
     _, op, kernel = max(found, key=lambda one: one[0])
-    says = partial(
-        say_small,
-        op=op.key,
-        kernel=short_names([kernel.name])[kernel.name],
-        blocks=kernel.blocks,
-        processors=analysis.sm_counts[op.device],
-        resident=kernel.resident,
-        ops=len(found),
+    name, blocks, processors = short_names([kernel.name])[kernel.name], kernel.blocks, analysis.sm_counts[op.device]
+    grid = f"runs in {plural(blocks, 'block')} on {plural(processors, 'multiprocessor')}"
+    if blocks > processors:
+        rest = plural(blocks - kernel.resident, "block")
+        grid = f"runs {rest} in a second wave after one of {kernel.resident:,}"
+    says = Said(
+        f"Give {cut_end(op.key, OP_WIDTH)} more parallel work",
+        f"its kernel {cut_end(name, KERNEL_WIDTH)} {grid}. Split the long dimension and combine the parts, or process "
+        "more independent rows at once (a larger batch), where it has a block for each."
+        f"{more_ops(len(found) - 1)}",
+        {"op": op.key, "kernel": name, "blocks": blocks, "processors": processors}
+        | {"resident": kernel.resident, "ops": len(found)},
     )
     ops, claims = [op for _, op, _ in found], [(op, saving) for saving, op, _ in found]
     yield Finding(says, claims, evidence(ops), where(analysis, op.event))
-
-
-def say_small(op: str, kernel: str, blocks: int, processors: int, resident: int, ops: int) -> Said:
-    """A kernel that leaves multiprocessors idle.
-
-    resident: blocks of it that the device can hold at once.
-    """
-    grid = f"runs in {plural(blocks, 'block')} on {plural(processors, 'multiprocessor')}"
-    if blocks > processors:
-        rest = plural(blocks - resident, "block")
-        grid = f"runs {rest} in a second wave after one of {resident:,}"
-    return Said(
-        f"Give {cut_end(op, OP_WIDTH)} more parallel work",
-        f"its kernel {cut_end(kernel, KERNEL_WIDTH)} {grid}. Split the long dimension and combine the parts, or "
-        f"process more independent rows at once (a larger batch), where it has a block for each.{more_ops(ops - 1)}",
-    )
 
 
 LEAST_SHARE = 0.05
@@ -231,7 +220,10 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
     every = [one for group in groups for one in group]
-    says = partial(say_far_from_roof, tuple(_facts(analysis, group) for group in groups), analysis.per)
+    ops, per = [_facts(analysis, group) for group in groups], analysis.per
+    names = list(dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in ops[:3]))
+    text = " ".join(_far_op(op, per) for op in ops[:3])
+    says = Said(f"Make {listed(names)} faster", text, {"ops": ops, "per": per})
     claims = [(op, min(cause.saving, op.time)) for op, _, cause in every]
     kernels = [entry(kernel.name, kernel.time, kernel.count) for op, kernel, _ in every if kernel.name != op.key]
     rows = sorted([*evidence(op for op, _, _ in every), *kernels], key=lambda row: -row["time"])
@@ -280,14 +272,8 @@ REMEDIES: Mapping[Such, str] = {
 }
 
 
-def say_far_from_roof(ops: tuple[FarOp, ...], per: str) -> Said:
-    """The ops far from their roof, the longest first."""
-    names = dict.fromkeys(cut_end(op.op, OP_WIDTH) for op in ops[:3])
-    return Said(f"Make {listed(list(names))} faster", " ".join(far_op(op, per) for op in ops[:3]))
-
-
-def far_op(op: FarOp, per: str) -> str:
-    """Return the sentences of one op."""
+def _far_op(op: FarOp, per: str) -> str:
+    """Return the sentences on an op."""
     usual = SUCH[op.such].format(percent_text(op.usual), op.units)
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, entry, host_times, where
-from flopscope.answers.host_events import Wait, calls_in_work, calls_of, idle_in_calls, waits_of
+from flopscope.answers.findings import Finding, entry, host_times, names_at, where
+from flopscope.answers.host_events import (
+    Wait,
+    calls_in_work,
+    calls_named,
+    calls_of,
+    idle_in_calls,
+    sampled_lines,
+    waits_of,
+)
 from flopscope.answers.pieces import Gap
 from flopscope.answers.recording import ALLOCATIONS
-from flopscope.answers.words import Said, form
+from flopscope.answers.words import Said, form, told
 from flopscope.support.units import plural, short_time_text
 
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
@@ -39,6 +47,12 @@ def allocating(analysis: Analysis) -> dict[int, float]:
     return found
 
 
+def later_steps(analysis: Analysis, names: Collection[str]) -> int:
+    """Return in how many steps after the first calls of these names begin."""
+    steps, _ = calls_of(analysis, names)
+    return len(set(steps[steps > 0].tolist())) if analysis.has_steps else 0
+
+
 def recurring(analysis: Analysis) -> bool:
     """Return whether the driver allocates or frees memory again and again.
 
@@ -47,9 +61,9 @@ def recurring(analysis: Analysis) -> bool:
     the device's work and in all but one of the others; and no five calls may take most of the time, as those do that
     initialise the device.
     """
-    steps, times = calls_of(analysis, ALLOCATIONS)
     if analysis.has_steps:
-        return 2 * len(set(steps[steps > 0].tolist())) > analysis.step_count - 1
+        return 2 * later_steps(analysis, ALLOCATIONS) > analysis.step_count - 1
+    times = calls_of(analysis, ALLOCATIONS)[1]
     parts = calls_in_work(analysis, FREES, QUARTERS)
     often = sum(parts) > MANY and sum(count > 0 for count in parts) >= QUARTERS - 1 and parts[-1] > 0
     return often and 2 * int(np.sort(times)[-FEW:].sum()) < int(times.sum())
@@ -73,17 +87,31 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
     frees, listed = any("Free" in name for name in names), tuple(row["op"] for row in rows)
-    says = partial(say_memory, calls, analysis.step_count, listed, total, analysis.per, frees)
+    says = told(say_memory, calls, analysis.step_count, listed, total, analysis.per, frees, _retries(analysis))
     claims = [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps]
     yield Finding(says, claims, rows, None)
 
 
-def say_memory(calls: int, steps: int, names: tuple[str, ...], time: float, per: str, frees: bool) -> Said:
+def _retries(analysis: Analysis) -> bool:
+    """Return whether most frees are made within ops of torch: its allocator found no memory."""
+    events, counts, _ = analysis.calls_alike(calls_named(analysis, FREES.__contains__)["event"], around=True)
+    within = [any(name.startswith("aten::") for name in names_at(analysis, event)) for event in events.tolist()]
+    return 2 * int(counts[within].sum()) > int(counts.sum())
+
+
+def say_memory(
+    calls: int, steps: int, names: tuple[str, ...], time: float, per: str, frees: bool, retries: bool = False
+) -> Said:
     """Calls with which the driver allocated or freed device memory in the steps.
 
-    calls: in all steps.
+    calls: in all steps. retries: torch's allocator frees its cache, as it found no memory.
     """
     cause = "Remove torch.cuda.empty_cache(), avoid" if frees else "Avoid"
+    if retries:
+        cause = (
+            "The memory is full: torch frees what it caches within an op and tries again. Use a smaller batch or less "
+            "memory, avoid"
+        )
     return Said(
         "Keep device memory that was allocated",
         f"{often(calls, steps, per)} of {', '.join(names)} {form(calls / steps, 'takes', 'take')} "
@@ -100,37 +128,6 @@ def often(calls: int, steps: int, per: str) -> str:
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
 """What the profiler itself calls when it starts and stops, twice at most."""
 COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
-
-
-def sync(analysis: Analysis) -> Iterator[Finding]:
-    """The host waits for the device and then comes late with the next launches.
-
-    Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
-    with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
-    is that idle time; where a program with steps is late for longer than the calls, or the op around them, last, it
-    would be earlier by these as well, at most by as much as that idle time. Source: PyTorch, "Performance Tuning
-    Guide", avoid unnecessary CPU-GPU synchronization.
-    """
-    groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
-    for gap, wait in _waited(analysis):
-        if not wait.tunes and not _is_expected(analysis, wait):
-            groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
-    late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
-    left = sum(gap.time for gap in late)
-    for (call, op), pairs in groups.items():
-        idle = sum(gap.time for gap, _ in pairs)
-        waited = sum({wait: wait.time for _, wait in pairs}.values())
-        lasts = min(max(waited, analysis.row_sum(op, "cpu_time_total") if op != call else 0.0), idle)
-        earlier = lasts if left > lasts else 0.0
-        calls = sum({wait: wait.calls for _, wait in pairs}.values())
-        known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
-        gap, wait = pairs[0]
-        often, times = (calls, len(analysis.alike)), (idle, earlier)
-        says = partial(say_sync, call, wait.ops, *often, *times, analysis.per, analysis.uses_jax)
-        again = [(one, earlier * one.time / left) for one in late if earlier]
-        claims = [*((one, one.time) for one, _ in pairs), *again]
-        place = where(analysis, gap.wait)
-        yield Finding(says, claims, [entry(op, idle, known)], place, ends_waits=True)
 
 
 BLAMED = {
@@ -153,6 +150,10 @@ REMEDIES: Mapping[str, str] = {
     "branched": (
         " It decides a condition in Python: leave out the `if` or the assertion, or select with torch.where, which "
         "needs no value on the host."
+    ),
+    "checked": (
+        " torch.distributions checks its arguments on the host: leave that out with validate_args=False, or for all by "
+        "torch.distributions.Distribution.set_default_validate_args(False)."
     ),
     "coalesced": (
         " Coalesce the sparse tensor once, where it is made: a tensor that is coalesced already needs no wait."
@@ -178,24 +179,66 @@ def blamed(call: str, ops: Sequence[str]) -> tuple[str, str]:
     return (ops[0], "") if ops else (call, "synchronize" if call.endswith("Synchronize") else "")
 
 
-def say_sync(
-    call: str, ops: tuple[str, ...], calls: int, steps: int, idle: float, earlier: float, per: str, jax: bool = False
-) -> Said:
-    """A call in which the host waits for the device, which then has nothing to do.
+def sync(analysis: Analysis) -> Iterator[Finding]:
+    """The host waits for the device and then comes late with the next launches.
 
-    ops: ops around the call, innermost first. calls: calls that waited, in all steps. earlier: time by which the host
-    would be earlier with other launches, which are late; 0: with none. jax: whether the program is one of JAX.
+    Premises: the waiting call was recorded, and work of the device ended while it lasted; it is none of a copy, none
+    with which a library measures kernels, and none of the profiler's own; and the device idled after it. The estimate
+    is that idle time; where a program with steps is late for longer than the calls, or the op around them, last, it
+    would be earlier by these as well, at most by as much as that idle time. Source: PyTorch, "Performance Tuning
+    Guide", avoid unnecessary CPU-GPU synchronization.
+
+    Facts: ops: those around the call, innermost first. calls: those that waited, in all steps. earlier: time by
+    which the host would be earlier with other launches, which are late; 0: with none. checks: torch.distributions
+    reads whether its arguments are valid.
     """
-    op, remedy = blamed(call, ops)
-    what_to_do = OF_JAX if jax else REMEDIES[remedy]
-    inside = f" (in {op})" if op != call else ""
-    gained = f"up to {short_time_text(earlier)} {per} earlier"
-    more = f" Without these calls it would launch other late work {gained} as well." if earlier > 0 else ""
-    return Said(
-        f"Do not wait for the device in {op}",
-        f"{call}{inside} waits for it, {often(calls, steps, per)}, and the device then idles "
-        f"{short_time_text(idle)} {per} until the host has launched again.{more}{what_to_do}",
-    )
+    groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
+    for gap, wait in _waited(analysis):
+        if not wait.tunes and not _is_expected(analysis, wait):
+            groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
+    late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
+    left = sum(gap.time for gap in late)
+    for (call, op), pairs in groups.items():
+        idle = sum(gap.time for gap, _ in pairs)
+        waited = sum({wait: wait.time for _, wait in pairs}.values())
+        lasts = min(max(waited, analysis.row_sum(op, "cpu_time_total") if op != call else 0.0), idle)
+        earlier = lasts if left > lasts else 0.0
+        calls = sum({wait: wait.calls for _, wait in pairs}.values())
+        known = min(calls / max(len(analysis.alike), 1), analysis.row_sum(op, "count") or calls)
+        gap, wait = pairs[0]
+        steps, per, jax, checks = len(analysis.alike), analysis.per, analysis.uses_jax, _checks(analysis, gap.wait)
+        remedy = blamed(call, wait.ops)[1]
+        inside = f" (in {op})" if op != call else ""
+        gained = f"up to {short_time_text(earlier)} {per} earlier"
+        more = f" Without these calls it would launch other late work {gained} as well." if earlier > 0 else ""
+        says = Said(
+            f"Do not wait for the device in {op}",
+            f"{call}{inside} waits for it, {often(calls, steps, per)}, and the device then idles "
+            f"{short_time_text(idle)} {per} until the host has launched again.{more}"
+            f"{OF_JAX if jax else REMEDIES['checked' if checks else remedy]}",
+            {"call": call, "ops": wait.ops, "calls": calls, "steps": steps, "idle": idle, "earlier": earlier}
+            | {"per": per, "jax": jax, "checks": checks},
+        )
+        again = [(one, earlier * one.time / left) for one in late if earlier]
+        claims = [*((one, one.time) for one, _ in pairs), *again]
+        place = where(analysis, gap.wait)
+        yield Finding(says, claims, [entry(op, idle, known)], place, ends_waits=True)
+
+
+DISTRIBUTIONS = re.compile(r"(?:^|/)torch/distributions/")
+
+
+def _checks(analysis: Analysis, event: int) -> bool:
+    """Return whether a condition in torch.distributions is what the host waits for: by a line around the call or, where
+    no lines are around it, most of the sampled time after waits."""
+    names = names_at(analysis, event)
+    if "aten::is_nonzero" not in names:
+        return False
+    lines = [name for name in names if "): " in name]
+    if lines:
+        return any(map(DISTRIBUTIONS.search, lines))
+    sampled = [(one.idle["sync"], DISTRIBUTIONS.search(one.inside)) for one in analysis.once(sampled_lines).lines]
+    return bool(2 * sum(time for time, checks in sampled if checks) > sum(time for time, _ in sampled))
 
 
 def tuning_gaps(analysis: Analysis) -> list[Gap]:

@@ -66,13 +66,7 @@ def what_if(
 
 
 def what_if_frame(
-    analysis: Analysis,
-    *,
-    rule: str | Iterable[str] | None = None,
-    peaks: Mapping[str, float] | None = None,
-    host_us_per_launch: float | None = None,
-    dtype: Any = None,
-    device: str | None = None,
+    analysis: Analysis, *, rule: Any, peaks: Any, host_us_per_launch: Any, dtype: Any, device: Any
 ) -> pandas.DataFrame:
     """Return the accounting after a change; Results.what_if describes the arguments."""
     import pandas

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import signature
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -25,6 +26,8 @@ class Said(NamedTuple):
     """What to do, in a few words."""
     reason: str
     """Why, and how; what follows the action and a colon."""
+    facts: Mapping[str, Any] = MappingProxyType({})
+    """What the words are made from, by name."""
 
 
 def facts_of(says: partial[Any]) -> dict[str, Any]:
@@ -32,6 +35,12 @@ def facts_of(says: partial[Any]) -> dict[str, Any]:
     facts = signature(says.func).bind(*says.args, **says.keywords)
     facts.apply_defaults()
     return facts.arguments
+
+
+def told(say: Callable[..., Said], *args: Any, **more: Any) -> Said:
+    """Return a sentence that is made from facts, the arguments of a function."""
+    says = partial(say, *args, **more)
+    return says()._replace(facts=facts_of(says))
 
 
 def shown_as_sentence(text: str) -> str:

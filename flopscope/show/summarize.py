@@ -24,7 +24,7 @@ from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.notes import skewed_clocks, without_peaks
 from flopscope.answers.pieces import first_apart
-from flopscope.answers.top import Most, exposed, most_time, phases_of, rate_of, say_exposed, say_phases, unknown_limits
+from flopscope.answers.top import Most, exposed, most_time, phases_of
 from flopscope.results.categories import short_names
 from flopscope.results.results import Results, device_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, microseconds, of_gpus, records
@@ -35,7 +35,16 @@ from flopscope.show.summary import Bars, Summary
 from flopscope.support.columns import Rows, cut_apart, cut_middle
 from flopscope.support.device import STORED
 from flopscope.support.safe import markup, printable, shorten
-from flopscope.support.units import bytes_text, count_text, number_text, percent_text, short_time_text, tenths_text
+from flopscope.support.units import (
+    bytes_text,
+    count_text,
+    flop_rate_text,
+    number_text,
+    percent_text,
+    rate_text,
+    short_time_text,
+    tenths_text,
+)
 
 if TYPE_CHECKING:
     from flopscope.record.energy import Energy
@@ -57,6 +66,16 @@ MOSTLY = 0.5
 """Share of the time; with more unmodelled work, the option that records shapes comes first."""
 NAME_WIDTH = 18
 OPS_SHOWN = 10
+MISSING = {
+    "communication": "communication is limited by other ranks and the link",
+    "copy": "copies are limited by the link to the host",
+    "peaks": "a peak that limits it is unknown",
+    "op": "the work is unknown: no op that launched it was recorded",
+    "rule": "the work is unknown: no rule gives it",
+    "arguments": "the work is unknown: its arguments do not give it",
+    "shapes": "the work is unknown: no shapes were recorded",
+}
+"""Why a limit is unknown, by what is missing."""
 MOST_WIDTH = 40  # characters of the names of the ops with the most time
 HEAD = 300  # characters
 
@@ -111,8 +130,8 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
-    above += [say_exposed(*alone, analysis.per)] if alone else []
-    above += [say_phases(phases, analysis.on_device, analysis.per)] if phases else []
+    above += [_exposed(*alone, analysis.per)] if alone else []
+    above += [_phases(phases, analysis.on_device, analysis.per)] if phases else []
     below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
 
@@ -126,10 +145,42 @@ def _most_section(most: Sequence[Most], total: float) -> Section:
     for one in most:
         parts = ((one.time, total), (one.ideal, one.time))
         share, limit = (percent_text(100 * part / whole if whole else math.nan) for part, whole in parts)
-        rate = rate_of(one.tflops_per_s, one.gbytes_per_s, one.computes)
+        rate = _rate(one.tflops_per_s, one.gbytes_per_s, one.computes)
         rows.append((names[one.op], count_text(one.calls), short_time_text(one.time), share, rate, limit))
-    why = unknown_limits({names[one.op]: one.unknown for one in most if one.unknown}, len(most))
+    why = _unknown_limits({names[one.op]: one.unknown for one in most if one.unknown}, len(most))
     return ["Most time", Rows(rows), *why, ""] if most else []
+
+
+def _unknown_limits(missing: Mapping[str, str], of: int) -> list[str]:
+    """Return why the limits of these of so many names are unknown, as a line; [] if they are known. missing: the key of
+    MISSING by name."""
+    names: dict[str, list[str]] = {}
+    for name, key in missing.items():
+        names.setdefault(MISSING[key], []).append(name)
+    if len(names) == 1 and len(missing) == of:
+        return [f"  --: {next(iter(names))}"]
+    return ["  --: " + "; ".join(f"{', '.join(some)}: {why}" for why, some in names.items())] if names else []
+
+
+def _rate(tflops_per_s: float, gbytes_per_s: float, computes: bool) -> str:
+    """Return the rate of what limits an op; that of the other where it is unknown."""
+    if not math.isnan(tflops_per_s) and (computes or math.isnan(gbytes_per_s)):
+        return flop_rate_text(tflops_per_s)
+    return rate_text(gbytes_per_s, "GB/s")
+
+
+def _exposed(time: float, share: float, collective: str | None, bus: float, per: str) -> str:
+    """Communication during which nothing computes. time: µs. share: percent. bus: GB/s of the kind with the most."""
+    at = "" if math.isnan(bus) else f" at a bus bandwidth of {rate_text(bus, 'GB/s')} (median, with waits)"
+    most = f", most of it {collective}{at}" if collective else ""
+    of = f"{percent_text(share)} of the time, {short_time_text(time)} {per}"
+    return f"Communication that no computation hides takes {of}{most}."
+
+
+def _phases(times: Sequence[tuple[str, float, float]], on_device: bool, per: str) -> str:
+    """Phases with µs of the host and of the devices, in their order."""
+    both = [(name, short_time_text(host), f", {short_time_text(device)}" * on_device) for name, host, device in times]
+    return f"Phases ({'host, device, ' * on_device}{per}): {'; '.join(f'{name} {a}{b}' for name, a, b in both)}."
 
 
 def _without_work(results: Results) -> list[str | Rows]:

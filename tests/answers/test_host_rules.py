@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from helpers.advice_cases import TRACES, check, only, recorded, told
-from helpers.faulty_programs import SIZE, adam, collectives, compiling, late, messages, uploads
+from helpers.faulty_programs import SIZE, adam, collectives, compiling, generating, late, messages, uploads
 from helpers.hand_traces import PAGEABLE, PINNED, Program
 from helpers.recordings import HELD_OUT
 
@@ -222,6 +222,26 @@ def waiting_in(op: str) -> Program:
     return program
 
 
+def freeing(op: str) -> Program:
+    """Return a program that frees within an op."""
+    program = late(malloc=True)
+    for at in (590, 2590):
+        program.op(op, at, 720)
+        program.call("cudaFree", at + 5, 4)
+    return program
+
+
+def checking(folder: str, sampled: bool) -> Program:
+    """Return a program that decides in a folder, by its lines."""
+    program, line = waiting_in("aten::is_nonzero"), f"/lib/{folder}/distribution.py(68): __init__"
+    for at in (15, 2015):
+        if sampled:
+            program.sample(at, 800, "train.py(3): act", line)
+        else:
+            program.add("python_function", line, at, 520)
+    return program
+
+
 def gradients(kind: str) -> Program:
     program = messages(*((32 * MIB, 400),) * 3)
     program.op("DistributedDataParallel.forward", 1, 1)
@@ -238,6 +258,8 @@ ADAGRAD = ("addcmul_", "sqrt", "add_", "addcdiv_")
 SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what it says: all of these and none after a -
     ("warmup", compiling(1), "-compiled in 2 later steps too"),
     ("warmup", compiling(1, 3), "compiled in 2 later steps too"),
+    ("warmup", late(loads=[0, 2]), "while code is loaded"),
+    ("loading", late(loads=range(4)), "idles 700us a step|(cuModuleLoadDataEx), in 3 steps after the first too"),
     ("data", loads(SINGLE, 900, 1000, kernel=PAGEABLE), "pin_memory=True|the device waits|-the program waits"),
     ("data", loads(SINGLE, 900, 1000, kernel=PINNED), "the device waits|-pin_memory=True|-the program waits"),
     ("data", loads(SINGLE, 900, 1000, devices=0), "the program waits|-pin_memory=True|-the device waits"),
@@ -248,7 +270,11 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     ("copy", there_and_back(400), "copies between host and device"),  # a direction counts from a tenth of the time
     ("copy", uploads(PAGEABLE, 9), ""),
     ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
+    ("memory", freeing("aten::empty"), "The memory is full|-empty_cache"),
+    ("memory", freeing("made::op"), "empty_cache|-The memory is full"),
     ("sync", synchronized("cudaStreamSynchronize"), ""),
+    *(("sync", checking("torch/distributions", one), "validate_args=False|-condition") for one in (True, False)),
+    *(("sync", checking("models", one), "condition|-validate_args") for one in (True, False)),
     ("sync", waiting_in("aten::nonzero"), "depends on the data"),
     ("sync", waiting_in("aten::item"), "accumulate losses"),
     ("sync", waiting_in("aten::is_nonzero"), "torch.where"),
@@ -267,6 +293,10 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     ("communication", messages(*((32 * MIB, 400),) * 3), "async_op=True|-gather small|-backward"),
 ]
 SILENT: list[tuple[str, Program]] = [
+    ("warmup", late(loads=range(4))),  # later steps are not faster
+    *(("loading", late(loads=steps)) for steps in ([0], [0, 2])),
+    *(("plan", generating(lengths)) for lengths in ([100, 101, 102] * 4, range(100, 104))),  # few
+    *(("plan", one) for one in (generating(cost=150), generating(name="made::op"), generating(shaped=False))),
     ("copy", uploads("Memcpy DtoD (Device -> Device)", 7)),
     ("copy", uploads("Memset (Device)", 7)),
     ("copy", uploads(PINNED, 9)),  # in the background already

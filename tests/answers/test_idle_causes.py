@@ -91,15 +91,8 @@ def test_what_the_host_does_while_it_is_late() -> None:
     host.launch(2000, 2000, 2000, 2100)
     host.add("overhead", "Activity Buffer Request", 2500, 2600)
     host.launch(1900, 1950, 2700, 2800)  # in time: what the profiler did delayed nothing
-    assert host.idle() == {
-        "recording": 100,
-        "loading": 300,
-        "compile": 800 - 200,
-        "data": 200,
-        "collective": 100,
-        "host": 100 + 500 + (10_000 - 2800),
-        "other": 600,
-    }
+    known = {"recording": 100, "loading": 300, "compile": 800 - 200, "data": 200, "collective": 100}
+    assert host.idle() == known | {"host": 100 + 500 + (10_000 - 2800), "other": 600}
 
 
 def with_short_launches() -> Host:

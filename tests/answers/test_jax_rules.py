@@ -9,17 +9,7 @@ from helpers import DATA
 from helpers.advice_cases import check, savings
 from helpers.faulty_programs import collectives
 from helpers.hand_traces import quietly
-from helpers.jax_cases import (
-    ARRAY,
-    D2D,
-    JaxProgram,
-    called_back,
-    carried,
-    module,
-    precise,
-    undonated,
-    widened,
-)
+from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, module, precise, undonated, widened
 
 import flopscope as fs
 

@@ -10,13 +10,9 @@ import pytest
 from flopscope import _core
 
 SPAN, LAUNCH, LOADING = 3000, "cudaLaunchKernel", "LibraryLoad"
-NAMES = {
-    "op": ["aten::a", "aten::b", "aten::c"],
-    "range": ["load", "prepare", LOADING],
-    "frame": ["train.py(3): f", "train.py(9): g"],
-    "runtime": [LAUNCH, LAUNCH, "cudaFree"],
-    "overhead": ["Buffer Flush"],
-}
+NAMES = {"op": ["aten::a", "aten::b", "aten::c"], "range": ["load", "prepare", LOADING]}
+NAMES |= {"frame": ["train.py(3): f", "train.py(9): g"], "runtime": [LAUNCH, LAUNCH, "cudaFree"]}
+NAMES |= {"overhead": ["Buffer Flush"]}
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.advice_cases import check, only, savings, told
-from helpers.faulty_programs import late, piecewise
+from helpers.faulty_programs import generating, late, piecewise
 from helpers.hand_traces import Program
 
 from flopscope.answers.analysis import Analysis
@@ -154,3 +154,35 @@ def test_nothing_is_said_of_what_was_not_recorded_where_lines_were() -> None:
     program = pause("made::tokenize", 5)
     program.add("python_function", "train.py(3): main", 1, 50)
     assert not [note for note in check(program.load()).notes if "long pauses" in note]
+
+
+def sampled(*stack: str, length: float = 1400) -> Program:
+    program = pause("made::tokenize", 5)
+    for at in (540, 3540):
+        program.sample(at, length, *stack)
+    return program
+
+
+def test_a_sampled_line_is_told() -> None:
+    row = only(sampled("train.py(12): main", "json.py(7): loads"), "launch")
+    assert "the host was in train.py:12 main (json.py loads) for" in row.what and row.evidence[0]["calls"] is None
+    assert row.saving_us <= 0.95 * row.facts["covered"] and row.facts["covered"] == pytest.approx(1000, rel=0.1)
+    assert "the host was in train.py:12 main for" in only(sampled("train.py(12): main"), "launch").what
+
+
+@pytest.mark.parametrize(("line", "length"), [("a/torch/functional.py(7): linear", 1400), ("json.py(7): loads", 40)])
+def test_lines_that_launch_are_not_told(line: str, length: float) -> None:
+    advice = check(sampled("train.py(12): main", line, length=length).load())
+    assert "launch" not in savings(advice) and not [note for note in advice.notes if "not recorded" in note]
+
+
+def test_plans_take_what_others_do_not() -> None:
+    row = only(generating(), "plan")
+    assert (row.facts["took"], row.facts["usual"]) == (3004, 24) and "enable_cudnn_sdp(False)" in row.what
+    assert row.saving_us == pytest.approx(row.facts["time"], rel=0.01) and row.facts["time"] <= 2980
+    assert not [note for note in generating().load().advice().notes if "long pauses" in note]
+    convolved = generating(name="aten::cudnn_convolution")
+    for event in convolved.events:
+        if dims := event["args"].get("Input Dims"):
+            event["args"]["Input Dims"] = [[8, 64, dims[1][2], 9], [64, 64, 3, 3]]
+    assert "Pad or crop inputs to a few sizes" in only(convolved, "plan").what

@@ -64,12 +64,9 @@ CHANGES: list[dict[str, Any]] = [
     {"rule": list(RULES)},
     {"peaks": {"memory": 1e12}},
     {"peaks": {"memory": 1e14, "bf16_tensor": 1e17, "fp32": 1e16}},
-    {"host_us_per_launch": 0},
-    {"host_us_per_launch": 100},
-    {"dtype": "float64"},
-    {"dtype": "bfloat16"},
-    {"device": "NVIDIA B200"},
-    {"device": "Tesla P100-PCIE-16GB"},
+    *({"host_us_per_launch": cost} for cost in (0, 100)),
+    *({"dtype": name} for name in ("float64", "bfloat16")),
+    *({"device": name} for name in ("NVIDIA B200", "Tesla P100-PCIE-16GB")),
     {"rule": ["fuse", "launch"], "peaks": {"memory": 9e12}, "host_us_per_launch": 1.0, "dtype": "float16"},
 ]
 
@@ -267,7 +264,7 @@ def test_a_slower_device_works_while_it_waited_for_the_host() -> None:
 @pytest.mark.parametrize(
     "change, error",
     [
-        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, data, copy"),
+        ({"rule": "tf23"}, r"no rule 'tf23'; did you mean 'tf32'\?; the rules are warmup, loading, data"),
         ({"rule": ["tf32", "none"]}, "no rule 'none'"),
         ({"peaks": {"memry": 1e12}}, r"no peak 'memry'; did you mean 'memory'\?"),
         ({"peaks": {"memory": 0}}, "the peak of memory must be a positive number of FLOP/s or bytes/s, not 0"),

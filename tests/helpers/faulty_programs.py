@@ -14,10 +14,10 @@ COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group N
 SCORES = [64, 2048, 2048]
 
 
-def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Program:
-    """Return a program whose device idles for 900 of 2000 µs because of what its host does."""
+def late(*, data: bool = False, wait: bool = False, malloc: bool = False, loads: Sequence[int] = ()) -> Program:
+    """Return a program whose device idles for 900 of 2000 µs because of what its host does. loads: of 4 steps."""
     program = Program()
-    for number in range(2):
+    for number in range(4 if loads else 2):
         at = 2000 * number
         program.step(number, at, 1990)
         program.run("made::first", at + 2, at + 10, 490)
@@ -28,6 +28,8 @@ def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Pro
             program.call("cudaStreamSynchronize", at + 30, 480)
         if malloc:
             program.call("cudaMalloc", at + 600, 700)
+        if number in loads:
+            program.call("cuModuleLoadDataEx", at + 600, 700)
         program.run("made::second", at + 1390, at + 1400, 590)
     return program
 
@@ -62,6 +64,23 @@ def compiling(*later: int, length: float = 800) -> Program:
             program.run("made::second", at + 515 + length, at + 520 + length, 3400 - length)
         else:
             program.run("made::second", at + 6, at + 500, 3400)
+    return program
+
+
+def generating(
+    lengths: Sequence[int] = range(100, 110), *, cost: float = 3000, name: str = "aten::_cudnn_attention_forward",
+    shaped: bool = True
+) -> Program:  # fmt: skip
+    """Return a program that attends to a length a step; the first call for one takes ``cost`` µs."""
+    program, at = Program(), 0.0
+    for number, length in enumerate(lengths):
+        first = cost if length not in lengths[:number] else 20
+        program.step(number, at, first + 54)
+        for host in (first, 20):  # two layers
+            shapes = [[4, 16, 1, 64], *[[4, 16, length, 64]] * 2] * shaped
+            program.run(name, at + host - 1, at + host + 8, 30, *shapes, dtype=BF16)
+            program.events[-3] |= {"ts": at, "dur": host + 4}
+            at += host + 7
     return program
 
 
@@ -204,6 +223,7 @@ def promoted(dtypes: Sequence[str] = (FLOAT, "double"), operand: Sequence[int] =
 
 CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program | JaxProgram]]] = {
     "warmup": (compiling, lambda: in_a_row(FILL)),
+    "loading": (lambda: late(loads=range(4)), lambda: late(loads=[0, 2])),
     "callback": (lambda: called_back(True), lambda: called_back(False)),
     "data": (lambda: late(data=True), late),
     "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8, 10)),
@@ -249,6 +269,7 @@ CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program 
         lambda: product("aten::_int_mm", "sm90_xmma_gemm_i8i32_i8i32_i32_tn_n", INT8, 1_300),
     ),
     "fuse": (lambda: chain(SIZE, SIZE, SIZE), lambda: chain(SIZE, SIZE // 2)),
+    "plan": (generating, lambda: generating([100] * 10)),
     "launch": (piecewise, lambda: piecewise(graph=True)),
 }
 """By rule: a program that has the fault, and one that has not."""

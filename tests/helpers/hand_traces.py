@@ -104,19 +104,9 @@ class Program:
         self.add(cat, name, ts, dur, stream, device, **{"device": device, "stream": stream, **grid, **args})
 
     def run(
-        self,
-        name: str,
-        launched: float,
-        begin: float,
-        dur: float,
-        *shapes: list[int],
-        kernel: str = "kernel",
-        dtype: Any = FLOAT,
-        tid: int = 1,
-        strides: Any = None,
-        values: Any = None,
-        **more: Any,
-    ) -> None:
+        self, name: str, launched: float, begin: float, dur: float, *shapes: list[int], kernel: str = "kernel",
+        dtype: Any = FLOAT, tid: int = 1, strides: Any = None, values: Any = None, **more: Any,
+    ) -> None:  # fmt: skip
         """Add an op that lasts 2 µs from ``launched``, its launch, which returns with it, and its kernel."""
         self.correlation += 1
         cat = next((cat for prefix, cat in CATEGORIES.items() if kernel.startswith(prefix)), "kernel")
@@ -127,6 +117,14 @@ class Program:
     def count(self, name: str, ts: float, value: float, key: str = "value", device: int = 0, **more: Any) -> None:
         """Add a sample of a counter."""
         self.events.append({"ph": "C", "name": name, "pid": device, "ts": ts, "args": {key: value, **more}})
+
+    def sample(self, ts: float, dur: float, *stack: str, tid: int = 1) -> None:
+        """Add a sample: a line of the program, and lines that it called."""
+        frames = self.head.setdefault("stackFrames", {})
+        for name in stack:
+            above = {"parent": len(frames)} if name != stack[0] else {"category": "program"}
+            frames[str(len(frames) + 1)] = {"name": name, **above}
+        self.events.append({"ph": "P", "pid": 1, "tid": tid, "ts": ts, "dur": dur, "sf": len(frames)})
 
     def text(self) -> bytes:
         return text_of(*self.events, **self.head)

@@ -14,20 +14,14 @@ from flopscope.answers.words import Said, form, listed, more_ops
 
 def test_every_code_in_the_facts_has_its_text() -> None:
     assert set(get_args(roof_rules.Such)) == set(roof_rules.SUCH) == set(roof_rules.REMEDIES)
-    assert {*wait_rules.BLAMED.values(), "", "synchronize"} == set(wait_rules.REMEDIES)
+    assert {*wait_rules.BLAMED.values(), "", "checked", "synchronize"} == set(wait_rules.REMEDIES)
 
 
 @pytest.mark.parametrize(
     ("say", "several"),
     [
-        (
-            lambda n: say_cast(n, "a step", 5, math.nan, "", "", False, False),
-            "2 casts a step take 5.00us.",
-        ),
-        (
-            lambda n: say_channels_last(5, n, "a step", False),
-            "2 conversions a step between NCHW and NHWC in",
-        ),
+        (lambda n: say_cast(n, "a step", 5, math.nan, "", "", False, False), "2 casts a step take 5.00us."),
+        (lambda n: say_channels_last(5, n, "a step", False), "2 conversions a step between NCHW and NHWC in"),
         (lambda n: say_reordered(n, "a step", 5, math.nan, "x"), "2 copies a step only reorder elements"),
         (
             lambda n: wait_rules.say_memory(n, 1, ("cudaMalloc",), 5, "a step", False),
