@@ -93,10 +93,13 @@ def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
             f"these are traces of {len(traces)} programs, and not all of them name a rank of one run. "
             f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
         )
-    from flopscope.ranks.report import report_of_ranks
+    from flopscope.ranks.page import report_of_ranks
+    from flopscope.ranks.ranks import Ranks
+    from flopscope.ranks.source import digests_of
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
-    return report_of_ranks(known, peaks=options.peaks, title=options.title)
+    compared = Ranks(digests_of(known, options.peaks))
+    return report_of_ranks(compared, known, peaks=options.peaks, title=options.title)
 
 
 # ranks ----------------------------------------------------------------------------------------------------------------
@@ -104,12 +107,11 @@ def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. Each "
-        "trace is read by a process of its own, or by a worker of a Dask cluster."
+        "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. "
+        "Processes of this machine read the traces."
     )
     text = "traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz"
     parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="read on the workers of this Dask scheduler")
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
     add_files(parser, json="the findings, the ranks and the files")
     parser.add_argument("--parquet", metavar="FOLDER", help="write all tables")
@@ -120,7 +122,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 def _ranks(options: argparse.Namespace) -> None:
     from flopscope.ranks.load import load_ranks
 
-    ranks = load_ranks(options.paths, options.scheduler, workers=options.workers)
+    ranks = load_ranks(options.paths, workers=options.workers)
     print(ranks.summary())
     if options.json:
         write_json(options.json, ranks.to_dict())

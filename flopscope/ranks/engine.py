@@ -1,4 +1,4 @@
-"""Runs one task for each file, in processes of this machine or on a Dask cluster.
+"""Runs one task for each file, in processes of this machine.
 
 A task returns its result or a Failure; it never raises. A process that dies takes the tasks of its pool with it: those
 that had begun are run again, each alone, so that the file that killed it is found and the others are not lost.
@@ -15,19 +15,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from typing import Any
 
 from flopscope.support.busy import processors
-from flopscope.support.package import VERSION
 from flopscope.support.process import available_memory
 from flopscope.support.progress import progress_bar
 
 Task = Callable[[Any], Any]
-RETRIES = 2  # of a task on a cluster
-SECONDS_TO_CONNECT = 10
 BYTES_PER_EVENT = 200  # of a store, and as much again for its table
 EVENT_BYTES_PACKED = 20  # of an event in a compressed trace, at least
 BASE_BYTES = 120 << 20  # of a process with the modules that a task imports
@@ -46,36 +43,6 @@ class Failure:
     """Whether the file is absent, or could not be opened."""
 
 
-class NoScheduler(OSError):
-    """A scheduler that cannot be reached, or whose workers cannot run flopscope."""
-
-
-def run_everywhere(task: Task, items: Sequence[Any], names: Sequence[str], client: Any, workers: int) -> list[Any]:
-    """Return the results of ``task(item)`` in order, Failures among them.
-
-    client: None for ``workers`` processes of this machine, a ``dask.distributed.Client``, or the address of a
-    scheduler.
-    Raises ImportError for a client without Dask, NoScheduler if the scheduler cannot be reached or a worker lacks this
-    version of flopscope.
-    """
-    results: dict[int, Any] = {}
-    with progress_bar("reading ranks", max(len(items), 1), len(items) > 1) as advance:
-
-        def done(place: int, result: Any) -> None:
-            results[place] = result
-            advance()
-
-        if client is None:
-            _run_here(task, items, names, workers, done)
-        else:
-            with _connected(client) as connected:
-                _run_there(task, items, names, connected, done)
-    return [results[place] for place in range(len(items))]
-
-
-# This machine ---------------------------------------------------------------------------------------------------------
-
-
 def workers_for(sizes: Sequence[int]) -> int:
     """Return how many files this machine can read at once: one per core, as far as memory allows.
 
@@ -87,16 +54,19 @@ def workers_for(sizes: Sequence[int]) -> int:
     return max(1, min(processors(), int(0.8 * available) // each, max(len(sizes), 1)))
 
 
-def _run_here(
-    task: Task, items: Sequence[Any], names: Sequence[str], workers: int, done: Callable[[int, Any], None]
-) -> None:
+def run_each(task: Task, items: Sequence[Any], names: Sequence[str], workers: int) -> list[Any]:
+    """Return the results of ``task(item)`` in order, Failures among them, of ``workers`` processes."""
+    results: dict[int, Any] = {}
     context = _server_of_processes(task.__module__)
-    with _without_main(), tempfile.TemporaryDirectory(prefix="flopscope-", ignore_cleanup_errors=True) as folder:
+    with (
+        progress_bar("reading ranks", max(len(items), 1), len(items) > 1) as advance,
+        _without_main(),
+        tempfile.TemporaryDirectory(prefix="flopscope-", ignore_cleanup_errors=True) as folder,
+    ):
         paths = [os.path.join(folder, str(place)) for place in range(len(items))]
-        waiting = dict.fromkeys(range(len(items)))
         alone: list[int] = []
-        while waiting:
-            places = [alone.pop()] if alone else list(waiting)
+        while waiting := [place for place in range(len(items)) if place not in results]:
+            places = [alone.pop()] if alone else waiting
             try:
                 with _pool(min(workers, len(places)), context) as pool:
                     futures = {pool.submit(_run, task, items[place], paths[place]): place for place in places}
@@ -104,15 +74,16 @@ def _run_here(
                         future.result()
                         place = futures[future]
                         with open(paths[place], "rb") as file:
-                            done(place, pickle.load(file))
+                            results[place] = pickle.load(file)
                         os.unlink(paths[place])
-                        del waiting[place]
+                        advance()
             except BrokenProcessPool:
                 if len(places) == 1:
-                    done(places[0], Failure(names[places[0]], KILLED))
-                    del waiting[places[0]]
+                    results[places[0]] = Failure(names[places[0]], KILLED)
+                    advance()
                 else:
                     alone = [place for place in waiting if os.path.exists(paths[place])] or places[:1]
+    return [results[place] for place in range(len(items))]
 
 
 def _run(task: Task, item: Any, path: str) -> None:
@@ -194,54 +165,3 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         main.__dict__.update(hidden)
-
-
-# A cluster ------------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _connected(client: Any) -> Iterator[Any]:
-    """Yield a Client whose workers have this version of flopscope; one for an address is closed at the end."""
-    try:
-        from distributed import Client
-    except ImportError as problem:
-        raise ImportError("a client needs Dask: pip install 'flopscope-profiler[ranks]'") from problem
-    with ExitStack() as stack:
-        if isinstance(client, str):
-            try:
-                client = stack.enter_context(Client(client, timeout=SECONDS_TO_CONNECT))
-            except (OSError, ValueError) as problem:
-                raise NoScheduler(f"the scheduler {client!r} cannot be reached: {problem}") from None
-        elif not hasattr(client, "scheduler_info"):
-            raise TypeError(f"client must be a dask.distributed.Client or an address, not {type(client).__name__}")
-        _check_versions(client)
-        yield client
-
-
-def _check_versions(client: Any) -> None:
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    if not workers:
-        raise NoScheduler("the scheduler has no workers; start some, or wait with client.wait_for_workers()")
-    found = client.run(_version_there, on_error="return")
-    for address, version in found.items():
-        if version != VERSION:
-            has = "no flopscope" if isinstance(version, BaseException) else f"flopscope {version}"
-            raise NoScheduler(f"the worker {address} has {has}; install flopscope {VERSION} there, as here")
-
-
-def _version_there() -> str:
-    return VERSION  # of the worker
-
-
-def _run_there(
-    task: Task, items: Sequence[Any], names: Sequence[str], client: Any, done: Callable[[int, Any], None]
-) -> None:
-    executor = client.get_executor(pure=False, retries=RETRIES)
-    futures = {executor.submit(task, item): place for place, item in enumerate(items)}
-    for future in as_completed(futures):
-        place, problem = futures.pop(future), future.exception()
-        if problem is None:
-            done(place, future.result())
-        else:
-            reason = KILLED if type(problem).__name__ == "KilledWorker" else f"{type(problem).__name__}: {problem}"
-            done(place, Failure(names[place], reason))

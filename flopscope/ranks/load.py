@@ -7,16 +7,16 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope.answers.words import form
 from flopscope.ranks.calls import calls_of
 from flopscope.ranks.digest import Digest, digest_of
-from flopscope.ranks.engine import Failure, run_everywhere, workers_for
-from flopscope.ranks.notes import rank_notes
+from flopscope.ranks.engine import Failure, run_each, workers_for
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.source import listed
 from flopscope.ranks.stragglers import Stragglers
+from flopscope.ranks.text import rank_notes
 from flopscope.read.load import read_open
 from flopscope.read.paths import PATTERNS, find_traces, natural_order
 from flopscope.read.trace import Trace, load_trace
@@ -42,7 +42,6 @@ class RankFile(NamedTuple):
 
 def load_ranks(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    client: Any = None,
     *,
     workers: int | None = None,
     max_bytes: int | None = None,
@@ -52,9 +51,7 @@ def load_ranks(
     paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
         (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``; a folder ends in "/"), one or several.
         Files are read as by load_trace().
-    client: where they are read. None: processes of this machine. A ``dask.distributed.Client``, or the address of its
-        scheduler: its workers, which need the same version of flopscope and access to the files.
-    workers: number of processes on this machine; None: one per core, as far as memory allows.
+    workers: number of processes that read; None: one per core, as far as memory allows.
     max_bytes: maximum size of each text, as in load_trace().
 
     The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the
@@ -63,15 +60,12 @@ def load_ranks(
     run different programs or recorded different steps.
 
     Raises ValueError if no file can be read, FileNotFoundError for a folder without traces or a pattern without
-    matches, ImportError for a client without Dask or a URL without fsspec, and OSError if the scheduler cannot be
-    reached.
+    matches, and ImportError for a URL without fsspec.
     """
-    return ranks_of(
-        [RankFile(source, place, max_bytes) for place, source in enumerate(_sources(paths))], client, workers
-    )
+    return ranks_of([RankFile(source, place, max_bytes) for place, source in enumerate(_sources(paths))], workers)
 
 
-def ranks_of(files: Sequence[RankFile], client: Any = None, workers: int | None = None) -> Ranks:
+def ranks_of(files: Sequence[RankFile], workers: int | None = None) -> Ranks:
     """Read the files as load_ranks() does."""
     sources = [file.source for file in files]
     if not sources:
@@ -80,7 +74,7 @@ def ranks_of(files: Sequence[RankFile], client: Any = None, workers: int | None 
         workers = workers_for([os.path.getsize(one) for one in sources if "://" not in one and os.path.exists(one)])
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
-    ranks = Ranks(run_everywhere(_read, files, sources, client, workers))
+    ranks = Ranks(run_each(_read, files, sources, workers))
     if failures := ranks.comparison.failures:
         some = form(len(failures), "1 file is", f"{len(failures):,} files are")
         warn_user(printable(f"{some} left out of {len(sources):,}: {listed(failures)}; Ranks.files lists all"))

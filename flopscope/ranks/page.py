@@ -1,11 +1,11 @@
 """The page of the ranks of a distributed program: where each spent its steps, and which rank the others waited for.
 
-Ranks ask for it, so it stands apart from what makes ranks of profiles."""
+Of profiles in memory, one is shown in full. Ranks ask for the page, so it stands apart from what makes them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,12 @@ from flopscope.answers.analysis import PARTS
 from flopscope.answers.rank_sentences import NO_MATCH
 from flopscope.ranks.medians import Floats, mean, median_of_others
 from flopscope.ranks.text import page_tables
+from flopscope.results.process import base_time_of
+from flopscope.results.results import store_of
 from flopscope.show.page.encode import Columns, sentence, text_table
-from flopscope.show.page.page import Page
+from flopscope.show.page.page import Page, profile_page
+from flopscope.show.page.profile import Profile
+from flopscope.show.page.timeline import Part, rows_of, timeline_of
 from flopscope.support.units import plural, short_time_text
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.work import Work
+    from flopscope.results.results import Results
 
 MOST_FINDINGS = 50
 
@@ -192,3 +197,46 @@ def _time_sentence(work: Work) -> str:
     how += ["median of the ranks"] if len(known) > 1 else []
     how += [f"{least} to {most}"] if least != most else []
     return f"{what} {middle}" + (f" ({', '.join(how)})." if how else ".")
+
+
+# With one of the ranks in full ----------------------------------------------------------------------------------------
+
+
+def report_of_ranks(
+    ranks: Ranks, profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None
+) -> Page:
+    """Return the page of several ranks, and in full the one that it opens on.
+
+    profiles: those of the ranks, by rank. peaks, title and errors as in Results.write_report().
+    """
+    place, why = opened(ranks)
+    shown = ranks.comparison.digests[place].rank
+    page = profile_page(profiles[shown], peaks=peaks)
+    try:
+        page.sections["timeline"] = timeline_of(_parts(profiles, shown, ranks), page.columns)
+        add_ranks(page, ranks, title)
+        if len(ranks) > 1:
+            page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
+
+
+def _parts(profiles: Mapping[int, Results], shown: int, ranks: Ranks) -> list[Part]:
+    """Return the timelines of the ranks, ``shown`` first, by the clock of the first one as far as their collectives
+    tell it."""
+    clocks = dict(zip(ranks.ranks["rank"].tolist(), ranks.ranks["clock_offset"].tolist(), strict=True))
+    ahead = {rank: round(1000 * offset) for rank, offset in clocks.items() if math.isfinite(offset)}
+    base = base_time_of(profiles[min(clocks)])
+    source = Profile(profiles[shown])
+    return [
+        Part(
+            store_of(profiles[rank], "report"),
+            f"Rank {rank}",
+            base_time_of(profiles[rank]) - base - ahead.get(rank, 0),
+            rows_of(source.rows.columns),
+            by_shape=source.has_shape_rows,
+        )
+        for rank in sorted(clocks, key=lambda rank: (rank != shown, rank))
+    ]

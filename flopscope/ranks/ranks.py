@@ -9,22 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.comparison import Comparison, Finding
-from flopscope.ranks.findings import find, last_calls_by_group, verdict_of
+from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group, verdict_of
 from flopscope.ranks.medians import Floats, median
-from flopscope.ranks.notes import notes_of
 from flopscope.ranks.schema import RANKS, SCHEMA, arrow_table, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
+from flopscope.ranks.text import notes_of
 from flopscope.support.files import replacing
-from flopscope.support.units import plural
 
 if TYPE_CHECKING:
     import pandas
 
     from flopscope.show.summary import Summary
 
-TICKS = 16  # labels of an axis that fit
 SPREAD = 0.95
 
 
@@ -104,7 +101,7 @@ class Ranks:
         too, they are matched by kind and order.
 
         The clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
-        allgather, reducescatter, alltoall, barrier), as flopscope.ranks.clocks describes: offsets, and drifts where
+        allgather, reducescatter, alltoall, barrier), as flopscope.ranks.stragglers describes: offsets, and drifts where
         enough calls show one. A delay that is equal in all groups of a rank is attributed to its clock.
 
         The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other
@@ -276,29 +273,6 @@ class Ranks:
 
     def __str__(self) -> str:
         return f"{self.summary()}\n"
-
-    def plot_steps(self, ax: Any = None) -> Any:
-        """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step.
-
-        ``ax``: matplotlib Axes to draw on; None: those of a new figure. Returns the Axes. Raises ImportError if
-        matplotlib is not installed.
-        """
-        from flopscope.show.plots import PLAIN, matplotlib_axes
-
-        ax = ax or matplotlib_axes(figsize=(8, 5))
-        work = self.comparison.work
-        excess = work.percent(work.excess)
-        most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
-        image = ax.imshow(excess, aspect="auto", cmap="RdBu_r", vmin=-most, vmax=most, interpolation="nearest")
-        steps = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
-        numbers = [str(digest.rank) for digest in self.comparison.digests]
-        for axis, what, names in ((ax.xaxis, "step", steps), (ax.yaxis, "rank", numbers)):
-            axis.set_label_text(what, **PLAIN)
-            places = range(0, len(names), max(1, -(-len(names) // TICKS)))
-            axis.set_ticks(list(places), [names[place] for place in places], fontsize=8)
-        ax.figure.colorbar(image, ax=ax).set_label("own work beyond the others' median (% of a step)", **PLAIN)
-        ax.set_title(f"{plural(len(self), 'rank')}: work that the others wait for", fontsize=11, **PLAIN)
-        return ax
 
     def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.

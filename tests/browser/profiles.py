@@ -18,8 +18,8 @@ from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
-from flopscope.ranks.page import ranks_page
-from flopscope.ranks.report import report_of_ranks
+from flopscope.ranks.page import ranks_page, report_of_ranks
+from flopscope.ranks.source import digests_of
 from flopscope.show.page.page import write
 
 __all__ = [*("NASTY", "PROFILES"), *("hostile", "huge", "many_ranks", "ranks_of")]
@@ -76,7 +76,8 @@ def ranks_of(folder: Path) -> dict[int, fs.Trace]:
 
 
 def _ranks(path: Path) -> None:
-    write(path, report_of_ranks(ranks_of(path.with_name("traces"))))
+    traces = ranks_of(path.with_name("traces"))
+    write(path, report_of_ranks(fs.Ranks(digests_of(traces)), traces))
 
 
 # Counters -------------------------------------------------------------------------------------------------------------

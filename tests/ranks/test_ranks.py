@@ -21,12 +21,12 @@ from helpers import ROOT, TESTS
 
 import flopscope as fs
 from flopscope.ranks.calls import NO_STEP, Calls, Group, calls_of, match
-from flopscope.ranks.clocks import align
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
-from flopscope.ranks.engine import Failure, run_everywhere, workers_for
+from flopscope.ranks.engine import Failure, run_each, workers_for
 from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
-from flopscope.ranks.notes import rank_notes
 from flopscope.ranks.source import Digest, digests_of
+from flopscope.ranks.stragglers import align
+from flopscope.ranks.text import rank_notes
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import dies, edited, groups_of, simulated, small_rank
@@ -334,16 +334,11 @@ def test_urls_are_opened_by_fsspec(tmp_path: Path) -> None:
         ("/nowhere/at/all/*.json", {}, ValueError, "no file matches this pattern"),
         ([__file__], {"workers": 0}, ValueError, "workers must be at least 1, not 0"),
         ([__file__], {"workers": 1}, ValueError, "no file could be read"),
-        ([__file__], {"client": 3}, TypeError, r"client must be a dask\.distributed\.Client or an address, not int"),
-        ([__file__], {"client": "tcp://127.0.0.1:9"}, OSError, "the scheduler 'tcp://127.0.0.1:9' cannot be reached"),
     ],
 )
 def test_what_cannot_be_read_is_an_error(
-    paths: Any, options: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    paths: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    if "client" in options:
-        pytest.importorskip("distributed")
-        monkeypatch.setattr("flopscope.ranks.engine.SECONDS_TO_CONNECT", 0.5)
     with pytest.raises(error, match=message):
         fs.load_ranks(paths, **options)
 
@@ -387,7 +382,7 @@ def test_a_rank_given_by_its_key_replaces_that_of_the_trace(tmp_path: Path) -> N
 
 
 def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost() -> None:
-    found = run_everywhere(dies, range(6), [f"file {i}" for i in range(6)], None, 2)
+    found = run_each(dies, range(6), [f"file {i}" for i in range(6)], 2)
     assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
 
@@ -395,8 +390,8 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
 def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
     program = (
-        "from helpers.ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_everywhere\n"
-        "found = run_everywhere(dies_while_it_writes, range(6), list('abcdef'), None, 2)\n"
+        "from helpers.ranks_cases import dies_while_it_writes\nfrom flopscope.ranks.engine import run_each\n"
+        "found = run_each(dies_while_it_writes, range(6), list('abcdef'), 2)\n"
         "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
     )
     path = os.pathsep.join([str(TESTS), *sys.path])
@@ -420,8 +415,8 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
     folder.mkdir()
     program = (
         "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # also if it is ignored here
-        "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_everywhere\n"
-        f"run_everywhere(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], None, 2)\n"
+        "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_each\n"
+        f"run_each(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], 2)\n"
     )
     path = os.pathsep.join([str(TESTS), *sys.path])
     started = subprocess.Popen(
@@ -450,27 +445,10 @@ def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_
     assert (done.stdout, done.stderr) == ("(5,)\n", "")
 
 
-def test_a_cluster_reads_the_same(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
-    distributed = pytest.importorskip("distributed")
-    with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        there = fs.load_ranks(slow[0], client=client)
-    assert [one.what for one in there.findings] == [one.what for one in ranks.findings]
-    np.testing.assert_array_equal(there.stragglers().ranks["waited"], ranks.stragglers().ranks["waited"])
-
-
-@pytest.mark.parametrize(
-    ("module", "paths", "client"),
-    [("distributed", [__file__], "tcp://127.0.0.1:9"), ("fsspec", ["s3://a/*.json"], None)],
-)
-def test_without_the_extra_the_error_names_it(
-    module: str, paths: list[str], client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[ranks\]'"):
-        fs.load_ranks(paths, client)
+        fs.load_ranks(["s3://a/*.json"])
 
 
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,8 +34,7 @@ from flopscope.answers.rank_sentences import (
     straggler,
     uneven_work,
 )
-from flopscope.ranks.comparison import Finding
-from flopscope.ranks.findings import CAUSES
+from flopscope.ranks.findings import CAUSES, Finding
 
 # What is slow ---------------------------------------------------------------------------------------------------------
 

@@ -15,11 +15,16 @@ from helpers.report_pages import PageRead, handlers
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
-from flopscope.ranks.page import opened
-from flopscope.ranks.report import report_of_ranks
+from flopscope.ranks.page import opened, report_of_ranks
 from flopscope.ranks.source import digests_of
 from flopscope.show.page import compare
 from flopscope.show.page.page import write
+
+
+def report(traces: dict[int, Any]) -> Any:
+    """Return the page of these ranks."""
+    return report_of_ranks(fs.Ranks(digests_of(traces)), traces)
+
 
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
 
@@ -175,7 +180,7 @@ def three() -> dict[int, fs.Trace]:
 def test_parts_of_ranks_are_those_of_each_beside_those_of_the_others(
     three: dict[int, fs.Trace], tmp_path: Path
 ) -> None:
-    write(tmp_path / "page.html", report_of_ranks(three))
+    write(tmp_path / "page.html", report(three))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
     assert [page.strings[one] for one in page.column(data["device"]).astype(int)] == [H200["name"]] * 3
@@ -190,7 +195,7 @@ def test_parts_of_ranks_are_those_of_each_beside_those_of_the_others(
 
 
 def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    write(tmp_path / "page.html", report_of_ranks(three))
+    write(tmp_path / "page.html", report(three))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
     assert next(iter(page.data["sections"])) == "ranks"
@@ -212,7 +217,7 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
     programs = {n: in_a_row(("aten::mm", 10.0 + n, ([64, 64], [64, 64]))).load() for n in range(2)}
     for number, trace in programs.items():
         trace.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
-    write(tmp_path / "page.html", report_of_ranks(programs))
+    write(tmp_path / "page.html", report(programs))
     data = PageRead(tmp_path / "page.html").data["sections"]["ranks"]
     assert data["waits"] is None and data["tables"] == [] and "No collective" in data["why"]
 
@@ -220,13 +225,13 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
 def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tmp_path: Path) -> None:
     wrong = rank(3)
     wrong.metadata["baseTimeNanoseconds"] = "noon"
-    write(tmp_path / "page.html", report_of_ranks({**three, 3: wrong}))
+    write(tmp_path / "page.html", report({**three, 3: wrong}))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
     assert page.column(data["rank"]).tolist() == [0, 1, 2]
     assert any(note.startswith("Left out: ") and '"baseTimeNanoseconds"' in note for note in data["notes"])
     with pytest.raises(ValueError, match="baseTimeNanoseconds"):
-        report_of_ranks({3: wrong})
+        report({3: wrong})
 
 
 def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first(
@@ -242,7 +247,7 @@ def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_
 
 
 def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    write(tmp_path / "page.html", report_of_ranks({1: three[1]}))
+    write(tmp_path / "page.html", report({1: three[1]}))
     page = PageRead(tmp_path / "page.html")
     assert page.data["title"] == "1 rank" and "One rank: there is no other to compare it with." in page.text
     data = page.data["sections"]["ranks"]

@@ -222,7 +222,7 @@ def ranks(
     top: int = Field(50, description="ranks and files listed; those of the findings first", ge=1, le=500),
 ) -> Answer:
     """Which rank, host or link of a distributed program is slow, and why: clocks are aligned by the collectives, and
-    waiting is told apart from work. Name the folder of the traces or each file. It needs the extra `ranks`."""
+    waiting is told apart from work. Name the folder of the traces or each file."""
     from flopscope.ranks.load import RankFile, ranks_of
 
     listed = [file for path in paths for file in find_traces(folders.path(path)).paths]
