@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from flopscope.results.exports import trace_handler as trace_handler
     from flopscope.results.row import EventRow as EventRow
     from flopscope.results.table import EventTable as EventTable
-    from flopscope.show.plots import roofline as roofline
+    from flopscope.show.roofline import roofline as roofline
     from flopscope.support.capture import ProfilerActivity as ProfilerActivity
     from flopscope.support.device import Device as Device
     from flopscope.support.device import devices as devices
@@ -106,7 +106,7 @@ _LAZY = {
     "trace_handler": "results.exports",
     "EventRow": "results.row",
     "EventTable": "results.table",
-    "roofline": "show.plots",
+    "roofline": "show.roofline",
     "ProfilerActivity": "support.capture",
     **dict.fromkeys(("Device", "devices", "measure_peaks"), "support.device"),
 }

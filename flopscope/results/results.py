@@ -309,15 +309,6 @@ class Results(Summaries):
             self, rule=rule, peaks=peaks, host_us_per_launch=host_us_per_launch, dtype=dtype, device=device
         )
 
-    def plot_accounting(self, ax: Any = None, *, peaks: str | None = None) -> Any:
-        """Draw the accounting of the whole as a waterfall: from the total time, part by part, down to the ideal.
-
-        The bars are times per step, or of the profile if it has no steps; over all devices. ``ax``: matplotlib Axes to
-        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work
-        gives a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
-        """
-        return upward.rooms.plots.plot_accounting(self, ax, peaks)
-
     def write_report(self, path: str | os.PathLike[str], *, peaks: str | None = None, title: str | None = None) -> None:
         """Write one HTML page of the profile, which opens from disk and loads nothing: docs/report.md describes it.
 

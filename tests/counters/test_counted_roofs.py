@@ -13,7 +13,6 @@ from helpers.hand_traces import BANDWIDTH, Program
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.show.plots import roofline
 from flopscope.show.roofs import slopes_of
 from flopscope.support.peaks import Peaks
 
@@ -213,16 +212,3 @@ def test_the_l2_has_a_roof_where_a_cache_bounds_an_op() -> None:
         assert slopes_of(peaks, ["memory", bound]) == [memory, ("L2", {"measured": 8e12})]
     assert slopes_of({"datasheet": peaks["datasheet"]}, ["cache"]) == [("memory", {"datasheet": 4.8e12})]
     assert slopes_of({}, ["cache"]) == []
-
-
-def test_the_picture_draws_the_roof_of_the_l2() -> None:
-    pytest.importorskip("matplotlib")
-    peaks = Peaks("measured", {"fp32": 60e12}, 4e12, l2_bandwidth=8e12)
-    axes = roofline(an_op(30).key_averages(peaks="datasheet"), peaks=peaks)  # faster than the memory: cache
-    labels = [text.get_text() for text in axes.texts if text.get_gid() == "roof"]
-    assert any(label.startswith("L2: 8 TB/s") for label in labels), labels
-    lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
-    assert all(y == pytest.approx(8 * x) for x, y in lines["L2 measured"])
-    assert lines["L2 measured"][-1][0] == pytest.approx(60 / 8), "the ridge"
-    axes = roofline(an_op(200).key_averages(peaks="datasheet"), peaks=peaks)
-    assert not any(text.get_text().startswith("L2") for text in axes.texts)

@@ -13,7 +13,7 @@ from helpers.report_pages import PageRead, written
 
 import flopscope as fs
 from flopscope.show.page import roofline
-from flopscope.show.page.roofline_svg import roofline_svg
+from flopscope.show.roofline import roofline_svg
 from flopscope.show.roofs import Point, roofs_of, slopes_of
 from flopscope.support.peaks import Peaks
 from flopscope.support.units import long_time_text

@@ -13,13 +13,11 @@ from typing import Any
 from flopscope.show.looks import BOUNDS
 from flopscope.show.page.encode import Columns, cut
 from flopscope.show.page.profile import Profile
-from flopscope.show.page.roofline_svg import BESIDE, roofline_svg
 from flopscope.show.page.rows import tensor_text
-from flopscope.show.roofs import SOURCES, Point, point_of, roofs_of, slopes_of, timed_ops
+from flopscope.show.roofline import BESIDE, MOST_MARKS, roofline_svg
+from flopscope.show.roofs import SOURCES, marks_of, roofs_of, slopes_of, timed_ops
 from flopscope.support.device import known_peaks
 
-MOST_MARKS = 1000
-"""Marks of a device; ops with less time are only counted."""
 NAMED = 5  # maximum number of names of what is not drawn
 
 Times = dict[int, float]
@@ -69,15 +67,7 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     known = table.peaks.get(name, {}).get("name") or (table.unknown_peaks.get(name) and "")
     model = str(known or _models(source).get(name, ""))
     peaks = known_peaks(name, model, SOURCES, source.analysis.peaks)
-    marks, without, unknown = list[Point](), list[int](), list[int]()
-    for place in sorted(times, key=lambda place: -times[place]):
-        row, mark = table[place], replace(point_of(table[place], times[place]), row=place)
-        if mark.is_drawn:
-            marks.append(mark)
-        elif 0 < row.gbytes_per_s < math.inf and (row.flops == 0 or row.bytes_source == "counted"):
-            marks.append(replace(mark, gbytes=row.gbytes_per_s))  # by their bandwidth
-        else:
-            (without if row.bytes_total_moved == row.flops == 0 else unknown).append(place)
+    marks, without, unknown = marks_of(table, times)
     named = ((mark, tensor_text(table[mark.row].input_shapes)) for mark in marks[:MOST_MARKS])
     shown = [replace(mark, name=f"{mark.name}{BESIDE}{text}") if text else mark for mark, text in named]
 

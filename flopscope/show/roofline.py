@@ -1,16 +1,25 @@
-"""The picture of a roofline in a page: SVG, whose marks select rows."""
+"""The roofline of a table as SVG: that of pages, whose marks select rows, and that of ``fs.roofline()``.
+
+S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.org/10.1145/1498765.1498785
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 
+from flopscope.results.table import EventTable
 from flopscope.show.looks import BOUNDS, bound_label
-from flopscope.show.roofs import Point, Rates, level_label
+from flopscope.show.roofs import SOURCES, Point, Rates, level_label, marks_of, roofs_of, slopes_of, timed_ops
 from flopscope.support import units
+from flopscope.support.device import known_peaks
+from flopscope.support.files import replacing
 from flopscope.support.safe import markup, shorten
 
+MOST_MARKS = 1000
+"""Marks of a device; ops with less time are only counted."""
 WIDTH, HEIGHT = 1000, 460  # px
 LONGEST = 60  # characters of a name in a tooltip
 LARGEST, SMALLEST = 18.0, 2.5  # radii in pixels
@@ -224,3 +233,74 @@ def _mark(mark: Point, disc: Disc) -> str:
         f'class="mark bound-{bound}" data-row="{mark.row}">'
         f"<title>{markup(shorten(mark.name, LONGEST))}: {facts}</title></circle>"
     )
+
+
+# For notebooks and files ----------------------------------------------------------------------------------------------
+
+MISSING = 3  # maximum number of ops that are named in a line of the caption
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A roofline: the last expression of a notebook's cell shows it."""
+
+    svg: str
+    """An ``<svg>`` element, which is valid as a file, too."""
+    caption: str
+    """The device, its peaks, and what is not drawn."""
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the picture as a file of SVG. Raise OSError if that is impossible."""
+        with replacing(path) as file:
+            file.write(self.svg)
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self.svg}<br>{markup(self.caption)}</div>"
+
+
+def roofline(table: EventTable, *, device: str | None = None) -> Picture:
+    """Draw a roofline: the TFLOP/s of the ops of a table over their FLOP/B, on log axes, and the limits of the device.
+
+    The area of a mark is proportional to its time, its colour shows its bound, and its tooltip has its numbers; the
+    ops with the most time are named beside it. Roofs are drawn for memory, for the L2 if a cache bounds an op, and for
+    each compute unit that the ops use: solid if measured, dashed if from the datasheet. Ops without FLOPs are in a
+    strip at the left, as far below the roof of the memory as their bandwidth is.
+
+    table: a table of key_averages().
+    device: whose ops and roofs are drawn, as "cpu" or "cuda:1". None: the first GPU that worked, or the CPU.
+
+    Returns the picture, which notebooks show: ``svg`` is its text, ``caption`` says what it is of and what is not
+    drawn, and ``write(path)`` makes a file of it. Unknown peaks are left out, and none are measured. Raises TypeError
+    for anything but a table.
+    """
+    if not isinstance(table, EventTable):
+        raise TypeError(f"roofline() draws a table of key_averages(), not {type(table).__name__}")
+    usual = f"{table.device_type}:0" if table.has_device else "cpu"
+    named = device or next((name for name in table.peaks if name != "cpu"), usual)
+    marks, without, unknown = marks_of(table, {place: us for place, _, us in timed_ops(table, named != "cpu")})
+    model = str(table.peaks.get(named, {}).get("name", ""))
+    peaks = known_peaks(named, model, SOURCES, table.facts.shares)
+    marks, less = marks[:MOST_MARKS], [mark.row for mark in marks[MOST_MARKS:]]
+    bounds = {mark.bound for mark in marks}
+    roofs, slopes = roofs_of(peaks, [mark.unit for mark in marks]), slopes_of(peaks, bounds)
+    svg = roofline_svg(marks, roofs, slopes).replace("</title>", f"</title>{_legend(bounds)}", 1)
+    of = f" of {shorten(table.program, 40)}" if table.program else ""
+    where = shorten(", ".join(filter(None, (named, model))), 80)
+    lines = [f"Roofline{of} on {where} ({' and '.join(peaks) or 'unknown'} peaks)."]
+    left_out = ("with neither bytes nor FLOPs", without), ("of unknown work or time", unknown), ("with less time", less)
+    for what, rows in left_out:
+        names = list(dict.fromkeys(shorten(table[row].key, LONGEST) for row in rows))
+        more = f", and {len(names) - MISSING} more" if len(names) > MISSING else ""
+        lines += [f"Not drawn, {what}: {', '.join(names[:MISSING])}{more}."] if names else []
+    return Picture(svg, " ".join(lines if marks else [*lines, "No op has known work and time on this device."]))
+
+
+def _legend(bounds: set[str]) -> str:
+    """Return the colours of the bounds of marks, and their names at the top, for a picture outside of pages."""
+    looks = {bound: look.light for bound, look in BOUNDS.items() if bound in bounds}
+    parts = [f"<style>{''.join(f'.bound-{bound} {{fill: {colour}}}' for bound, colour in looks.items())}</style>"]
+    for number, bound in enumerate(looks):
+        x = RIGHT - 100 * (len(looks) - number)
+        parts.append(f'<circle cx="{x:.1f}" cy="{TOP - 8:.1f}" r="4" class="bound-{bound}"/>')
+        parts.append(_text(x + 8, TOP - 5, "start", bound_label(bound)))
+    return "".join(parts)
