@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,14 +13,13 @@ from typing import Any, NamedTuple
 
 from flopscope import _core
 from flopscope.read.database import MAGIC, Database, Reading, journals
-from flopscope.read.input import Input
-from flopscope.read.nsys import REPORT, exported, is_nsys, read_nsys, sayings
-from flopscope.read.pftrace import feed_pftrace, is_pftrace
+from flopscope.read.input import Input, Zlib
+from flopscope.read.nsys import REPORT, exported, is_nsys, read_nsys
 from flopscope.read.rocpd import is_rocpd, read_rocpd
 from flopscope.read.xplane import Modules, is_xplane, read_xplane
 from flopscope.results.head import STACKS_MEMBER, members_of, unfinished_steps
 from flopscope.results.table_facts import has_kernels_of_torch
-from flopscope.support.hints import HINTS, OWN_HINTS, TENSORFLOW_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
+from flopscope.support.hints import HINTS, OWN_HINTS, WITHOUT_OPS, XLA_HINTS, Hints
 
 
 class NotATrace(ValueError):
@@ -115,6 +115,46 @@ def _kinds(start: bytes) -> str:
     return "; ".join(found) or 'without a member "ph"'
 
 
+# Traces of Perfetto, .pftrace: the core turns them into the text of a Chrome trace (csrc/sources/protobuf) -----------
+
+_FIELDS = rb"[@PhZb2\x18]|[\xe2\xda\xd0\x92]\x03|[\x8a\xa2\xc8]\x02|\xca\x05"
+_PACKET = re.compile(rb"\n(?P<size>[\x80-\xff]{0,4}[\x00-\x7f])(?:%b)" % _FIELDS)
+"""A field 1, the first packet, and the first field in it: one of those that such packets begin with."""
+_BINARY = re.compile(rb"[\x00-\x08\x80-\xff]")
+
+
+def is_pftrace(start: bytes) -> bool:
+    """Return whether a file that begins so is a trace of Perfetto: packets, one after the other."""
+    match = _PACKET.match(start)
+    if match is None:
+        return False
+    size = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(match["size"]))
+    packet = start[match.end("size") : match.end("size") + size]
+    return _BINARY.search(packet) is not None and start[match.end("size") + size :][:1] in (b"", b"\n")
+
+
+def feed_pftrace(given: Input, reader: _core.TraceReader) -> None:
+    """Feed a trace to the reader. Raise ValueError if it is damaged or too large."""
+    content = given.text()
+    pieces, at, size = [], 0, len(content)
+    for begin, end, inner, inner_end in reader.packed(content):
+        pieces.append(content[at:begin])
+        for piece in _expanded(content[inner:inner_end]):
+            size += len(piece)
+            given.check_size(size, len(content))
+            pieces.append(piece)
+        at = end
+    reader.feed_pftrace(b"".join([*pieces, content[at:]]) if pieces else content)
+
+
+def _expanded(packed: bytes) -> Iterator[bytes]:
+    """Yield what is compressed, in pieces of bounded size."""
+    try:
+        yield from Zlib(zlib, zlib.MAX_WBITS).pieces(packed)
+    except zlib.error as problem:
+        raise ValueError(f"a compressed packet cannot be expanded: {problem}") from None
+
+
 # Files of other profilers ---------------------------------------------------------------------------------------------
 
 
@@ -197,8 +237,7 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any], core: _core
     a trace in JSON may be anything, so only their presence counts.
     """
     if "xplane" in metadata:
-        facts = metadata["xplane"]
-        return TENSORFLOW_HINTS if isinstance(facts, dict) and facts.get("jax") is False else XLA_HINTS
+        return XLA_HINTS
     option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
     if option is None or ("ops" not in report and "rocprofv3" not in metadata):
         if "flopscope" in metadata:
@@ -219,5 +258,4 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any], core: _core
     steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
     records = found | {"steps": f"{steps} around each step", "stacks": stacks, "modules": _MODULES}
     graphs = "Begin to record before graphs are captured, with nsys profile --cuda-graph-trace=node."
-    said = tuple(sayings(metadata["nsys"])) if "nsys" in metadata and "ops" in report else ()
-    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, kernels, said)
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records, graphs, kernels)

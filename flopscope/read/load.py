@@ -7,14 +7,15 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from flopscope import _core
 from flopscope.read.database import MAGIC as DATABASE
-from flopscope.read.foreign import foreign_file
 from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
 from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
+from flopscope.read.nsys import REPORT
 from flopscope.read.paths import find_traces, recording_in
 from flopscope.read.xplane import Modules
 from flopscope.results.head import LEFT_OUT, ODD
@@ -184,3 +185,75 @@ def unmatched_graphs(counts: Mapping[str, int]) -> str:
     why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
     launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
     return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
+
+
+# Files that are not traces: what they are, by their first bytes, and what to do instead -------------------------------
+
+_RECORD = "record the program with torch.profiler and export_chrome_trace()"
+_SAVE = "it is read from a file, not from a stream: save it, and read that file"
+_SQLITE = rb"SQLite format 3\0"
+_PICKLE = rb"\x80[\x02-\x05]."
+_WORD = rb"[\x01-\x7f][A-Za-z_][\w.-]*"
+_HLO = rb"HloModule |(?:\n[\x80-\xff]{0,4}[\x00-\x7f])?\n%b\x12%b\x1a" % (_WORD, _WORD)
+"""The text of a module, or its protobuf, perhaps in an HloProto: its name, that of its entry, a computation."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A kind of file that is no trace."""
+
+    begins: bytes
+    """A pattern for the first bytes of such a file, in which a dot is any byte."""
+    what: str
+    """What it is, with its article, for a message."""
+    instead: str
+    """What to do; {name} stands for the file."""
+
+
+_PYTHON = Foreign(
+    b"",
+    "a Python program",
+    "run it with `flopscope run {name}`, which prints its summary; --trace trace.json.gz writes a trace of it",
+)
+
+# The first row that matches counts.
+FOREIGN = (
+    Foreign(REPORT, "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
+    Foreign(
+        rb"%b.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_|META_DATA_CAPTURE|META_DATA_EXPORT)" % _SQLITE,
+        "an SQLite export of Nsight Systems",
+        _SAVE,
+    ),
+    Foreign(rb"%b.*rocpd_" % _SQLITE, "a database of rocprofv3 (rocpd)", _SAVE),
+    Foreign(_SQLITE, "an SQLite database", _RECORD),
+    Foreign(
+        _HLO,
+        "HLO of a module of XLA",
+        "pass it beside the recording of the program: load_trace(RECORDING, hlo={name})",
+    ),
+    Foreign(
+        rb'.{,234}"rocprofiler-sdk-tool"',
+        "JSON of rocprofv3",
+        "record with rocprofv3 --output-format rocpd, or pftrace before ROCm 7.0",
+    ),
+    Foreign(
+        rb"NVR\0",
+        "a report of Nsight Compute (.ncu-rep)",
+        f"flopscope does not read it; ncu --import prints it. For the time of all ops, {_RECORD}",
+    ),
+    Foreign(_PICKLE, "a Python pickle", f"flopscope reads no pickles; {_RECORD}"),
+    Foreign(
+        rb"PK(\x03\x04|\x05\x06)|.{257}ustar|BZh|\xfd7zXZ\0|\x04\x22\x4d\x18",
+        "an archive, a file of torch.save() among them, or compressed by bzip2, xz or lz4",
+        "unpack it, and read the traces in it",
+    ),
+    Foreign(rb"version https://git-lfs", "a pointer of Git LFS, not the file itself", "run git lfs pull to get it"),
+    Foreign(rb"(?i)(\xef\xbb\xbf|\s)*<(!doctype html|html|svg|\?xml)", "a page of HTML or XML", _RECORD),
+)
+
+
+def foreign_file(start: bytes, name: str = "") -> Foreign | None:
+    """Return what a file is that begins with these bytes and is not a trace; None if that is unknown."""
+    if name.endswith(".py"):
+        return _PYTHON
+    return next((kind for kind in FOREIGN if re.match(kind.begins, start, re.DOTALL)), None)

@@ -25,7 +25,6 @@ from flopscope.read.profilers import (
     rank_of_process,
     read_samples,
 )
-from flopscope.support.units import plural
 
 REPORT = b"NVIDIA Tegra Profiler Report"
 """Begins the files of nsys itself, .nsys-rep and .qdrep."""
@@ -159,7 +158,6 @@ def read_nsys(
     metadata["nsys"] |= {
         "tables": dict(reading.rows),
         "unread": _unread(database, reading),
-        "diagnostics": _diagnostics(database),
         "marks": report["marks"],
         "messages": report["messages"],
     }
@@ -185,55 +183,16 @@ def _waits(database: Database) -> list[Query]:
 
 def _unread(database: Database, reading: Reading) -> dict[str, int]:
     """Return the tables of events that were not used, with their last row numbers, which nsys counts from 1."""
+    known = {*reading.rows, "DIAGNOSTIC_EVENT"}
     timed = sorted(name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
-    timed = [name for name in timed if name != "DIAGNOSTIC_EVENT"]
-    counts = {name: database.last_row(name) for name in timed if name not in reading.rows}
+    counts = {name: database.last_row(name) for name in timed if name not in known}
     return {name: count for name, count in counts.items() if count > 0}
-
-
-def _diagnostics(database: Database) -> list[dict[str, str]]:
-    """Return what nsys reported of its recording, errors first: severity and text, each text once.
-
-    Of what it reported for information, only what it says that it did not do, and how much it collected.
-    """
-    listed = database.facts("ENUM_DIAGNOSTIC_SEVERITY_LEVEL", "id", "label")
-    names = _SEVERITIES | {row.get("id"): str(row.get("label")).lower()[:20] for row in listed}
-    found: dict[str, str] = {}
-    for row in database.facts("DIAGNOSTIC_EVENT", "severity", "text"):
-        text, severity = str(row.get("text") or ""), names.get(row.get("severity"), "unknown")
-        if text and (severity not in _INFORM or _TELLS.search(text)):
-            found.setdefault(" ".join(text.split()), severity)
-    ordered = sorted(found.items(), key=lambda one: _ORDER.index(one[1]) if one[1] in _ORDER else len(_ORDER))
-    return [{"severity": severity, "text": text} for text, severity in ordered]
-
-
-_SEVERITIES: dict[object, str] = {0: "unknown", 1: "info", 2: "warning", 3: "error", 4: "verbose"}
-"""Names in exports of 2026, for exports without the table of names."""
-_ORDER = ("fatal", "error", "warning")
-_INFORM = ("info", "verbose")
-_TELLS = re.compile(r"\b(no|not|cannot|failed|unable|unsupported)\b|collected:?\s+0\b", re.IGNORECASE)
-_MOST_SAYINGS, _MOST_TEXT = 5, 400
-
-
-def sayings(nsys: Mapping[str, Any]) -> Iterable[str]:
-    """Yield what nsys reported about a recording without kernels, as sentences; nothing for a recording with
-    kernels."""
-    said = nsys.get("diagnostics") or []
-    if nsys.get("tables", {}).get("CUPTI_ACTIVITY_KIND_KERNEL"):
-        return
-    for one in said[:_MOST_SAYINGS]:
-        text = one["text"] if len(one["text"]) <= _MOST_TEXT else f"{one['text'][:_MOST_TEXT]}…"
-        yield f"nsys reported while it recorded ({one['severity']}): {text}"
-    if len(said) > _MOST_SAYINGS:
-        more = plural(len(said) - _MOST_SAYINGS, "more report")
-        yield f'nsys reported more: metadata["nsys"]["diagnostics"] has {more}.'
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
     yield from newer_schema(nsys["schema"], NEWEST_SCHEMA)
     if not report["events"]:
         yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
-        yield from sayings(nsys)
     if report["replays"]:
         yield (
             f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "

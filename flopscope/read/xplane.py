@@ -48,8 +48,6 @@ _PROPERTIES = {
 
 _ACCELERATORS = {"AMD": "hip", "/device:TPU": "tpu"}
 """By the vendor of a device, or by the start of the name of its plane."""
-_OF_JAX = (b"jit_", b"PjitFunction", b"jax")
-"""Names of modules, calls and files of JAX."""
 
 
 def is_xplane(start: bytes) -> bool:
@@ -78,7 +76,6 @@ def read_xplane(
         "versions": {key: value for key, value in stats.get("/host:metadata", {}).items() if key.endswith("_version")},
         "tables": {plane["name"]: sum(line[3] for line in plane["lines"]) for plane in planes},
         "modules": list(protos),
-        "jax": any(name in content for name in _OF_JAX),
     }
     kinds = ((str(plane["stats"].get("device_vendor")), plane["name"].rpartition(":")[0]) for plane in planes)
     told = {_ACCELERATORS.get(text, "") for kind in kinds for text in kind}

@@ -106,47 +106,23 @@ TORCH_ON_CPU = (
 """Hint of an empty profile of flopscope in a program that has imported torch."""
 _WITHOUT_HLO = (
     "The work is unknown, because the recording lacks the HLO of the modules that ran: pass it by load_trace(…, hlo=…)"
+    ", as jax.jit(f).lower(x).compile().as_text() gives it."
 )
-
-
-def _of_xla(profiler: str, tracer: str, step: str, modules: str, hlo: str) -> Hints:
-    """Return the hints of a program that XLA compiled, in the words of its library: JAX and TensorFlow record the same
-    file by calls of their own.
-
-    tracer: what records calls of Python. step: what encloses a step. modules: what names a part of the model. hlo: how
-    the HLO of a module is had, the end of a sentence.
-    """
-    return Hints(
-        _WITHOUT_HLO + hlo,
-        _WITHOUT_HLO + hlo,
-        f"enclose each step of the loop in {step}",
-        profiler,
-        {
-            "device": f"{profiler} in a program that uses a GPU or a TPU",
-            "steps": f"{step} around each step",
-            "stacks": f"{profiler} with {tracer},",
-            "modules": f"{modules} around each part of the model",
-            "memory": "flopscope run --memory",
-            "counters": "flopscope run --counters",
-            "later": f"{profiler} around them alone",
-        },
-        "Pass the HLO of their modules: load_trace(…, hlo=…).",
-    )
-
-
-XLA_HINTS = _of_xla(
+_STEP = 'jax.profiler.StepTraceAnnotation("train", step_num=i)'
+XLA_HINTS = Hints(
+    _WITHOUT_HLO,
+    _WITHOUT_HLO,
+    f"enclose each step of the loop in {_STEP}",
     "jax.profiler.trace()",
-    "its Python tracer, which is on by default",
-    'jax.profiler.StepTraceAnnotation("train", step_num=i)',
-    "jax.named_scope()",
-    ", as jax.jit(f).lower(x).compile().as_text() gives it.",
+    {
+        "device": "jax.profiler.trace() in a program that uses a GPU or a TPU",
+        "steps": f"{_STEP} around each step",
+        "stacks": "jax.profiler.trace() with its Python tracer, which is on by default,",
+        "modules": "jax.named_scope() around each part of the model",
+        "memory": "flopscope run --memory",
+        "counters": "flopscope run --counters",
+        "later": "jax.profiler.trace() around them alone",
+    },
+    "Pass the HLO of their modules: load_trace(…, hlo=…).",
 )
-"""Hints of a recording of XLA's profiler."""
-TENSORFLOW_HINTS = _of_xla(
-    "tf.profiler.experimental.Profile()",
-    "ProfilerOptions(python_tracer_level=1)",
-    'tf.profiler.experimental.Trace("train", step_num=i, _r=1)',
-    "tf.name_scope()",
-    ".",
-)
-"""The same of a recording without a name of JAX."""
+"""Hints of a recording of XLA's profiler, of which nearly all are of JAX."""

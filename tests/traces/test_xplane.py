@@ -155,18 +155,13 @@ def test_kernels_have_the_work_of_their_instructions(tmp_path: Path) -> None:
     assert rows.bytes_written.sum() == 3 * work.bytes_written.sum()
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [("PjitFunction(step)", "jax.profiler.StepTraceAnnotation"), ("Run", "tf.profiler.experimental.Trace")],
-)
-def test_notes_are_in_the_words_of_the_program(call: str, words: str, tmp_path: Path) -> None:
+def test_notes_are_in_the_words_of_jax(tmp_path: Path) -> None:
     gpu, cpu = _gpu(), Plane("/host:CPU", {"process_id": 5})
     gpu.line(14, "Stream #14(Compute)", [gpu.event("gemm", 0, 500_000, kernel_details=SMALL)])
-    cpu.line(1, "python", [cpu.event(call, 0, 1000)])
+    cpu.line(1, "python", [cpu.event("PjitFunction(step)", 0, 1000)])
     trace = fs.load_trace(_written(tmp_path, space(gpu, cpu)))
     assert "the recording lacks the HLO" in trace.hints.shapes
-    assert words in " ".join(trace.advice().notes)
-    assert ("jax" in str(trace.hints).lower()) == ("jax" in words)
+    assert "jax.profiler.StepTraceAnnotation" in " ".join(trace.advice().notes)
 
 
 def _runs(folder: Path, hosts: tuple[str, ...]) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.read import compression, input
+from flopscope.read import input
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -62,7 +62,7 @@ def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for other in ("compression.zstd", "zstandard", "pyzstd"):
         found = (zstandard if other == "zstandard" else stand_in) if other == name else None
         monkeypatch.setitem(sys.modules, other, found)
-    monkeypatch.setattr(compression, "_found", {})
+    monkeypatch.setattr(input, "_found", {})
 
 
 @pytest.fixture(params=["compression.zstd", "zstandard", "pyzstd"])
@@ -107,7 +107,7 @@ def test_a_bomb_is_refused_without_its_memory(monkeypatch: pytest.MonkeyPatch) -
     bomb = b"".join(chunk.compress(b" " * (64 << 20)) for _ in range(64)) + chunk.flush()
     assert len(bomb) < 1 << 20
     monkeypatch.setattr(input, "EXPANSION_FREE", 64 << 20)
-    pieces = compression._Sliced(zstandard).pieces(bomb)
+    pieces = input._Sliced(zstandard).pieces(bomb)
     assert max(len(next(pieces)) for _ in range(10)) <= 64 << 20
     with pytest.raises(ValueError, match="it expands to more than"):
         fs.load_trace(bomb)
@@ -136,10 +136,10 @@ def test_reads_and_batches_of_any_size_give_the_same(
 ) -> None:
     first = compress(RAW[:999])
     for edge in range(-3, 3):  # of a member
-        monkeypatch.setattr(compression, "CHUNK", len(first) + edge)
+        monkeypatch.setattr(input, "CHUNK", len(first) + edge)
         assert rows(first + compress(RAW[999:])) == rows(RAW)
-    monkeypatch.setattr(compression, "PIECE", 50)
-    monkeypatch.setattr(compression, "CHUNK", 20)
+    monkeypatch.setattr(input, "PIECE", 50)
+    monkeypatch.setattr(input, "CHUNK", 20)
     monkeypatch.setattr(input, "BATCH", (100, 1, 100))
     assert rows(compress(RAW)) == rows(RAW)
     monkeypatch.setattr(input.Input, "check_size", lambda self, size, packed=None: 1 // (size < 500))
