@@ -78,7 +78,6 @@ COLUMNS = (
 )
 
 # Columns that only some tables have, each a value for every row: EventRow has attributes for them.
-RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
 STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
 GROUPS = (
     Column("step", "", "name of the step around the events or their launch"),
@@ -119,6 +118,6 @@ def _field(column: Column, optional: bool = False) -> Field:
 ROW_FIELDS = (
     Field("id", "text", doc="of the row: equal in every table in which the same events are a row"),
     *map(_field, COLUMNS),
-    *(_field(column, True) for column in (RANK, STACK, *GROUPS)),
+    *(_field(column, True) for column in (STACK, *GROUPS)),
 )
-"""The fields of a row in JSON; those of GROUPS, rank and stack where rows are grouped by them."""
+"""The fields of a row in JSON; those of GROUPS and stack where rows are grouped by them."""

@@ -40,7 +40,6 @@ GROUPINGS: dict[str, Grouping] = {
     "category": Grouping(sums=True),
     "step": Grouping(core=True, missing="no steps are recorded; prof.step() ends each step"),
     "stream": Grouping(core=True, missing="no device work is recorded without ProfilerActivity.CUDA in activities"),
-    "rank": Grouping(),
     "line": Grouping(core=True),
 }
 """By word; key_averages() says what each is."""
@@ -66,9 +65,7 @@ def sums_names(words: Sequence[str]) -> bool:
     return not keeps and any(GROUPINGS[word].sums for word in words)
 
 
-def require(
-    core: Store, words: Sequence[str], shapes_option: str, has_shapes: bool, has_stacks: bool, rank: int | None
-) -> None:
+def require(core: Store, words: Sequence[str], shapes_option: str, has_shapes: bool, has_stacks: bool) -> None:
     """Raise ValueError if the profile lacks what the rows are to be grouped by, naming the option that records it."""
     lacking = {
         "shape": (not has_shapes, "input shapes", shapes_option),
@@ -82,13 +79,9 @@ def require(
             raise ValueError(f"group_by={word!r}: no {what} are recorded without {option}")
         if word == "module" and not core.has_modules:
             raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
-    if "rank" in words and rank is None:
-        raise ValueError("group_by='rank': the profile names no rank; torch.distributed adds it to traces")
 
 
-def grouped(
-    core: Store, table: EventTable, by_row: Mapping[str, Any], words: Sequence[str], rank: int | None
-) -> EventTable:
+def grouped(core: Store, table: EventTable, by_row: Mapping[str, Any], words: Sequence[str]) -> EventTable:
     """Return the table of a store grouped by these words, of a table that the core has separated by them.
 
     by_row: as Grouped.rows.
@@ -103,19 +96,14 @@ def grouped(
         found["category"] = table.columns["category"]
     tree = Tree(by_row["modules"]) if "module" in words else None
     if sums_names(words):
-        table = _summed(table, found, tree)
-    else:
-        if tree is not None:
-            found["module"] = [tree.path(module) for module in found["module"]]
-        if "dtype" in words:
-            found["dtype"] = [
-                ", ".join(dtype for dtype in dtypes if dtype not in NOT_DTYPES)
-                for dtypes in table.columns["input_dtypes"]
-            ]
-        table = table._with_groups(found)
-    if "rank" not in words:
-        return table
-    return type(table)(table._sources, table.facts, {**table.parts, "ranks": [rank] * len(table)}, table.groups)
+        return _summed(table, found, tree)
+    if tree is not None:
+        found["module"] = [tree.path(module) for module in found["module"]]
+    if "dtype" in words:
+        found["dtype"] = [
+            ", ".join(dtype for dtype in dtypes if dtype not in NOT_DTYPES) for dtypes in table.columns["input_dtypes"]
+        ]
+    return table._with_groups(found)
 
 
 def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: Tree | None) -> EventTable:

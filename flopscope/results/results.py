@@ -90,7 +90,7 @@ class Results(Summaries):
             - "name": only names;
             - "shape" and "dtype": shapes and dtypes of the inputs; "stack": the 5 innermost Python calls;
             - "step": the step around the event or, for device work, around its launch;
-            - "stream": device and stream of device work; "rank": the rank that the profile names;
+            - "stream": device and stream of device work;
             - "line": the innermost Python function that is not of torch, with the line at which it begins;
             - "category": the kind of op; "module": the module of the event, forward and backward. Rows are then sums
               over all names, unless "name" is in the list too. With "module" alone the result is a ModuleTable.
@@ -113,14 +113,14 @@ class Results(Summaries):
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
         words = groups.words_of(group_by)
-        groups.require(core, words, self.hints.option, self.record_shapes, self.with_stack, self.rank)
+        groups.require(core, words, self.hints.option, self.record_shapes, self.with_stack)
         by_shape = (group_by_input_shape and self.record_shapes) or "shape" in words  # the former as torch does
         stack_n = group_by_stack_n or ("stack" in words and groups.STACK_ENTRIES)
         by_core = tuple(word for word in words if groups.GROUPINGS[word].core)
         by_core += ("overload",) if group_by_overload_name else ()
         found = grouped(self, core, peaks, by_shape, stack_n, groupings=by_core, account=kernels)
         table = table_of(found, found.accounting["launched"] if kernels else None)
-        return table if words == ("name",) else groups.grouped(core, table, found.rows, words, self.rank)
+        return table if words == ("name",) else groups.grouped(core, table, found.rows, words)
 
     def coverage(self) -> dict[str, Any]:
         """Return the share of time whose work is known.

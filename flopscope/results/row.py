@@ -63,11 +63,6 @@ class EventRow:
         return (self._table.parts.get("kernels") or {self._index: []})[self._index]
 
     @property
-    def rank(self) -> int | None:
-        """The rank of the row's process in a table of several ranks; None in other tables."""
-        return self._table.ranks[self._index] if self._table.ranks is not None else None
-
-    @property
     def group(self) -> str:
         """The groups of the row other than name, shape and stack: the step, the stream, the module, …"""
         groups = self._table.groups

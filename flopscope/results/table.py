@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
 from flopscope.results.categories import is_op_of_library, rows_of_groups, sum_rows
-from flopscope.results.columns import COLUMNS, GROUPS, NO_OP, RANK, STACK, Column, kind_of, require_kind
+from flopscope.results.columns import COLUMNS, GROUPS, NO_OP, STACK, Column, kind_of, require_kind
 from flopscope.results.records import IDENTITY, TABLE, row_id
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
@@ -98,7 +98,7 @@ class EventTable(Sequence[EventRow]):
         that is NaN follows from the name.
     facts: about the whole table; the attributes of the same names document them.
     parts: further values for each row: "top_level" (whether some event has no parent; default True), "stacks"
-        (EventRow.stack, if rows are grouped by stack), "ranks" (EventRow.rank, in a table of several ranks), "kernels"
+        (EventRow.stack, if rows are grouped by stack), "kernels"
         (EventRow.kernels).
     groups: the same for what else rows are grouped by: "step", "stream", "module", …
     """
@@ -123,8 +123,6 @@ class EventTable(Sequence[EventRow]):
         """Further values for each row, by name."""
         self.stacks: Sequence[list[str]] | None = self.parts.get("stacks")
         """EventRow.stack of each row; None if rows are not grouped by stack."""
-        self.ranks: Sequence[int] | None = self.parts.get("ranks")
-        """EventRow.rank of each row; None if the table is of one process."""
         self.groups: dict[str, list[Any]] = {word: list(values) for word, values in groups.items()}
         """What else rows are grouped by: a value for each row, by word."""
         self._top_level: list[bool] = self.parts.setdefault("top_level", [True] * len(self))
@@ -170,8 +168,6 @@ class EventTable(Sequence[EventRow]):
 
     def described_columns(self) -> Iterator[tuple[Column, Any]]:
         """Yield the columns of to_pandas() with their values; numbers may be Numbers."""
-        if self.ranks is not None:
-            yield RANK, self.ranks
         for column in COLUMNS:
             yield column, self._sources[column.name]
         if self.stacks is not None:
@@ -370,7 +366,7 @@ class EventTable(Sequence[EventRow]):
     def to_pandas(self, kind: str = "all") -> pandas.DataFrame:
         """Return a DataFrame with the columns of COLUMNS. kind: see `of_kind`.
 
-        A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
+        A table grouped by stack has "stack" after them.
         """
         import numpy
         import pandas

@@ -156,7 +156,6 @@ def _frames(row: EventRow, at: Layout) -> list[str]:
 COLUMNS = [
     ViewColumn("Name", "key", NAME, 1, width="name"),
     ViewColumn("Group", "group", _GROUP, 1, shown="group", width="group", align="<"),
-    ViewColumn("Rank", "rank", WHOLE, 1, shown="rank", width=4),
     ViewColumn("Overload Name", "overload_name", NAME, 14, "Overload", "overload", "name"),
     ViewColumn("Self CPU %", _CPU, OF_CPU, 12, "CPU %", on_host=6),
     ViewColumn("Self CPU", _CPU, TIME, 11, on_host=2),

@@ -139,7 +139,7 @@ def _device_row(table: EventTable, key: str, count: int, time: float, **more: An
 
 def _without_op(table: EventTable, kinds: Sequence[str]) -> EventRow | None:
     """Return a row of the device time that belongs to no op, or None: if there is none, or rows are missing."""
-    if table.ranks is not None or not table.is_whole or not table.has_device:
+    if not table.is_whole or not table.has_device:
         return None
     times = table.columns["self_device_time_total"]
     left = table.self_device_time_total - math.fsum(t for t, kind in zip(times, kinds, strict=True) if kind == "op")

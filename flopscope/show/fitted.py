@@ -28,7 +28,7 @@ TEXT_SHARES = {1: 0.36, 2: 0.23, 3: 0.18}
 NOTE_NAME = 40  # characters of a name in the notes
 INDENT = "  "
 RANGES_SHOWN = 8
-RANGE_COLUMNS = ("Name", "Group", "Rank", "Calls", "CPU total", "CUDA total", "FLOP/s", "B/s", "% roof", "Bound")
+RANGE_COLUMNS = ("Name", "Group", "Calls", "CPU total", "CUDA total", "FLOP/s", "B/s", "% roof", "Bound")
 NO_BREAK = "\u00a0"
 STACK_INDENT = "    "
 WHOLE_WIDTH = 10**6
@@ -98,7 +98,7 @@ def fit_columns(
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
     if names is None:
-        found = [column for column in found if _is_wanted(column, cells[column.header], table)]
+        found = [column for column in found if column.header == "Name" or tells(column, cells[column.header])]
     fitted = [FittedColumn(column, cells[column.header]) for column in found]
     if names is None and width:
         fitted = _chosen(fitted, table, width)
@@ -107,14 +107,7 @@ def fit_columns(
     shared = _shared([one.width for one in texts], (width or WHOLE_WIDTH) - fixed)
     for one, room in zip(texts, shared, strict=True):
         one.cut(room)
-    return sorted(fitted, key=lambda one: not one.is_text and one.column.attribute != "rank")
-
-
-def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> bool:
-    """Return whether a column that was not asked for has anything to show."""
-    if column.attribute == "rank":  # also if all rows are of rank 0
-        return table.ranks is not None
-    return column.header == "Name" or tells(column, cells)
+    return sorted(fitted, key=lambda one: not one.is_text)
 
 
 def _cell(column: ViewColumn, entry: Entry, table: EventTable) -> str:
@@ -226,7 +219,7 @@ def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
     return [
         column.fitted_header
         for column in find_columns(RANGE_COLUMNS)
-        if _is_wanted(column, (column.fitted(entry.row, table) for entry in entries), table)
+        if column.header == "Name" or tells(column, (column.fitted(entry.row, table) for entry in entries))
     ]
 
 

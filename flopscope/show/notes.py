@@ -73,7 +73,7 @@ def footnotes(
         yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
     if table.dropped:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter part of the program."
-    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # some of several ranks may have it
+    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):
         return
     known = table.peaks.items()
     descriptions = {device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in known}

@@ -50,7 +50,6 @@ class Layout:
             "shapes": any(shapes),
             "source": any(stacks),
             "group": any(groups),
-            "rank": table.ranks is not None,
             "roofline": roofline,
             "counted": roofline and any(not math.isnan(moved + active) for moved, active in counters),
             "fitted": False,

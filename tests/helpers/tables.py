@@ -48,7 +48,7 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
         "peaks": {},
     }
     groups = meta.pop("groups", {})
-    parts = {name: meta.pop(name) for name in ("top_level", "stacks", "ranks", "kernels") if name in meta}
+    parts = {name: meta.pop(name) for name in ("top_level", "stacks", "kernels") if name in meta}
     return EventTable(columns, Facts(**{**defaults, **meta}), parts, groups)
 
 

@@ -9,7 +9,7 @@ import pytest
 from helpers.tables import make_table
 
 import flopscope as fs
-from flopscope.results.table import COLUMNS, RANK, STACK, EventTable
+from flopscope.results.table import COLUMNS, STACK, EventTable
 
 ROWS: list[dict[str, Any]] = [
     {"key": "aten::mm", "count": 3, "cpu_time_total": 1.5, "flops": 64.0, "input_shapes": [[2, 3], [3, 4]]},
@@ -39,7 +39,7 @@ def expected(table: EventTable) -> list[dict[str, Any]]:
 
 def test_a_parquet_file_contains_the_rows_of_to_dicts(live: EventTable, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    for table in (live, make_table(*ROWS), make_table(*ROWS)[:0], make_table(*ROWS, ranks=[0, 1, 0])):
+    for table in (live, make_table(*ROWS), make_table(*ROWS)[:0]):
         table.to_parquet(tmp_path / "table.parquet")
         assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == expected(table)
 
@@ -47,9 +47,9 @@ def test_a_parquet_file_contains_the_rows_of_to_dicts(live: EventTable, tmp_path
 def test_the_schema_names_and_types_the_columns(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     types = {"int64": "int64", "float64": "double", "bool": "bool", "text": "large_string"}
-    make_table(*ROWS, stacks=[[], ["a.py(1): f"], []], ranks=[0, 1, 1]).to_parquet(tmp_path / "table.parquet")
+    make_table(*ROWS, stacks=[[], ["a.py(1): f"], []]).to_parquet(tmp_path / "table.parquet")
     schema = parquet.read_schema(tmp_path / "table.parquet")
-    columns = [RANK, *COLUMNS, STACK]
+    columns = [*COLUMNS, STACK]
     assert schema.names == [column.name for column in columns]
     for field, column in zip(schema, columns, strict=True):
         assert str(field.type).startswith(types.get(column.type, "large_list<")), field

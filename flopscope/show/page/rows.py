@@ -31,7 +31,7 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order
     ("Memory", ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage")),
     ("Identity", ("key", "overload_name", "device_type", "is_user_annotation", "count", "timing_source")),
     ("Inputs", ("input_shapes", "input_dtypes")),
-    ("Group", ("category", "step", "stream", "line", "module", "module_calls", "pct_roofline_total", "stack", "rank")),
+    ("Group", ("category", "step", "stream", "line", "module", "module_calls", "pct_roofline_total", "stack")),
 )
 _HIDDEN = frozenset({"is_user_annotation", "module_depth"})
 OTHERS = "Counters"

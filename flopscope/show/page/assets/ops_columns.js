@@ -5,7 +5,7 @@ Object.assign(flopscope.Ops.prototype, {
     visible() {
         const { table } = this.grouping;
         const usual = [
-            ...["step", "stream", "line", "module", "stack", "rank"].filter(
+            ...["step", "stream", "line", "module", "stack"].filter(
                 (name) => table.byName.has(name) && this.id !== "module",
             ),
             "input_shapes",
