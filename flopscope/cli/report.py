@@ -113,9 +113,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
     text = "traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz"
     parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
-    add_files(parser, json="the findings, the ranks and the files")
-    parser.add_argument("--parquet", metavar="FOLDER", help="write all tables")
-    add_files(parser, output="the report, an HTML page")
+    add_files(parser, json="the findings, the ranks and the files", output="the report, an HTML page")
     parser.set_defaults(run=_ranks)
 
 
@@ -126,7 +124,5 @@ def _ranks(options: argparse.Namespace) -> None:
     print(ranks.summary())
     if options.json:
         write_json(options.json, ranks.to_dict())
-    if options.parquet:
-        ranks.to_parquet(options.parquet)
     if options.output:
         ranks.write_report(options.output)

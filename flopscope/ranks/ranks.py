@@ -11,11 +11,10 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group, verdict_of
 from flopscope.ranks.medians import Floats, median
-from flopscope.ranks.schema import RANKS, SCHEMA, arrow_table, records, with_types
+from flopscope.ranks.schema import RANKS, SCHEMA, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.text import notes_of
-from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
     import pandas
@@ -304,19 +303,6 @@ class Ranks:
         for name in ("called", "ran", "waiting"):
             frame[name] = frame[name].astype("Int64").where(frame[name] >= 0)
         return frame
-
-    def to_parquet(self, folder: str | os.PathLike[str]) -> None:
-        """Write each of tables() as NAME.parquet into a folder, which is created if necessary.
-
-        Raises ImportError without pyarrow, OSError if the folder cannot be written.
-        """
-        tables = {name: arrow_table(name, frame) for name, frame in self.tables().items()}
-        from pyarrow.parquet import write_table
-
-        os.makedirs(folder, exist_ok=True)
-        for name, table in tables.items():
-            with replacing(os.path.join(os.fspath(folder), f"{name}.parquet"), "wb") as out:
-                write_table(table, out)
 
     def tables(self) -> dict[str, pandas.DataFrame]:
         """Return all tables by name: ``files``, ``findings``, ``ranks``, ``hosts``, ``groups``, ``collectives``,

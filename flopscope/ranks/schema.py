@@ -1,4 +1,4 @@
-"""The columns of the tables of Ranks, and their types: those of its DataFrames in tables(), and of Parquet files."""
+"""The columns of the tables of Ranks, and their types in tables()."""
 
 from __future__ import annotations
 
@@ -80,20 +80,3 @@ def with_types(name: str, frame: pandas.DataFrame) -> pandas.DataFrame:
     """Return the table of that name with the types of its columns. Lists become texts where the schema has texts."""
     fields = SCHEMA[name]
     return frame.astype({column: PANDAS[fields[str(column)].type] for column in frame})
-
-
-def arrow_table(name: str, frame: pandas.DataFrame) -> Any:
-    """Return the table of that name as pyarrow.Table. Raise ImportError without pyarrow."""
-    try:
-        import pyarrow
-    except ImportError as problem:
-        raise ImportError("to_parquet() needs pyarrow: pip install pyarrow") from problem
-    kinds = {
-        "text": pyarrow.string(),
-        "integer": pyarrow.int64(),
-        "number": pyarrow.float64(),
-        "flag": pyarrow.bool_(),
-        "integers": pyarrow.list_(pyarrow.int64()),
-    }
-    schema = pyarrow.schema([(str(column), kinds[SCHEMA[name][str(column)].type]) for column in frame])
-    return pyarrow.Table.from_pandas(frame, schema, preserve_index=False)

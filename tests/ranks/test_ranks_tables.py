@@ -4,7 +4,6 @@ import json
 import re
 import sys
 import warnings
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -223,9 +222,7 @@ def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsy
         ranks = fs.load_ranks(tmp_path, workers=1)
         tables, text = ranks.tables(), str(ranks)
         page, json_file = tmp_path / "page.html", tmp_path / "out.json"
-        parquet = ["--parquet", str(tmp_path / "tables")] if find_spec("pyarrow") else []
         main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "-o", str(page), "--json", str(json_file)])
-        main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), *parquet])
     assert {name: set(frame) for name, frame in tables.items()} == {name: set(SCHEMA[name]) for name in SCHEMA}
     counts = {name: len(frame) for name, frame in tables.items() if len(frame)}
     assert counts == {"files": 2, "ranks": 2, "steps": 2}
@@ -308,9 +305,9 @@ def test_a_file_with_a_hostile_name_is_text(tmp_path: Path) -> None:
 
 
 def documented_columns() -> dict[str, dict[str, str]]:
-    """Return the types of the columns of each file, as docs/ranks.md lists them."""
+    """Return the types of the columns of each table, as docs/ranks.md lists them."""
     text = (ROOT / "docs" / "ranks.md").read_text("utf-8")
-    head, _, *rows = re.search(r"(?m)^\| file \| string .*\n(?:\|.*\n)+", text)[0].splitlines()  # type: ignore[index]
+    head, _, *rows = re.search(r"(?m)^\| table \| string .*\n(?:\|.*\n)+", text)[0].splitlines()  # type: ignore[index]
     types = [cell.strip() for cell in head.split("|")[2:5]]
     found = {}
     for row in rows:
@@ -321,8 +318,7 @@ def documented_columns() -> dict[str, dict[str, str]]:
     return found
 
 
-def test_files_have_the_documented_columns_whatever_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+def test_tables_have_the_documented_columns_whatever_the_rows(ranks: fs.Ranks, tmp_path: Path) -> None:
     simulated(tmp_path / "one", dp=1, tp=1)
 
     def bare(rank: int, trace: dict[str, Any]) -> None:
@@ -331,13 +327,7 @@ def test_files_have_the_documented_columns_whatever_the_rows(ranks: fs.Ranks, tm
         trace["deviceProperties"] = []
 
     edited(tmp_path / "one", bare)
-    for folder, some in (("bare", fs.load_ranks(tmp_path / "one", workers=1)), ("full", ranks)):
-        some.to_parquet(tmp_path / folder)
-        written = {}
-        for path in (tmp_path / folder).iterdir():
-            schema = parquet.read_schema(path)
-            types = [re.sub(r"list<\w+: (\w+)>", r"list of \1", str(kind)) for kind in schema.types]
-            written[path.stem] = dict(zip(schema.names, types, strict=True))
-        assert written == documented_columns(), folder
-    steps = parquet.read_table(tmp_path / "full" / "steps.parquet").to_pandas()
-    pd.testing.assert_frame_equal(steps, ranks.steps(), check_dtype=False)
+    for some in (fs.load_ranks(tmp_path / "one", workers=1), ranks):
+        types = {name: {one: str(kind) for one, kind in table.dtypes.items()} for name, table in some.tables().items()}
+        assert types == documented_columns()
+    pd.testing.assert_frame_equal(ranks.tables()["steps"], ranks.steps(), check_dtype=False)
