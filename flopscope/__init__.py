@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from flopscope.read.trace import Trace as Trace
     from flopscope.read.trace import load_trace as load_trace
     from flopscope.read.trace import load_traces as load_traces
-    from flopscope.record.energy import Energy as Energy
     from flopscope.record.profile import profile as profile
     from flopscope.record.ranges import record_function as record_function
     from flopscope.record.ranges import watch_nvtx as watch_nvtx
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from flopscope.support.device import Device as Device
     from flopscope.support.device import devices as devices
     from flopscope.support.device import measure_peaks as measure_peaks
+    from flopscope.support.nvml import Energy as Energy
 
 __version__ = VERSION
 
@@ -95,7 +95,7 @@ _LAZY = {
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",
     **dict.fromkeys(("Trace", "load_trace", "load_traces"), "read.trace"),
-    "Energy": "record.energy",
+    "Energy": "support.nvml",
     "profile": "record.profile",
     **dict.fromkeys(("record_function", "watch_nvtx"), "record.ranges"),
     **dict.fromkeys(("ProfilerAction", "schedule"), "record.schedules"),

@@ -32,8 +32,7 @@ from flopscope.record.torch_hooks import without_inductor
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.process import joined
 from flopscope.results.results import Results
-from flopscope.support.cpu import CPU
-from flopscope.support.device import STORED
+from flopscope.support.device import CPU, STORED
 from flopscope.support.files import replacing
 from flopscope.support.peaks import Peaks
 from flopscope.support.suggest import require_names

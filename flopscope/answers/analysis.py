@@ -19,7 +19,7 @@ from flopscope import _core
 from flopscope.answers.pieces import Gap, Kernel, Op, Step, first_apart
 from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
 from flopscope.results.categories import is_op_of_library
-from flopscope.results.records import IDENTITY, row_id
+from flopscope.results.columns import IDENTITY, row_id
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
 from flopscope.results.table_facts import Grouped, has_kernels_of_torch
 from flopscope.support.hints import HINTS, WITHOUT_OPS

@@ -19,7 +19,7 @@ from flopscope.support.units import bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.record.energy import Energy
+    from flopscope.support.nvml import Energy
 
 NOISE = 2.0
 """Percent of activity of tensor cores that an H200 counts in kernels that do not use them."""

@@ -11,8 +11,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.cli.parser import add_files, add_operands, names, positive
 from flopscope.record.profile import profile
-from flopscope.results.columns import ROW_FIELDS
-from flopscope.results.records import DEVICE
+from flopscope.results.columns import DEVICE, ROW_FIELDS
 from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing

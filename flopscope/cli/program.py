@@ -33,7 +33,7 @@ COMMANDS = {
     "table": Command("tables", "show the ops and kernels of recorded traces"),
     "summary": Command("report", "show where the time of traces went, and what to change first", "add_summary"),
     "report": Command("report", "write one HTML page of recorded traces, which opens from disk"),
-    "compare": Command("compare", "show what changed between two recorded traces, and why"),
+    "compare": Command("tables", "show what changed between two recorded traces, and why", "add_compare"),
     "ranks": Command(
         "report", "compare the traces of the ranks of a distributed program: who is slow, and why", "add_ranks"
     ),

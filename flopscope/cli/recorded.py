@@ -9,13 +9,12 @@ from flopscope.cli.reporter import NO_OPS, why_no_lines
 from flopscope.read.formats import NotATrace
 from flopscope.read.load import Loaded, read
 from flopscope.read.trace import Trace
-from flopscope.record.energy import Energy
 from flopscope.record.work_rules import restate
 from flopscope.results.head import RUN_MEMBER, unfinished_steps
 from flopscope.results.results import Results, store_of
-from flopscope.support.cpu import CPU
-from flopscope.support.device import STORED
+from flopscope.support.device import CPU, STORED
 from flopscope.support.hints import RUN_HINTS
+from flopscope.support.nvml import Energy
 from flopscope.support.peaks import Peaks
 
 

@@ -24,8 +24,7 @@ from flopscope.record import watching
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
-from flopscope.record.steps import Forward, StepCounter, Window
-from flopscope.record.windows import LARGE, Windows
+from flopscope.record.steps import LARGE, Forward, StepCounter, Window, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
 from flopscope.support.process import call_in_main_thread, seconds_waited, start_thread, wait_text

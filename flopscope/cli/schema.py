@@ -25,7 +25,7 @@ DOCUMENTS = {
     "summaries": "show.documents:SUMMARIES",
     "summary": "show.documents:SUMMARY",
     "sweep": "measuring.sweep:SWEEP",
-    "table": "results.records:TABLE",
+    "table": "results.columns:TABLE",
     "times": "measuring.paired:TIMES",
     "check": "measuring.checking.result:CHECKED",
     "tried": "measuring.trying.result:TRIED",

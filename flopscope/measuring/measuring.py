@@ -18,10 +18,10 @@ from flopscope.measuring.measurement import Measurement, Shares
 from flopscope.measuring.sampling import Rule, Series, collect, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare, require_callable
 from flopscope.record.counters import check_counters
-from flopscope.record.energy import EnergyMeter
 from flopscope.record.work_rules import unit_named
 from flopscope.support.device import PEAK_SOURCES, measure_peaks
 from flopscope.support.model import Model, why_unknown
+from flopscope.support.nvml import EnergyMeter
 from flopscope.support.peaks import Peaks
 from flopscope.support.progress import time_bar
 

@@ -18,10 +18,9 @@ from flopscope.answers.lines import MOSTLY, place_text
 from flopscope.answers import rank_sentences as sentences
 from flopscope.answers.rank_sentences import RECORDING, STEP, Cost, Place, action
 from flopscope.answers.words import facts_of
-from flopscope.ranks.calls import KINDS
+from flopscope.ranks.calls import KINDS, Floats, mean, median, median_of_others, sigma
 from flopscope.ranks.digest import Digest, LastCall
 from flopscope.ranks.engine import Failure
-from flopscope.ranks.medians import Floats, mean, median, median_of_others, sigma
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import KERNELS, Work
 

@@ -13,7 +13,7 @@ import numpy as np
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.rank_sentences import NO_MATCH
-from flopscope.ranks.medians import Floats, mean, median_of_others
+from flopscope.ranks.calls import Floats, mean, median_of_others
 from flopscope.ranks.text import page_tables
 from flopscope.results.process import base_time_of
 from flopscope.results.results import store_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
+from flopscope.ranks.calls import Floats, median
 from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group, verdict_of
-from flopscope.ranks.medians import Floats, median
 from flopscope.ranks.schema import RANKS, SCHEMA, records, with_types
 from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.ranks.calls import KINDS, TOGETHER, Calls, Group, match
-from flopscope.ranks.medians import MAD_TO_SIGMA, Floats, row_medians
+from flopscope.ranks.calls import KINDS, MAD_TO_SIGMA, TOGETHER, Calls, Floats, Group, match, row_medians
 from flopscope.ranks.schema import SCHEMA, STRAGGLERS, records
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.rank_sentences import NO_MATCH, first_of, ranks_text
 from flopscope.answers.words import form
-from flopscope.ranks.medians import median, row_medians
+from flopscope.ranks.calls import median, row_medians
 from flopscope.support.columns import Rows
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, percent_text, plural, short_time_text, tenths_text

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.answers.analysis import PARTS, WORK_PARTS
+from flopscope.ranks.calls import Floats, median, median_of_others
 from flopscope.ranks.digest import KEPT, Digest
-from flopscope.ranks.medians import Floats, median, median_of_others
 from flopscope.results.categories import category_of
 
 if TYPE_CHECKING:

@@ -15,10 +15,14 @@ from functools import partial
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.database import Database, Query, Reading, Value, columns
-from flopscope.read.profilers import (
+from flopscope.read.database import (
     Counter,
+    Database,
+    Query,
+    Reading,
     Samples,
+    Value,
+    columns,
     finished,
     json_object,
     newer_schema,

@@ -11,11 +11,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.read.database import Database, Join, Query, Reading, Value, columns
-from flopscope.read.profilers import (
+from flopscope.read.database import (
     ROCM,
     Counter,
+    Database,
+    Join,
+    Query,
+    Reading,
     Samples,
+    Value,
+    columns,
     finished,
     json_object,
     newer_schema,

@@ -14,7 +14,7 @@ from flopscope.read.load import Loaded, Source, read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
 from flopscope.results.head import OWN_MEMBERS, rank_of, run_steps_of
 from flopscope.results.results import Results
-from flopscope.support.cpu import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
+from flopscope.support.device import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown
 from flopscope.support.model import Model, index_of, models_of, why_unknown
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable

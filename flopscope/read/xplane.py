@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flopscope import _core
+from flopscope.read.database import finished
 from flopscope.read.paths import hosts_in
-from flopscope.read.profilers import finished
 from flopscope.support.units import plural
 
 

@@ -12,8 +12,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
-from flopscope.record.energy import Energy, EnergyMeter
 from flopscope.support.capture import why_not_loaded
+from flopscope.support.nvml import Energy, EnergyMeter
 from flopscope.support.package import warn_user
 from flopscope.support.process import start_thread
 

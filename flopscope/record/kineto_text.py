@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from flopscope._core import Store, trim_memory
 from flopscope.read.load import Loaded, read
-from flopscope.support.cpu import CPU, CPU_MEMBER
+from flopscope.support.device import CPU, CPU_MEMBER
 from flopscope.support.files import COMPRESSION, replacing
 
 

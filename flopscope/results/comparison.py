@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.results.records import DEVICE
+from flopscope.results.columns import DEVICE
 from flopscope.support import upward
 from flopscope.support.documents import Document, Field, columns, plain, record, rows
 from flopscope.support.safe import printable, write_csv

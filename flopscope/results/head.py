@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flopscope import _core
-from flopscope.support.cpu import CPU_MEMBER
+from flopscope.support.device import CPU_MEMBER
 from flopscope.support.safe import shorten
 
 PEAKS_MEMBER = "rooflinePeaks"

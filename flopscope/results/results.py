@@ -14,8 +14,15 @@ from flopscope.results.summaries import Summaries
 from flopscope.results.table import EventTable, table_of
 from flopscope.results.table_facts import Grouped
 from flopscope.support import upward
-from flopscope.support.cpu import CPU, CPU_MEMBER, why_cpu_unknown
-from flopscope.support.device import STORED, devices_to_rate, find_device, peaks_by_name
+from flopscope.support.device import (
+    CPU,
+    CPU_MEMBER,
+    STORED,
+    devices_to_rate,
+    find_device,
+    peaks_by_name,
+    why_cpu_unknown,
+)
 from flopscope.support.hints import HINTS, Hints
 from flopscope.support.model import Model, index_of, why_unknown
 from flopscope.support.peaks import stated_peaks
@@ -24,10 +31,10 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
-    from flopscope.record.energy import Energy
     from flopscope.results.events import EventList
     from flopscope.show.advice import AdviceTable
     from flopscope.show.summary import Summary
+    from flopscope.support.nvml import Energy
     from flopscope.support.peaks import Peaks
 
 T = TypeVar("T")

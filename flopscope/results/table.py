@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
 from flopscope.results.categories import is_op_of_library, rows_of_groups, sum_rows
-from flopscope.results.columns import COLUMNS, GROUPS, NO_OP, STACK, Column, kind_of, require_kind
-from flopscope.results.records import IDENTITY, TABLE, row_id
+from flopscope.results.columns import (
+    COLUMNS,
+    GROUPS,
+    IDENTITY,
+    NO_OP,
+    STACK,
+    TABLE,
+    Column,
+    kind_of,
+    require_kind,
+    row_id,
+)
 from flopscope.results.row import COLUMN_NAMES, EventRow
 from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, kernels_of_rows
 from flopscope.support import units, upward

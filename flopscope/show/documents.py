@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.lines import IDLE_PARTS
-from flopscope.results.records import DEVICE
+from flopscope.results.columns import DEVICE
 from flopscope.results.summaries import GPU_COLUMNS
 from flopscope.support.documents import Document, Field, columns, record, rows
 

@@ -47,7 +47,7 @@ from flopscope.support.units import (
 )
 
 if TYPE_CHECKING:
-    from flopscope.record.energy import Energy
+    from flopscope.support.nvml import Energy
 
 Section = Sequence[str | Rows]
 """Tables and notes, which are indented."""

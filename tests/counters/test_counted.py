@@ -15,7 +15,7 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers import counted
 from flopscope.answers.counted import counter_rows
-from flopscope.record.energy import Energy
+from flopscope.support.nvml import Energy
 
 # Recorded on an H200 ------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,7 @@ import flopscope as fs
 from flopscope.cli.program import main
 from flopscope.results.results import Results
 from flopscope.support import peaks as cache
-from flopscope.support.cpu import CPU_MEMBER
-from flopscope.support.device import find_device
+from flopscope.support.device import CPU_MEMBER, find_device
 from flopscope.support.peaks import Peaks
 
 FP32, BANDWIDTH = 4e11, 2e10

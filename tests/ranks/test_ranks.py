@@ -20,10 +20,20 @@ import pytest
 from helpers import ROOT, TESTS
 
 import flopscope as fs
-from flopscope.ranks.calls import NO_STEP, Calls, Group, calls_of, match
+from flopscope.ranks.calls import (
+    NO_STEP,
+    Calls,
+    Group,
+    calls_of,
+    match,
+    mean,
+    median,
+    median_of_others,
+    row_medians,
+    sigma,
+)
 from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
 from flopscope.ranks.engine import Failure, run_each, workers_for
-from flopscope.ranks.medians import mean, median, median_of_others, row_medians, sigma
 from flopscope.ranks.source import Digest, digests_of
 from flopscope.ranks.stragglers import align
 from flopscope.ranks.text import rank_notes

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flopscope.cli.program import main
-from flopscope.record.energy import Energy
 from flopscope.show.page import counters
+from flopscope.support.nvml import Energy
 from flopscope.support.units import number_text
 
 POINTS = [5.0, 0.0, 1.5, 7.25, 2.0]  # µs apart, in GB/s

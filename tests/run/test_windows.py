@@ -12,8 +12,8 @@ from helpers.run_programs import run, script
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.record import windows as module
-from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
+from flopscope.record import steps as module
+from flopscope.record.steps import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
 
 
 class Program:

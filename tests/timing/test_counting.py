@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flopscope.measuring.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
-from flopscope.record.energy import LEAST_SECONDS, Energy, EnergyMeter
+from flopscope.support.nvml import LEAST_SECONDS, Energy, EnergyMeter
 
 
 def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
@@ -166,7 +166,7 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
 
 def test_energy_is_the_difference_of_the_counter(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=10.0)
-    monkeypatch.setattr("flopscope.record.energy.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr("flopscope.support.nvml.time", SimpleNamespace(perf_counter=lambda: clock.now))
     meter = EnergyMeter("GPU-1")
     clock.now, nvml.millijoules = 12.0, 205_000
     used = meter.read()

@@ -26,8 +26,8 @@ from flopscope.cli.server import rows, traces
 from flopscope.cli.server.documents import ACCOUNTING, EXPLAINED, OPENED, WHAT_IF, Answer
 from flopscope.cli.server.folders import Folders
 from flopscope.ranks.schema import RANKS
+from flopscope.results.columns import TABLE
 from flopscope.results.comparison import COMPARISON
-from flopscope.results.records import TABLE
 from flopscope.show.documents import ADVICE, SUMMARY
 from flopscope.support.documents import FORMAT, Document
 from flopscope.support.package import VERSION
