@@ -13,7 +13,6 @@ names are those of torch.profiler: ``schedule``, ``record_function``, ``supporte
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import os
@@ -26,11 +25,10 @@ from flopscope._core import Store, begin_nvtx, end_nvtx, inject_nvtx
 from flopscope.read.trace import Trace
 from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
-from flopscope.record.schedules import action_at
+from flopscope.record.schedules import NO_ACCUMULATION, action_at
 from flopscope.record.stack_samples import StackSamples
 from flopscope.record.torch_hooks import without_inductor
 from flopscope.record.triton_launches import LAUNCHES
-from flopscope.results.process import joined
 from flopscope.results.results import Results
 from flopscope.support.device import CPU, STORED
 from flopscope.support.files import replacing
@@ -92,9 +90,9 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
     Three arguments are flopscope's own: ``counters``, ``counter_interval_us`` and ``sample_stacks`` are those of
     ``flopscope.profile``.
 
-    As in torch, results are available from the end of a cycle until the next one begins to warm up; with
-    ``acc_events=True``, ``key_averages()`` and ``events()`` are of all cycles up to then, and the rest of the latest.
-    ``torch.profiler.profile = flopscope.torch.profile`` makes other code use this class.
+    As in torch, results are available from the end of a cycle until the next one begins to warm up. Unlike there,
+    ``acc_events=True`` with a schedule is refused with ValueError. ``torch.profiler.profile = flopscope.torch.profile``
+    makes other code use this class.
     """
 
     _usual_peaks = STORED
@@ -110,6 +108,8 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         self.sample_stacks = arguments.pop("sample_stacks", False)
         self._stacks: StackSamples | None = None  # likewise
         self._hears_nvtx = False  # during a cycle
+        if arguments.pop("acc_events", False) and arguments.get("schedule") is not None:
+            raise ValueError(NO_ACCUMULATION)
         if arguments.get("schedule") is not None:
             arguments["schedule"] = _with_torch_actions(arguments["schedule"])
         Results.__init__(self)
@@ -117,17 +117,13 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         _refuse_cuspy(self)
         self.record_shapes = self.record_shapes or self.with_flops  # torch records shapes for with_flops too
         self._timing = "trace"
-        self._earlier: list[Any] = []  # with acc_events, torch's profiles of the cycles before the latest
-        self._unlisted: list[Any] = []  # those of them that are in no list of torch
         self._traces: dict[KinetoText, Trace] = {}  # those that were read
         self._listed: Any = None  # the list of events whose FLOPs are stated
-        self._joined: tuple[int, Store] | None = None  # number of cycles, and all their events
 
     def prepare_trace(self) -> None:
-        """Begin to warm up, as start() and step() do; without acc_events, discard the results of the latest cycle."""
+        """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
         self._core = self._counters = self._stacks = None
-        if not self.acc_events:
-            self._traces.clear()
+        self._traces.clear()
         with without_inductor(torch):
             super().prepare_trace()
 
@@ -154,31 +150,10 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
             self._energy = self._counters.energy
         ranges = end_nvtx() if self._hears_nvtx else None
         self._hears_nvtx = False
-        if self.acc_events and self.profiler is not None:
-            self._accumulate()
-        else:
-            super().stop_trace()
+        super().stop_trace()
         keep_text(self.profiler)
         self.profiler.kineto_results.ranges = ranges
         self.profiler.kineto_results.samples = [one for one in (self._counters, self._stacks) if one is not None]
-
-    def _accumulate(self) -> None:
-        """End a cycle, and let torch's profile have the events of those before it when its list is created.
-
-        torch would create all objects now. It keeps one profile for all cycles, of which only the results change.
-        """
-        profiler, earlier = self.profiler, copy.copy(self.profiler)
-        profiler.acc_events = earlier.acc_events = False
-        try:
-            super().stop_trace()
-        finally:
-            profiler.acc_events = True
-        if earlier.kineto_results is not None:
-            self._earlier.append(earlier)
-            # a list that was created already has the events of all cycles up to then
-            self._unlisted = [*([] if earlier._function_events is not None else self._unlisted), earlier]
-            # In torch's order, and created as torch iterates.
-            profiler._old_function_events = (event for one in reversed(self._unlisted) for event in one.function_events)
 
     def trace(self) -> Trace:
         """Return the latest cycle as a Trace, which is read on the first call. Raise RuntimeError before its end."""
@@ -288,15 +263,8 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         return not _cuda.is_initialized()
 
     def _recorded(self, what: str) -> Store:
-        latest = self._finished(what)
-        self._core = self._trace_of(latest)._core
-        core = Results._recorded(self, what)
-        if what != "table" or not self._earlier:
-            return core
-        cycles = [*(cycle.kineto_results for cycle in self._earlier), latest]
-        if self._joined is None or self._joined[0] != len(cycles):
-            self._joined = len(cycles), joined([self._trace_of(cycle) for cycle in cycles])
-        return self._joined[1]
+        self._core = self._trace_of(self._finished(what))._core
+        return Results._recorded(self, what)
 
     def _why_nothing(self) -> str:
         if self.record_steps:

@@ -75,7 +75,7 @@ BENCH = Document(
     (
         DEVICE,
         *columns("dtype$ size# repeat#", size="side of the square matrix", repeat="calls of each op"),
-        *columns("busy$", why="no other work was seen on the device", busy="why the times may be too long"),
+        *columns("busy$", why="no other work was seen", busy="why the times may be too long"),
         record("peaks", PEAKS_FIELDS, "what shares are relative to"),
         rows("rows", ROW_FIELDS),
     ),
@@ -99,9 +99,8 @@ class Bench:
         """Return a few lines: whether the device was busy with other work, its name and its peaks."""
         lines = [f"{self.device}: {self.device.name}"]
         if self.busy:
-            what = "GPU" if self.device.kind == "cuda" else "machine"
             doubt = "Times may be too long and shares too low, so no causes are named."
-            lines.insert(0, f"The {what} was busy: {self.busy}. {doubt}")
+            lines.insert(0, f"The machine was busy: {self.busy}. {doubt}")
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 units = ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())
@@ -284,7 +283,7 @@ def run(
         with profile() as prof:
             for _ in range(repeat):
                 once()
-        busy = why_busy(where.kind, others())
+        busy = why_busy(others())
     table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
     own = table.select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from flopscope._core import Profiler, record_into
 from flopscope.record.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
-from flopscope.record.schedules import ProfilerAction, action_at
+from flopscope.record.schedules import NO_ACCUMULATION, ProfilerAction, action_at
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results
 from flopscope.support.capture import (
@@ -168,7 +168,7 @@ class profile(Results):
         sample_stacks: bool = False,
     ) -> None:
         super().__init__()
-        _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
+        _refuse(acc_events and schedule is not None, NO_ACCUMULATION)
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
         _refuse(timer not in TIMERS, f"timer must be one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
@@ -445,10 +445,6 @@ class profile(Results):
         )
 
 
-_NO_ACCUMULATION = (
-    "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "
-    "on_trace_ready, or profile without a schedule"
-)
 _NO_OBSERVER = "execution_trace_observer is unsupported; record execution traces with torch.profiler.profile"
 _NO_USE_CUDA = "select what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _NO_CUDA_TO_TIME = 'timer="cupti" measures CUDA work; add ProfilerActivity.CUDA to the activities'

@@ -9,6 +9,11 @@ from typing import Any
 
 from flopscope.support.package import warn_user
 
+NO_ACCUMULATION = (
+    "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "
+    "on_trace_ready, or profile without a schedule"
+)
+
 
 class ProfilerAction(Enum):
     """The action of a profile during one step."""

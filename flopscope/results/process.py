@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from flopscope import _core
 from flopscope.results import head
 from flopscope.results.results import Results, store_of
 from flopscope.support.core_facts import UNKNOWN_TIME
@@ -62,14 +61,3 @@ def _span(trace: Results, source: str) -> tuple[int, int]:
     duration[duration == UNKNOWN_TIME] = 0
     base = base_time_of(trace, source)
     return (base + int(start.min()), base + int((start + duration).max())) if len(start) else (base, base)
-
-
-def joined(traces: Sequence[Results]) -> _core.Store:
-    """Return the events of recordings of one process, given in order of time, such as the cycles of a schedule.
-
-    The time between them was not recorded, so that only sums over events have a meaning.
-    """
-    core, base = _core.Store(), base_time_of(traces[0])
-    for trace in traces:
-        core.extend(store_of(trace, "events"), base_time_of(trace) - base)
-    return core

@@ -215,7 +215,7 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     measurement = Measurement(target)
     read = measurement.run(progress)
     peaks = keep_peaks(target, read, reset, measurement.temporary)
-    busy = why_busy(target.kind, read.busy)
+    busy = why_busy(read.busy)
     if busy:
         warn_user(
             f"{target}: measured on a busy machine: {busy}. The peaks may be too low; when the machine is idle, "

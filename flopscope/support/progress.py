@@ -1,4 +1,4 @@
-"""Progress bars: by rich on a terminal, as HTML in a notebook, and nothing elsewhere."""
+"""Progress bars: by rich on a terminal, and nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any
 
-from flopscope.support.safe import markup, printable
+from flopscope.support.safe import printable
 
 WAIT_SECONDS = 2.0  # before time_bar() shows a bar
 PAUSE_SECONDS = 0.1  # minimum time between two updates
@@ -62,7 +61,7 @@ def _bar(title: str) -> Iterator[Callable[[float], object]]:
     last = -PAUSE_SECONDS
     _showing = True
     try:
-        with _in_notebook(title) if _notebook() else _on_terminal(title) as draw:
+        with _on_terminal(title) as draw:
 
             def show(share: float) -> None:
                 nonlocal last
@@ -90,24 +89,3 @@ def _on_terminal(title: str) -> Iterator[Callable[[float], object]]:
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(escape_markup(printable(title)), total=1.0)
         yield lambda share: bar.update(task, completed=share, refresh=True)
-
-
-def _notebook() -> bool:
-    """Return whether IPython runs in a kernel, whose front end shows HTML."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None
-
-
-@contextmanager
-def _in_notebook(title: str) -> Iterator[Callable[[float], object]]:
-    from IPython.display import HTML, display
-
-    def bar(share: float) -> Any:
-        return HTML(f"{markup(title)} <progress value='{share:.3f}' style='width: 20em'></progress> {share:.0%}")
-
-    shown: Any = display(bar(0.0), display_id=True)
-    try:
-        yield lambda share: shown.update(bar(share))
-    finally:
-        shown.update(HTML(""))

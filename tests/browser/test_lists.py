@@ -182,31 +182,6 @@ def test_the_chosen_rank_is_in_the_address(open_report: Open, report: Report) ->
     assert page.run("return location.hash") == "#ranks"
 
 
-@pytest.mark.parametrize("name", ["slow", "hostile", "alone"])
-def test_nothing_of_the_ranks_is_cut_on_a_phone(open_report: Open, tmp_path: Path, name: str) -> None:
-    simulated(
-        tmp_path / "run",
-        dp=1 if name == "alone" else 4,
-        tp=1,
-        slow_gpu={} if name == "alone" else {2: 1.3},
-        late_data={0: 3e3},
-    )
-    if name == "hostile":
-        for place, path in enumerate(sorted((tmp_path / "run").glob("*.gz"))):
-            path.rename(path.with_name(f"<img src=x onerror=alert(1)>{'h' * 120}_{place}.{place}.pt.trace.json.gz"))
-    fs.load_ranks(tmp_path / "run", workers=1).write_report(tmp_path / "ranks.html")
-    page = open_report(tmp_path / "ranks.html")
-    page.resize(390, 844)
-    whole(page)
-    page.until("document.documentElement.scrollWidth <= 390")
-    beyond = page.run(
-        """const scrolls = (e) => e && (getComputedStyle(e).overflowX !== 'visible' || scrolls(e.parentElement));
-        const reaches = (e) => e.getBoundingClientRect().right > 391 && !scrolls(e.parentElement);
-        return [...document.querySelectorAll('main *')].filter(reaches).map((e) => e.outerHTML.slice(0, 90))"""
-    )
-    assert beyond == []
-
-
 def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> None:
     path = tmp_path / "many.html"
     many_ranks(path, 4096)

@@ -209,20 +209,6 @@ def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace, tmp_pa
     assert page.run("return document.getElementById('filter').value") == "softmax"
 
 
-def test_every_grouping_has_its_rows(ops: Page, trace: fs.Trace) -> None:
-    words = {"category": "category", "line": ("name", "line"), "stack": ("name", "stack")}
-    ops.click("#ops .segments [data-kind=all]")
-    for name, group_by in words.items():
-        choose(ops, "#group", name)
-        ops.until(f"flopscope.ops.id === '{name}' && flopscope.ops.top > 0")
-        assert sorted(lines(ops)) == sorted(row.key for row in trace.key_averages(group_by=group_by))
-    choose(ops, "#group", "module")
-    ops.until("flopscope.ops.id === 'module' && flopscope.ops.started")
-    ops.run("for (const line of flopscope.ops.grid.lines) flopscope.ops.open.delete(line.key); flopscope.ops.refresh()")
-    table = trace.key_averages(group_by="module")
-    assert sorted(lines(ops)) == sorted(row.key for row in table if row.module_depth == 0)
-
-
 def test_columns_are_chosen(ops: Page) -> None:
     ops.click("#ops .menu > button")
     labels = "[...document.querySelectorAll('#columns-panel label')]"

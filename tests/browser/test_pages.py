@@ -190,13 +190,6 @@ def test_a_button_changes_the_theme(open_report: Open, report: Report) -> None:
     assert colours[0] == colours[2] != colours[1]
 
 
-def test_a_section_is_a_link(open_report: Open, report: Report) -> None:
-    page = open_report(report("ranks"), "#ranks")
-    ready(page)
-    page.until("document.querySelector('#ranks .grid')")
-    page.until("document.getElementById('ranks').getBoundingClientRect().top < 120")
-
-
 COLOURS = """
     const probe = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
     const paper = flopscope.color('paper');

@@ -152,20 +152,6 @@ def test_a_selected_event_is_in_the_address_and_opens_from_it(page: Page, open_r
         assert opened.run(f"return {VIEW}.selected") == -1
 
 
-def test_idle_time_has_the_colours_of_the_waterfall(open_report: Open, report: Report) -> None:
-    page = open_report(report("training"))
-    whole(page)
-    pictures = page.run(
-        """const picture = (one) => getComputedStyle(one).background;
-        const part = (one) => [...one.classList].find((name) => name.startsWith('part-'));
-        const of = (selector) => Object.fromEntries(
-            [...document.querySelectorAll(selector)].map((one) => [part(one), picture(one)]));
-        return [of('#overview .parts .swatch'), of('#timeline .timeline-swatch[class*=part-]')]"""
-    )
-    both = set(pictures[0]) & set(pictures[1])
-    assert both and all(pictures[0][name] == pictures[1][name] for name in both)
-
-
 def test_a_mark_of_the_roofline_selects_the_blocks_of_its_op(page: Page) -> None:
     row = page.run("return flopscope.page.rows.columns.key.findIndex((_, i) => "
                    "flopscope.page.rows.get('key', i) === 'aten::mm')")  # fmt: skip
@@ -369,21 +355,6 @@ def test_the_roofline_is_read_by_keys(page: Page) -> None:
     assert "aten::mm" in page.text("#announce")  # the one with the most time
     page.keys(Keys.ENTER)
     assert selected_row(page) == "aten::mm"
-
-
-def test_each_device_has_its_own_roofline(open_report: Open, tmp_path: Path) -> None:
-    made = Program(2)
-    for device, (name, kernel) in enumerate([("aten::mm", "gemm_bf16"), ("aten::add", "elementwise_add")]):
-        made.op(name, 500 * device, 60, [4096, 4096], [4096, 4096], dtype=BF16)
-        made.call("cudaLaunchKernel", 500 * device + 10, 20, correlation=device + 1)
-        begin = 500 * device + 30
-        made.add("kernel", kernel, begin, 300, 7, device, correlation=device + 1, device=device, stream=7)
-    fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode()).write_report(tmp_path / "r.html")
-    page = open_report(tmp_path / "r.html")
-    whole(page)
-    titles = page.run("return [...document.querySelectorAll('#roofline .mark title')].map((one) => one.textContent)")
-    assert [title.partition(" · ")[0] for title in titles] == ["aten::mm", "aten::add"]
-    assert [one.get_attribute("open") for one in page.all("#roofline details.device")] == ["true", None]
 
 
 def test_the_memory_shows_the_peak_and_who_holds_it(page: Page) -> None:

@@ -67,10 +67,3 @@ def test_unrelated_traces_are_compared(tmp_path: Path, capsys: pytest.CaptureFix
     error = capsys.readouterr().err
     assert "traces of 2 programs" in error and f"flopscope compare {paths[0]} {paths[1]} -o page.html" in error
     assert not path.exists()
-
-
-def test_errors_leave_the_old_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "page.html"
-    path.write_text("old")
-    assert main(["report", str(tmp_path / "none.json"), "-o", str(path)]) == 1
-    assert path.read_text() == "old"

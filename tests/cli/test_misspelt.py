@@ -35,6 +35,12 @@ def test_names_that_contain_the_word_are_suggested_if_none_is_similar() -> None:
         (lambda: fs.add(fs.ones((1,)), [1]), TypeError, "expected a flopscope Tensor, not list;"),
         (lambda: fs.roofline_time(1.0, 1.0, device="H200"), ValueError, "no datasheet row for 'H200'; did you mean 'N"),
         (lambda: fs.load_traces(["a.json"]), TypeError, r"load_traces\(\*paths\), not \['a.json'\]"),
+        (lambda: fs.ones((2,)).to(dtyp="float16"), TypeError, "'dtyp'; did you mean 'dtype'"),
+        (lambda: fs.matmul(1, 2, zzz=3), TypeError, "has no argument 'zzz'$"),
+        (lambda: fs.matmull, AttributeError, "no attribute 'matmull'; did you mean 'matmul'"),
+        (lambda: fs._nothing_like_it, AttributeError, "no attribute '_nothing_like_it'$"),
+        (lambda: trace().key_averages(group_by="shapes"), ValueError, "got 'shapes'; did you mean 'shape'"),
+        (lambda: trace().key_averages().sorted("cpu_time_totl"), ValueError, "did you mean 'cpu_time_total'"),
     ],
 )
 def test_python_calls_say_what_is_wrong(call: Any, error: type[Exception], expected: str) -> None:
@@ -50,25 +56,6 @@ def test_bench_says_if_the_device_was_busy(monkeypatch: pytest.MonkeyPatch, used
     first = str(result.text(width=200)).splitlines()[0]
     assert first.startswith("The machine was busy: other processes used") == (used > 0)
     assert (result.to_dict()["busy"] is not None) == (used > 0)
-
-
-# Keyword arguments and names in Python --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "expected"),
-    [
-        (lambda: fs.ones((2,)).to(dtyp="float16"), TypeError, "'dtyp'; did you mean 'dtype'"),
-        (lambda: fs.matmul(1, 2, zzz=3), TypeError, "has no argument 'zzz'$"),
-        (lambda: fs.matmull, AttributeError, "no attribute 'matmull'; did you mean 'matmul'"),
-        (lambda: fs._nothing_like_it, AttributeError, "no attribute '_nothing_like_it'$"),
-        (lambda: trace().key_averages(group_by="shapes"), ValueError, "got 'shapes'; did you mean 'shape'"),
-        (lambda: trace().key_averages().sorted("cpu_time_totl"), ValueError, "did you mean 'cpu_time_total'"),
-    ],
-)
-def test_misspelt_names_get_a_suggestion(call: Any, error: type[Exception], expected: str) -> None:
-    with pytest.raises(error, match=expected):
-        call()
 
 
 def trace() -> fs.Trace:

@@ -1,7 +1,6 @@
 """Capture by CUPTI on a real GPU: recorded activity, its launching ops, and its times."""
 
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -211,37 +210,6 @@ with profile(activities=[ProfilerActivity.CUDA]) as prof:
 print(sum(row.self_device_time_total for row in prof.key_averages() if "sin" in row.key))
 """
     assert mine == pytest.approx(float(output_of(SINES + theirs)), rel=0.02)
-
-
-def test_another_capturing_client_is_named_and_events_are_used(x: fs.Tensor) -> None:
-    torch = pytest.importorskip("torch")
-    with torch.profiler.profile():
-        with pytest.warns(UserWarning, match=r"(?is)cupti.*torch\.profiler"), fs.profile() as prof:
-            fs.sin(x)
-        with pytest.raises(RuntimeError, match=r"(?i)cupti"), fs.profile(timer="cupti"):
-            pass
-    row = rows(prof)["flopscope::sin", "cpu"]
-    assert row.timing_source == "event" and row.self_device_time_total > 0
-    # torch keeps its subscription when it is done. That must not prevent a later capture.
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with fs.profile() as after:
-            fs.sin(x)
-    assert rows(after)["flopscope::sin", "cpu"].timing_source == "cupti"
-    with torch.profiler.profile() as theirs:
-        torch.sin(torch.ones(4, device="cuda"))
-        torch.cuda.synchronize()
-    assert any(row.self_device_time_total > 0 for row in theirs.key_averages())
-
-
-def test_a_lost_subscription_is_reported(x: fs.Tensor) -> None:
-    torch = pytest.importorskip("torch")
-    with pytest.warns(UserWarning, match=r"(?i)another"), fs.profile() as prof:
-        fs.sin(x)
-        with torch.profiler.profile():
-            torch.sin(torch.ones(4, device="cuda"))
-        fs.sin(x)
-    prof.key_averages(peaks="none").table()
 
 
 def test_a_profile_can_start_before_cuda_is_initialized() -> None:

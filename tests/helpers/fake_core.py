@@ -101,7 +101,9 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     monkeypatch.setattr(fsd, "_core", fake)
     monkeypatch.setattr(fsm, "_core", fake)
     monkeypatch.setattr("flopscope.support.peak_timing.shortest_kernel", lambda device: 1100.0)
-    monkeypatch.setattr("flopscope.support.peak_timing.busy_meter", lambda device: lambda: fake.busy)
+    monkeypatch.setattr(
+        "flopscope.support.peak_timing.busy_meter", lambda device: lambda: fake.busy if device.kind == "cpu" else None
+    )
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr("flopscope.support.busy.processors", lambda: 2)
     forget()

@@ -12,7 +12,6 @@ import pytest
 from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-import nsight
 import run_all
 import summary
 from harness import Report, write_json
@@ -85,14 +84,6 @@ def test_kernels_are_checked_and_timed(tmp_path: Path) -> None:
     assert {row[0] for row in result["rows"]} == {"reduction", "transposed", "rows", "pointwise, 16 bits"}
     (wrong,) = [one for one in result["targets"] if one["text"].startswith("cases whose result")]
     assert (wrong["value"], wrong["unit"]) == (0, f"of {len(result['rows'])}") and len(result["rows"]) == 8
-
-
-def test_the_page_of_ncu_is_read_by_kernel() -> None:
-    lines = ["==PROF== Connected", '"ID","Kernel Name","a.sum","b.sum"', '"","","byte","inst"']
-    lines += ['"0","add/k<1>","2,147,628","3"', "printed by the program", '"1","k<2>","","4"']
-    first, second = nsight.read_page("\n".join(lines), ("a.sum", "b.sum"))
-    assert first == ("add", "k<1>", {"a.sum": 2147628, "b.sum": 3})
-    assert (second.range, second.name, second.values["b.sum"]) == ("", "k<2>", 4) and second.values["a.sum"] != 0
 
 
 def test_the_page_of_performance_names_results_and_their_versions() -> None:

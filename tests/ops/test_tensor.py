@@ -3,7 +3,6 @@
 import gc
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -172,21 +171,6 @@ assert fs.sum(fs.add(x, x)).item() == 6e6
 sys.exit(max(codes, key=abs))
 """
     output_of(code)
-
-
-def test_threads_run_ops_concurrently() -> None:
-    values = numbers((300, 300), "float64")
-    start = threading.Barrier(8)
-
-    def work(seed: int) -> None:
-        start.wait()
-        for step in range(10):
-            x = fs.full((300, 300), float(seed + step), dtype="float64")
-            y = fs.add(x, fs.from_numpy(values))
-            assert (y.numpy() == values + seed + step).all() and fs.sum(x).item() == 90000.0 * (seed + step)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
 
 
 def test_the_last_reference_can_be_dropped_on_another_thread() -> None:

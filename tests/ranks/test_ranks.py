@@ -1,6 +1,5 @@
 """load_ranks(): reading many ranks, their clocks, matching against a plain oracle, and what is named as slow."""
 
-import json
 import os
 import pickle
 import signal
@@ -471,15 +470,3 @@ def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # The command ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: Path, capsys: Any) -> None:
-    from flopscope.cli.program import main
-
-    out = tmp_path / "ranks.json"
-    assert main(["ranks", str(slow[0]), "--workers", "1", "--json", str(out)]) == 0
-    assert capsys.readouterr().out.startswith("Rank 5 ")
-    content = json.loads(out.read_text())
-    assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
-    assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 1
-    assert main(["ranks", __file__, "--workers", "1"]) == 2

@@ -242,13 +242,6 @@ def test_one_rank_is_not_compared(tmp_path: Path) -> None:
     )
 
 
-def test_a_slow_gpu_is_named_without_collectives(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=5, tp=1, slow_gpu={1: 1.2})
-    edited(tmp_path, without_collectives)
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
-    assert (found.kind, found.ranks) == ("gpu", (1,)) and "take 1.2" in found.what and np.isnan(found.cost_us)
-
-
 @pytest.mark.parametrize(
     ("fault", "culprit"),
     [

@@ -77,16 +77,6 @@ def test_a_profile_without_events_has_empty_results() -> None:
     assert not table.has_device and not table.has_memory and table.open_events == 0
 
 
-def test_len_and_repr_follow_the_profile(x: fs.Tensor) -> None:
-    prof = fs.profile()
-    assert repr(prof) == "<flopscope.profile: not started, 0 events>" and len(prof) == 0
-    with prof:
-        fs.sin(x)
-        assert repr(prof) == "<flopscope.profile: running, 1 events>" and len(prof) == 1
-    assert repr(prof) == "<flopscope.profile: stopped, 1 events>"
-    assert bool(prof) is True
-
-
 def test_a_profile_keeps_no_tensor_alive() -> None:
     gc.collect()
     before = fs.memory_allocated("cpu")

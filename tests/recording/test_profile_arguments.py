@@ -261,15 +261,6 @@ def test_arguments_choose_the_timer(
         assert prof.activities == set(arguments.get("activities", (CPU, CUDA)))
 
 
-def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> None:
-    machine.refusal = "Nsight Systems has CUPTI"
-    with pytest.warns(UserWarning, match="Nsight Systems has CUPTI"):
-        prof = machine.profile()
-    assert prof.timing_source == "event" and len(prof) == 2
-    with pytest.raises(RuntimeError, match="Nsight Systems has CUPTI"):
-        machine.profile(timer="cupti")
-
-
 def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: Machine) -> None:
     machine.cupti = False
     with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:

@@ -370,17 +370,3 @@ def test_activities_are_matched_by_name() -> None:
 def test_invalid_activities_are_named(activities: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         activities_named(activities)
-
-
-@pytest.mark.parametrize(
-    ("action", "error", "message"),
-    [
-        (Foreign.DEVICE_STOPPED, ValueError, "returned DEVICE_STOPPED for step 3"),
-        (None, TypeError, "returned None for step 3"),
-        (2, TypeError, "returned 2 for step 3"),
-    ],
-)
-def test_an_invalid_action_of_a_schedule_is_named(action: Any, error: type[Exception], message: str) -> None:
-    assert action_at(lambda step: Foreign.RECORD, 3) is RECORD
-    with pytest.raises(error, match=message):
-        action_at(lambda step: action, 3)

@@ -136,27 +136,6 @@ def test_ranges_entered_before_the_profile_end_no_recorded_range(x: fs.Tensor) -
     assert row.count == 1 and row.flops_total == SIN and row.cpu_time_total >= 15_000
 
 
-def test_a_profile_restarted_within_a_task_recognizes_the_task(x: fs.Tensor) -> None:
-    """The next recording may reuse the memory of the previous one."""
-
-    async def work(prof: Any, name: str, op: Any) -> None:
-        for _ in range(3):
-            prof.start() if name == "a" else None
-            with fs.record_function(name):
-                op(x)
-                await asyncio.sleep(0.002 if name == "a" else 0.003)
-            if name == "a":
-                prof.stop()
-                rows = rows_of(prof)
-                assert rows["a"].flops_total == SIN and rows["a"].count == 1
-                prof = fs.profile()
-
-    async def main() -> None:
-        await asyncio.gather(work(fs.profile(), "a", fs.sin), work(None, "b", fs.cos))
-
-    asyncio.run(main())
-
-
 def test_work_in_a_copied_context_belongs_to_the_open_range(x: fs.Tensor) -> None:
     """Running code in another context does not switch tasks, because nothing was suspended."""
     value: contextvars.ContextVar[int] = contextvars.ContextVar("value")

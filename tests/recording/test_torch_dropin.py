@@ -1,4 +1,4 @@
-"""flopscope.torch.profile where programs expect torch's: put in its place, its single events, and all cycles.
+"""flopscope.torch.profile where programs expect torch's: put in its place, and its single events.
 
 The oracle is torch.profiler.profile on the same program.
 """
@@ -139,74 +139,6 @@ def test_rows_are_selected_by_torchs_device_types() -> None:
     kinds, row = torch.autograd.DeviceType, prof.key_averages(peaks="none")[0]
     assert row.device_type == kinds.CPU and row.device_type == "cpu" and row.device_type != kinds.CUDA
     assert row.device_type != "cuda" and {"cpu": 1}[row.device_type] == 1 and row.device_type != 0
-
-
-# All cycles -----------------------------------------------------------------------------------------------------------
-
-
-def cycles(kind: Any, look: Any = None, **options: Any) -> Any:
-    plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=3)
-    with kind(activities=CPU, acc_events=True, schedule=plan, on_trace_ready=look, **options) as prof:
-        program(prof.step, 13)
-    return prof
-
-
-def steps_of(prof: Any) -> list[str]:
-    """Return the steps of the list of events, in its order."""
-    return [event.trace_name for event in prof.events() if event.name == "ProfilerStep*"]
-
-
-@pytest.mark.parametrize("asked", [(), (4,), (8,), (4, 8)], ids=str)
-def test_events_of_all_cycles_are_those_of_torch(asked: tuple[int, ...]) -> None:
-    """Some handlers create the list of events, after which torch adds only the later cycles to it."""
-    seen: dict[Any, list[list[str]]] = {THEIRS: [], ft.profile: []}
-
-    def look(prof: Any) -> None:
-        if prof.step_num in asked:
-            seen[type(prof)].append(steps_of(prof))
-
-    theirs, ours = (cycles(kind, look) for kind in (THEIRS, ft.profile))
-    assert steps_of(ours) == steps_of(theirs) and len(steps_of(ours)) == 6
-    assert seen[ft.profile] == seen[THEIRS] and len(seen[THEIRS]) == len(asked)
-    expected = {row.key: row.count for row in theirs.key_averages()}
-    for table in (ours.profiler.key_averages(), ours.key_averages()):
-        assert {row.key: row.count for row in table} == expected
-
-
-def test_tables_of_all_cycles_and_the_trace_of_the_latest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-
-    def look(prof: Any) -> None:
-        rows = {row.key: row for row in prof.key_averages(peaks="none")}
-        latest = {row.key: row for row in prof.trace().key_averages(peaks="none")}
-        seen.append((rows["ProfilerStep*"].count, latest["ProfilerStep*"].count))
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise AssertionError("torch created its list of events")
-
-    monkeypatch.setattr(torch.autograd.profiler.profile, "_parse_kineto_results", fail)
-    prof = cycles(ft.profile, look, record_shapes=True)
-    assert seen == [(2, 2), (4, 2), (6, 2)]
-    table = prof.key_averages(group_by_input_shape=True, peaks="none")
-    (product,) = [row for row in table if row.key == "aten::addmm"]
-    assert product.count == 6 and product.flops == 6 * 2 * (2 * 8 * 4)
-    assert list(prof.step_breakdown()["step"].dropna()) == ["ProfilerStep#10", "ProfilerStep#11"]
-    prof.export_chrome_trace(tmp_path / "latest.json")
-    names = {event.get("name") for event in json.loads((tmp_path / "latest.json").read_text())["traceEvents"]}
-    assert "ProfilerStep#11" in names and "ProfilerStep#7" not in names
-
-
-def test_a_profile_started_twice_accumulates_too() -> None:
-    found = []
-    for kind in (THEIRS, ft.profile):
-        prof = kind(activities=CPU, acc_events=True)
-        for name in ("sin", "cos"):
-            prof.start()
-            getattr(torch.ones(3), name)()
-            prof.stop()
-        names = [event.name for event in prof.events()]
-        found.append((names, {row.key for row in prof.key_averages()}))
-    assert found[0] == found[1] and found[0][1] >= {"aten::sin", "aten::cos"}
 
 
 # What frameworks use --------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The report page: what it holds equals the results of the profile, whatever the names, and the file is never half."""
 
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -249,18 +248,6 @@ def test_a_live_profile_has_a_page(tmp_path: Path) -> None:
     assert "devices" not in read.data["sections"]  # it has no device
 
 
-def test_a_torch_profile_has_a_page(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    from flopscope.torch import profile as torch_profile
-
-    x = torch.ones(16, 16)
-    with torch_profile(record_shapes=True) as prof:
-        torch.mm(x, x)
-    read = written(prof, tmp_path, peaks="none")
-    keys, shapes = (read.texts(read.data["rows"]["columns"][name]) for name in ("key", "input_shapes"))
-    assert ("aten::mm", "16x16 16x16") in set(zip(keys, shapes, strict=True))
-
-
 def test_a_profile_without_shapes_has_names(x: fs.Tensor, tmp_path: Path) -> None:
     with fs.profile() as prof:
         fs.add(x, x)
@@ -395,11 +382,3 @@ def test_rows_of_the_core_lead_to_the_names_of_a_page_without_shapes(
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
-
-
-def test_no_threads_are_left(stacked: fs.Trace, tmp_path: Path) -> None:
-    before = threading.active_count()
-    stacked.write_report(tmp_path / "report.html")
-    with pytest.raises(FileNotFoundError, match="create it first"):
-        stacked.write_report(tmp_path / "none" / "report.html")
-    assert threading.active_count() == before

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import re
 import signal
 import time
 from pathlib import Path
@@ -60,26 +59,6 @@ def test_marked_steps_are_recorded(tmp_path: Path) -> None:
     assert done(tmp_path, [str(path)]).returncode == 0  # fs.step() does nothing outside
 
 
-def test_seconds_are_recorded(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        OPS
-        + """
-import time
-until, seen = time.monotonic() + 60, False
-while time.monotonic() < until and (fs._core.is_recording() or not seen):
-    seen = seen or fs._core.is_recording()
-    fs.exp(x)
-    time.sleep(0.01)
-fs.sin(x)
-""",
-    )
-    _, found = traced(tmp_path, path, "--seconds", "1.5:2.5")
-    assert "flopscope::exp" in found and "flopscope::neg" not in found and "flopscope::sin" not in found
-    late = run(tmp_path, "--no-report", "--seconds", "100:", script(tmp_path, OPS, "short.py"))
-    assert re.search(r"ended after [\d.e-]+ s, and --seconds 100: begins later", own(late.stderr))
-
-
 def test_a_profile_of_the_program_takes_precedence(tmp_path: Path) -> None:
     path = script(
         tmp_path,
@@ -113,13 +92,6 @@ def test_reports_do_not_replace_each_other(tmp_path: Path) -> None:
     run_with_report(tmp_path, "-o", page, path)
     assert not (tmp_path / "program.report-4.html").exists()  # a named one is replaced
     assert not list(tmp_path.glob(".flopscope*"))
-
-
-def test_a_failing_report_changes_nothing(tmp_path: Path) -> None:
-    path = script(tmp_path, OPS + "raise SystemExit(5)")
-    result = run_with_report(tmp_path, path, BAD_REPORT="1")
-    assert result.returncode == 5 and "No space left" in own(result.stderr)
-    assert not (tmp_path / "program.report.html").exists()
 
 
 def test_the_report_is_written(tmp_path: Path) -> None:
@@ -344,7 +316,6 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
         tmp_path,
         """
         import sys, threading, time, torch
-        from torch.utils.data import DataLoader
         until = time.monotonic() + float(sys.argv[1])
         seen = False
         def recorded():
@@ -360,14 +331,12 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
         work(torch.sin)
         thread.join()
         torch.exp(torch.rand(5))
-        loader = DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2, multiprocessing_context="fork")
-        print(sum(len(batch) for batch in loader))
         """,
     )
     for begin, end in ((4, 9), (12, 24), (40, 80)):  # on a slow machine, the import of torch takes longer
         window = ("--seconds", f"{begin}:{end}")
         result = run(tmp_path, "--no-report", "--no-summary", *window, "--trace", "t.json", path, end)
-        assert (result.returncode, result.stdout) == (0, "8\n"), result.stderr
+        assert result.returncode == 0, result.stderr
         found = {*names(tmp_path / "t.json")} if (tmp_path / "t.json").exists() else set()
         if {"aten::sin", "aten::cos"} <= found:
             break
@@ -497,16 +466,3 @@ def test_torchs_profiler_is_quiet_and_the_environment_stays_the_programs(tmp_pat
     assert (result.returncode, result.stdout) == (0, "None False True\n") and "profiler_start" not in result.stderr
     result = run(tmp_path, "--no-report", "--no-summary", tmp_path / "program.py", KINETO_LOG_LEVEL="0")
     assert result.stdout == "0 False True\n"
-
-
-@pytest.mark.usefixtures("torch_here")
-def test_without_shapes_the_first_line_says_what_is_missing(tmp_path: Path) -> None:
-    path = script(tmp_path, "import torch\nx = torch.rand(500, 500)\nfor _ in range(40): x = (x @ x).tanh()\n")
-    texts = [
-        run(tmp_path, "--no-report", *given, path).stderr.split("No input shapes were recorded")
-        for given in ([], ["--no-shapes"])
-    ]
-    assert len(texts[0]) == 1 and len(texts[1]) == 2
-    before = [line for line in texts[1][0].splitlines() if line]
-    assert len(before) <= 2 and all("CPU" in line or "threads" in line for line in before), before  # of a busy machine
-    assert " ".join(texts[1][1].split()).startswith(", so the work of most ops is unknown: leave out --no-shapes.")

@@ -137,30 +137,6 @@ def test_one_step_is_too_few_to_end_for_its_size() -> None:
     assert not windows.look(2 * LARGE, expects_steps=True) and windows.look(module.MOST * LARGE, expects_steps=True)
 
 
-def test_passes_are_found_after_a_warm_up_with_steps(tmp_path: Path) -> None:
-    code = """
-        import time, torch
-        torch.set_num_threads(1)
-        weights = [torch.rand(16, 16, requires_grad=True) for _ in range(4)]
-        optimizer = torch.optim.SGD(weights, 0.01)
-        for _ in range(3):
-            optimizer.step()
-        begin, count = time.monotonic(), 0
-        with torch.no_grad():
-            while time.monotonic() < begin + 6 or count < 100:
-                x = torch.ones(16, 16)
-                for weight in weights:
-                    x = torch.relu(torch.mm(x, weight))
-                x.sum()
-                count += 1
-                time.sleep(0.005)
-        """
-    facts, text, trace = recorded(tmp_path, code)
-    assert facts["step"] == "repetition" and " 3 steps" not in text
-    calls = next(row.count for row in trace.key_averages() if row.key == "aten::relu")
-    assert 4 * facts["recorded_steps"] == pytest.approx(calls, abs=8)
-
-
 def test_steps_may_come_again() -> None:
     program = Program(lambda _: 0.2).run(3)
     program.now += 2 * module.ENDED
@@ -220,14 +196,6 @@ def test_steps_after_a_recording_begin_with_idle_devices() -> None:
     for number in range(2, 6):
         times.step(number)
     assert times.drained == 3e6 and times.bare() == [30e6, 30e6][: times.bare_count] and times.bare_count == 2
-
-
-def test_a_program_that_profiles_itself_is_timed_no_more() -> None:
-    program = Program(lambda _: 0.01).run(300)
-    before = program.windows.times.bare_count
-    program.windows.give_up()
-    program.run(100)
-    assert program.windows.times.bare_count == before > 0
 
 
 def recorded(tmp_path: Path, code: str, *options: str) -> tuple[dict[str, Any], str, fs.Trace]:

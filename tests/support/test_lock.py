@@ -87,18 +87,6 @@ def release(child: subprocess.Popen[str]) -> None:
     child.stdin.close()
 
 
-def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("flopscope.support.lock.SILENT_SECONDS", 0.05)
-    lines: list[str] = []
-    with alone(lines.append):
-        pass
-    assert lines == []
-    with holding(tmp_path) as child, alone(lambda line: (lines.append(line), release(child))):
-        pass
-    assert lines == ["waiting for another measurement …"]
-
-
 def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "from helpers.fake_measure import Clock, Times\n"

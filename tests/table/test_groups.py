@@ -245,15 +245,6 @@ def test_modules_may_be_nested_deeply() -> None:
     assert all(len(line) <= 120 for line in str(table).splitlines())
 
 
-def test_modules_whose_names_differ_in_their_middle_stay_apart() -> None:
-    with fs.profile() as prof:
-        for middle in "xy":
-            with fs.record_function(f"nn.Module: {'a' * 60}{middle}{'b' * 60}"):
-                fs.sin(fs.ones((4,)))
-    shown = str(prof.key_averages(group_by="module", peaks="none")).split()
-    assert len({name for name in shown if name.startswith("aa")}) == 2
-
-
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 TRACES = [
@@ -355,19 +346,6 @@ def test_groups_are_columns_of_data_frames_and_files(tmp_path: Path) -> None:
     out = tmp_path / "rows.json"
     assert main(["table", str(path), "--group-by", "name,step", "--json", str(out)]) == 0
     assert {row["step"] for row in json.loads(out.read_text())["rows"]} >= {"ProfilerStep#0", "ProfilerStep#2"}
-
-
-def test_the_command_line_prints_groups_in_120_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for rank in range(2):
-        events = [{**each, "pid": each["pid"] and 1 + rank} for each in Recording(rank).train().events]
-        text = text_of(*events, with_stack=1, record_shapes=1, distributedInfo={"rank": rank})
-        (tmp_path / f"{rank}.json").write_bytes(text)
-    files = [str(tmp_path / f"{rank}.json") for rank in range(2)]
-    for words in (*GROUPINGS, "name,step,stream", "category,step", "module,step"):
-        for traces in (files[:1], files):
-            assert main(["table", *traces, "--group-by", words]) == 0, words
-            text = capsys.readouterr().out
-            assert all(len(line.rstrip()) <= 120 for line in text.splitlines()), words
 
 
 def test_overloads_share_a_row_unless_rows_are_grouped_by_them() -> None:

@@ -304,19 +304,6 @@ def test_another_profiler_is_not_replaced() -> None:
         pass
 
 
-def test_a_profile_within_a_profile_is_rejected_and_a_restarted_one_has_stacks(x: fs.Tensor) -> None:
-    with stacks_recorded() as core:
-        second: Any = _core.Profiler(with_stack=True)
-        with pytest.raises(RuntimeError, match="in progress already"):
-            second.start()
-        fs.cos(x)
-        assert core.store.event_count > 0
-        core.restart()
-        fs.sin(x)
-    assert functions(core, "sin")[0][0].startswith("test_a_profile_within")
-    assert stacks(core.store, "flopscope::cos") == []
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_is_not_traced() -> None:
     def call() -> None:

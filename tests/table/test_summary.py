@@ -5,7 +5,6 @@ import math
 import pickle
 import re
 import sys
-import warnings
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -367,14 +366,3 @@ def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
     facts = prof.summary(peaks="none").to_dict()
     assert facts["file"] is None and facts["device"]["kind"] == "cpu"
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts and facts["accounting"][-1]["mfu_pct"] is None
-
-
-def test_the_summary_of_ranks_is_their_text_and_facts() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ranks = fs.load_ranks(DATA / "run7", workers=1)
-    shown = ranks.summary()
-    assert str(ranks) == f"{shown}\n" and shown.to_dict() == ranks.to_dict()
-    assert max(map(len, shown.fitted(60).splitlines())) <= 60
-    words = words_of(shown.html)
-    assert [word for word in re.sub(r"\d\. ", "", str(shown)).split() if word not in words] == []

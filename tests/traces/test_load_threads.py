@@ -81,21 +81,6 @@ def test_overlaps_are_counted_once_across_parts() -> None:
         assert set(columns["parent"][1:].tolist()) == {0}
 
 
-def test_only_children_of_the_same_name_are_merged_wherever_they_are() -> None:
-    alone, pairs = 2 * PART, 1000
-    events = [op("alone", 10 * i, 5) for i in range(alone)]
-    for i in range(alone, alone + pairs):
-        events += [op("twice", 10 * i, 8), op("twice", 10 * i + 1, 6), op("inner", 10 * i + 2, 3)]
-    text = text_of(*events)
-    for threads in THREADS:
-        columns, names, _ = columns_of(text, threads)
-        kinds = [names[name] for name in columns["name"]]
-        assert kinds == ["alone"] * alone + ["twice", "inner"] * pairs
-        parents = columns["parent"]
-        assert set(parents[:alone].tolist()) == {-1}
-        assert parents[alone:].tolist() == [x for i in range(pairs) for x in (-1, alone + 2 * i)]
-
-
 def launches(count: int) -> list[dict[str, Any]]:
     events = []
     for i in range(count):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.ranks.digest import digest_of
-from flopscope.results.process import joined, require_different_processes
+from flopscope.results.process import require_different_processes
 
 COLLECTIVE = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "dtype": "Float",
               "In msg nelems": 1024, "Out msg nelems": 1024}  # fmt: skip
@@ -110,9 +110,3 @@ def test_concurrent_processes_with_one_id_are_ranks() -> None:
         require_different_processes(moved)
     with pytest.raises(ValueError, match="two of the traces are of rank 0"):
         require_different_processes([VALID, moved[0], VALID])
-
-
-def test_recordings_are_joined_by_their_bases() -> None:
-    early, late = (load(op("a", start, 10), baseTimeNanoseconds=base) for start, base in ((5e6, 10**9), (0, 7 * 10**9)))
-    columns, *_ = joined([early, late]).events()
-    assert sorted(columns["start"].tolist()) == [5_000_000_000, 6_000_000_000]

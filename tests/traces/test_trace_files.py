@@ -39,21 +39,6 @@ def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path)
     assert re.fullmatch("[0-9A-F]{32}", parse_checked(plain)["trace_id"])
 
 
-def test_a_failed_export_names_the_path_that_the_user_passed(
-    core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def deny(path: Path, *args: Any) -> Any:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    path = tmp_path / "trace.json"
-    monkeypatch.setattr(os, "open", deny)
-    with pytest.raises(PermissionError) as caught:
-        exports.export(core, path)
-    assert caught.value.filename == str(path)
-    assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
-    assert names_in(tmp_path) == []
-
-
 def test_other_threads_run_while_a_trace_is_written(core: _core.Store) -> None:
     for i in range(100_000):
         _core._append(core, "op", "x::a", start=300_000 + i * 10, duration=5)

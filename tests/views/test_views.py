@@ -219,14 +219,6 @@ def test_html_shows_the_longest_rows_first() -> None:
     assert Tags(make_table()._repr_html_()).tags.count("table") == 1
 
 
-def test_pandas_frame_has_the_columns_in_order() -> None:
-    frame = make_table(ADD, KERNEL).to_pandas()
-    assert list(frame.columns) == NAMES == list(make_table().to_pandas().columns) and len(frame) == 2
-    assert frame.input_shapes[0] == [[8192, 8192], [8192, 8192]] and frame.gbytes_per_s[0] == 4424.76
-    assert math.isnan(frame.flops[1]) and frame["count"].dtype == "int64"
-    assert frame.self_cpu_memory_usage.dtype == "int64" and frame.is_user_annotation.dtype == bool
-
-
 def test_dicts_and_csv_contain_every_value(tmp_path: Path) -> None:
     table = make_table(ADD, {**KERNEL, "key": 'a, "b"\nc'})
     first, second = json.loads(json.dumps(table.to_dicts(), allow_nan=False))
