@@ -32,7 +32,7 @@ def add_summary(parser: argparse.ArgumentParser) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.show.documents import SUMMARIES
+    from flopscope.show.advice import SUMMARIES
 
     traces = load_traces(*options.traces, captures=options.captures)
     summaries = []

@@ -11,7 +11,7 @@ from flopscope.support.documents import Document
 
 DOCUMENTS = {
     "accounting": "cli.server.documents:ACCOUNTING",
-    "advice": "show.documents:ADVICE",
+    "advice": "show.advice:ADVICE",
     "bench": "cli.bench:BENCH",
     "compared_sides": "measuring.trying.turns:COMPARED",
     "comparison": "results.comparison:COMPARISON",
@@ -22,8 +22,8 @@ DOCUMENTS = {
     "opened": "cli.server.documents:OPENED",
     "ranks": "ranks.schema:RANKS",
     "stragglers": "ranks.schema:STRAGGLERS",
-    "summaries": "show.documents:SUMMARIES",
-    "summary": "show.documents:SUMMARY",
+    "summaries": "show.advice:SUMMARIES",
+    "summary": "show.advice:SUMMARY",
     "sweep": "measuring.sweep:SWEEP",
     "table": "results.columns:TABLE",
     "times": "measuring.paired:TIMES",

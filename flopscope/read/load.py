@@ -13,11 +13,10 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from flopscope import _core
 from flopscope.read.database import MAGIC as DATABASE
 from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
-from flopscope.read.hlo import Hlo, read_hlo, tie
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.nsys import REPORT
 from flopscope.read.paths import find_traces, recording_in
-from flopscope.read.xplane import Modules
+from flopscope.read.xplane import Hlo, Modules, read_hlo, tie
 from flopscope.results.head import LEFT_OUT, ODD
 from flopscope.support.files import close_names
 from flopscope.support.package import warn_user

@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.read.formats import NotATrace, hints_of
-from flopscope.read.hlo import Hlo
 from flopscope.read.load import Loaded, Source, read, read_captures
 from flopscope.read.paths import Found, find_traces, listed
+from flopscope.read.xplane import Hlo
 from flopscope.results.head import OWN_MEMBERS, rank_of, run_steps_of
 from flopscope.results.results import Results
 from flopscope.support.device import CPU, CPU_MEMBER, peaks_of_cpu, why_cpu_unknown

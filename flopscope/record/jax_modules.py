@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flopscope.read.hlo import readable
+from flopscope.read.xplane import readable
 from flopscope.support.package import warn_user
 from flopscope.support.safe import printable
 

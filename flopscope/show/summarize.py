@@ -28,8 +28,7 @@ from flopscope.answers.top import Most, exposed, most_time, phases_of
 from flopscope.results.categories import short_names
 from flopscope.results.results import Results, device_of, store_of
 from flopscope.results.summaries import GPU_COLUMNS, Columns, microseconds, of_gpus, records
-from flopscope.show.advice import AdviceTable, advise
-from flopscope.show.documents import SUMMARY
+from flopscope.show.advice import SUMMARY, AdviceTable, advise
 from flopscope.show.html import render
 from flopscope.show.summary import Bars, Summary
 from flopscope.support.columns import Rows, cut_apart, cut_middle

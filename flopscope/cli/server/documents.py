@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import PARTS
 from flopscope.results.columns import ROW_FIELDS
-from flopscope.show.documents import ACCOUNTING_FIELDS, ADVICE_FIELDS
+from flopscope.show.advice import ACCOUNTING_FIELDS, ADVICE_FIELDS
 from flopscope.support.documents import Document, Field, columns, record, rows
 
 

@@ -28,7 +28,7 @@ from flopscope.cli.server.folders import Folders
 from flopscope.ranks.schema import RANKS
 from flopscope.results.columns import TABLE
 from flopscope.results.comparison import COMPARISON
-from flopscope.show.documents import ADVICE, SUMMARY
+from flopscope.show.advice import ADVICE, SUMMARY
 from flopscope.support.documents import FORMAT, Document
 from flopscope.support.package import VERSION
 from flopscope.support.safe import printable
