@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from flopscope.record.profile import profile as profile
     from flopscope.record.ranges import record_function as record_function
     from flopscope.record.ranges import watch_nvtx as watch_nvtx
-    from flopscope.record.schedules import ProfilerAction as ProfilerAction
-    from flopscope.record.schedules import schedule as schedule
+    from flopscope.record.steps import ProfilerAction as ProfilerAction
+    from flopscope.record.steps import schedule as schedule
     from flopscope.record.steps import step as step
     from flopscope.record.watching import GraphWatch as GraphWatch
     from flopscope.record.watching import watch_graphs as watch_graphs
@@ -98,8 +98,7 @@ _LAZY = {
     "Energy": "support.nvml",
     "profile": "record.profile",
     **dict.fromkeys(("record_function", "watch_nvtx"), "record.ranges"),
-    **dict.fromkeys(("ProfilerAction", "schedule"), "record.schedules"),
-    "step": "record.steps",
+    **dict.fromkeys(("ProfilerAction", "schedule", "step"), "record.steps"),
     **dict.fromkeys(("GraphWatch", "watch_graphs"), "record.watching"),
     **dict.fromkeys(("WorkCall", "register_work"), "record.work_rules"),
     "Comparison": "results.comparison",

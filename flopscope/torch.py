@@ -25,8 +25,8 @@ from flopscope._core import Store, begin_nvtx, end_nvtx, inject_nvtx
 from flopscope.read.trace import Trace
 from flopscope.record.counters import Counters, check_counters
 from flopscope.record.kineto_text import KinetoText, keep_text
-from flopscope.record.schedules import NO_ACCUMULATION, action_at
 from flopscope.record.stack_samples import StackSamples
+from flopscope.record.steps import NO_ACCUMULATION, action_at
 from flopscope.record.torch_hooks import without_inductor
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results

@@ -114,7 +114,7 @@ class Bench:
         return lines
 
     def answers(self) -> list[str]:
-        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add.
+        """Return a line for each bound, with its ops and their shares of the measured peaks.
 
         A device that was busy with other work has none: its times are not due to the ops alone.
         """
@@ -129,45 +129,16 @@ class Bench:
                 facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
                 facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
                 lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
-        if "sin" in rows and "add" in rows:
-            lines.append(self._sin_and_add(rows["sin"], rows["add"]))
         return lines
 
-    def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
-        times = [float(row.device_busy_time or row.self_cpu_time_total) / row.count for row in (sin, add)]
-        moved = [row.bytes_total_moved / row.count for row in (sin, add)]
-        facts = (
-            f"sin takes {times[0]:.1f} µs and moves {moved[0] / 1e6:.1f} MB; add takes {times[1]:.1f} µs and moves "
-            f"{moved[1] / 1e6:.1f} MB"
-        )
-        per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
-        if any(row.time_p95 > UNSTEADY * row.time_median for row in (sin, add)):
-            return f"sin and add: {facts}. The times of their calls differ too much to compare them."
-        if {sin.bound, add.bound} & {"launch", "cache"}:
-            return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
-        if per_byte > ALIKE:
-            return (
-                f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
-            )
-        if per_byte * ALIKE < 1 or min(sin.pct_roofline, add.pct_roofline) < _FAR_BELOW:
-            return f"sin and add: {facts}. Something other than memory slows at least one of them down."
-        return (
-            f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
-        )
-
-    def text(self, sort_by: str | None = None, width: int | None = None) -> str:
-        """Return the device, the answers and the table, of lines of at most ``width`` characters.
-
-        sort_by: see EventTable.sorted(); None for the order of the program. width: None for that of the terminal.
-        """
-        table = self.table if sort_by is None else self.table.sorted(sort_by)
-        columns = ["CUDA avg" if table.has_device else "CPU avg", *TABLE_COLUMNS]
+    def text(self, width: int | None = None) -> str:
+        """Return the device, the answers and the table in lines of at most ``width`` characters, or the terminal's."""
+        columns = ["CUDA avg" if self.table.has_device else "CPU avg", *TABLE_COLUMNS]
+        listing = Listing([Entry(row) for row in self.table], [], len(self.table), "op")
         size = terminal_width() if width is None else width
-        for left_out in ("", "FLOP/B", "FLOPs", NAMESPACE):  # as many as must give way to the width
+        for left_out in ("", "FLOP/B", "FLOPs"):  # as many as must give way to the width
             columns = [name for name in columns if name != left_out]
-            table = _with_bare_names(table) if left_out == NAMESPACE else table
-            listing = Listing([Entry(row) for row in table], [], len(table), "op")
-            shown = render(table, width=size, columns=columns, listing=listing)
+            shown = render(self.table, width=size, columns=columns, listing=listing)
             if all(len(line) <= size and "…" not in line for line in shown.splitlines()):
                 break
         answers = self.answers()
@@ -184,22 +155,12 @@ class Bench:
 TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
 
 
-def _with_bare_names(table: EventTable) -> EventTable:
-    """Return the table with the names that the answers have."""
-    rows = [dict(zip(table.columns, values, strict=True)) for values in zip(*table.columns.values(), strict=True)]
-    return table.with_rows({**row, "key": row["key"].removeprefix(NAMESPACE)} for row in rows)
-
-
 def _hanging(text: str, width: int) -> list[str]:
     """Return a text as lines of at most ``width`` characters, those after the first indented."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
-# How many times the time per byte of one op may be that of another for both to cost the same.
-ALIKE = 1.25
-# How many times the median of an op's times a long one may take for the op to be steady.
-UNSTEADY = 1.5
 NAMESPACE = "flopscope::"
 
 # Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
@@ -317,15 +278,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=positive, help="side of the square matrix (default: chosen for the device)")
     parser.add_argument("--ops", type=names, help="ops to run, separated by commas (default: all)")
     parser.add_argument("--repeat", type=positive, default=10, help="number of runs of each op (default: %(default)s)")
-    text = "column to sort the table by, as in torch (default: the order of the program)"
-    parser.add_argument("--sort-by", help=text)
     add_files(parser, csv="the rows of the table", json="the device, its peaks and the rows of the table")
     parser.set_defaults(run=_bench)
 
 
 def _bench(options: argparse.Namespace) -> None:
     result = run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
-    print_coloured(result.text(options.sort_by))
+    print_coloured(result.text())
     if options.csv:
         result.table.to_csv(options.csv)
     if options.json:

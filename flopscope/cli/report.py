@@ -93,9 +93,9 @@ def _page(traces: Sequence[Trace], options: argparse.Namespace) -> Page:
             f"these are traces of {len(traces)} programs, and not all of them name a rank of one run. "
             f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
         )
+    from flopscope.ranks.digest import digests_of
     from flopscope.ranks.page import report_of_ranks
     from flopscope.ranks.ranks import Ranks
-    from flopscope.ranks.source import digests_of
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
     compared = Ranks(digests_of(known, options.peaks))
@@ -110,7 +110,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
         "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. "
         "Processes of this machine read the traces."
     )
-    text = "traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz"
+    text = "traces, folders or quoted patterns"
     parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
     add_files(parser, json="the findings, the ranks and the files", output="the report, an HTML page")

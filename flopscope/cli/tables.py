@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from flopscope.answers.comparing import compare
 from flopscope.cli.parser import add_captures, add_files, add_limit, add_peaks, add_traces, parsed, whole
 from flopscope.read.trace import Trace, load_traces
 from flopscope.results.columns import KINDS
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     text = f"one or several, separated by commas, of {', '.join(GROUPINGS)}"
     parser.add_argument("--group-by", metavar="WORDS", default="name", help=text)
-    add_files(parser, csv="all rows", json="the device and all rows", parquet="all rows; needs pyarrow")
+    add_files(parser, csv="all rows", json="the device and all rows")
     parser.set_defaults(run=_table)
 
 
@@ -51,8 +50,8 @@ def _table(options: argparse.Namespace) -> None:
     if options.kind is None and "stream" in options.group_by:  # ops have none
         options.kind = "kernel"
     traces = load_traces(*options.traces, captures=options.captures)
-    if len(traces) > 1 and (options.csv or options.json or options.parquet):
-        given = "csv" if options.csv else "json" if options.json else "parquet"
+    if len(traces) > 1 and (options.csv or options.json):
+        given = "csv" if options.csv else "json"
         raise ValueError(f"--{given} writes the table of one trace, not of {len(traces)}; see flopscope ranks")
     for place, trace in enumerate(traces):
         if len(traces) > 1:
@@ -111,8 +110,6 @@ def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None
         table.to_csv(options.csv)
     if options.json:
         write_json(options.json, table.to_dict(device=device_of(trace), files=[trace.source]))
-    if options.parquet:
-        table.to_parquet(options.parquet)
 
 
 # compare --------------------------------------------------------------------------------------------------------------
@@ -145,6 +142,8 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
+    from flopscope.answers.comparing import compare
+
     a, b = (_one_trace(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1] or not all(names):

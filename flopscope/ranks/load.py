@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope.answers.words import form
 from flopscope.ranks.calls import calls_of
-from flopscope.ranks.digest import Digest, digest_of
+from flopscope.ranks.digest import Digest, digest_of, listed
 from flopscope.ranks.engine import Failure, run_each, workers_for
 from flopscope.ranks.ranks import Ranks
-from flopscope.ranks.source import listed
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.text import rank_notes
 from flopscope.read.load import read_open
-from flopscope.read.paths import PATTERNS, find_traces, natural_order
+from flopscope.read.paths import find_traces
 from flopscope.read.trace import Trace, load_trace
 from flopscope.results.head import rank_of
 from flopscope.results.process import base_time_of, require_different_processes, source_of
@@ -48,9 +46,8 @@ def load_ranks(
 ) -> Ranks:
     """Read the traces of the ranks of a distributed program, and keep a digest of each.
 
-    paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
-        (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``; a folder ends in "/"), one or several.
-        Files are read as by load_trace().
+    paths: files, folders and patterns such as ``"runs/*/rank*.json.gz"``, one or several. Files are read as by
+        load_trace().
     workers: number of processes that read; None: one per core, as far as memory allows.
     max_bytes: maximum size of each text, as in load_trace().
 
@@ -59,10 +56,12 @@ def load_ranks(
     rank are listed there with the reason and counted in a UserWarning; the rest is analysed. Ranks.notes says if ranks
     run different programs or recorded different steps.
 
-    Raises ValueError if no file can be read, FileNotFoundError for a folder without traces or a pattern without
-    matches, and ImportError for a URL without fsspec.
+    Raises ValueError if no file can be read, and FileNotFoundError for a folder without traces or a pattern without
+    matches.
     """
-    return ranks_of([RankFile(source, place, max_bytes) for place, source in enumerate(_sources(paths))], workers)
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    found = dict.fromkeys(source for path in given for source in find_traces(os.fsdecode(path)).paths)
+    return ranks_of([RankFile(source, place, max_bytes) for place, source in enumerate(found)], workers)
 
 
 def ranks_of(files: Sequence[RankFile], workers: int | None = None) -> Ranks:
@@ -71,7 +70,7 @@ def ranks_of(files: Sequence[RankFile], workers: int | None = None) -> Ranks:
     if not sources:
         raise ValueError("load_ranks() needs at least one file")
     if workers is None:
-        workers = workers_for([os.path.getsize(one) for one in sources if "://" not in one and os.path.exists(one)])
+        workers = workers_for([os.path.getsize(one) for one in sources if os.path.exists(one)])
     if workers < 1:
         raise ValueError(f"workers must be at least 1, not {workers}")
     ranks = Ranks(run_each(_read, files, sources, workers))
@@ -88,13 +87,7 @@ def _read(file: RankFile) -> Digest | Failure:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            if "://" in file.source:
-                import fsspec
-
-                with fsspec.open(file.source, "rb") as opened:
-                    trace = load_trace(opened, max_bytes=file.max_bytes)
-                trace.source = file.source
-            elif file.opened:
+            if file.opened:
                 with open(file.opened, "rb", buffering=0) as opened:
                     trace = Trace(read_open(opened, file.source, file.max_bytes))
             else:
@@ -108,34 +101,6 @@ def _read(file: RankFile) -> Digest | Failure:
         if not isinstance(problem, (ValueError, OSError, ImportError)):
             text = repr(problem)
         return Failure(file.source, text, isinstance(problem, OSError))
-
-
-def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """Return the files that the paths select."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    sources: list[str] = []
-    for path in given:
-        text = os.fsdecode(path)
-        sources += _remote(text) if "://" in text else find_traces(text).paths
-    return list(dict.fromkeys(sources))
-
-
-def _remote(url: str) -> list[str]:
-    try:
-        import fsspec
-    except ImportError as problem:
-        raise ImportError(f"{url}: URLs need fsspec: pip install 'flopscope-profiler[ranks]'") from problem
-    is_pattern = glob.has_magic(url)
-    if not is_pattern and not url.endswith("/"):
-        return [url]
-    system, path = fsspec.core.url_to_fs(url)
-    folder = path.rstrip("/")
-    patterns = [path] if is_pattern else [f"{folder}/{name}" for name in PATTERNS]
-    found = natural_order({one for pattern in patterns for one in system.glob(pattern)})
-    if not found:
-        what = "file matches this pattern" if is_pattern else "trace is in this folder"
-        raise FileNotFoundError(f"{url}: no {what}")
-    return [system.unstrip_protocol(one) for one in found]
 
 
 # Traces in memory -----------------------------------------------------------------------------------------------------

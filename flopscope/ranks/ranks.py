@@ -10,9 +10,9 @@ import numpy as np
 
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.calls import Floats, median
+from flopscope.ranks.digest import Source, of_one_run
 from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group, verdict_of
 from flopscope.ranks.schema import RANKS, SCHEMA, records, with_types
-from flopscope.ranks.source import Source, of_one_run
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.text import notes_of
 
@@ -27,7 +27,7 @@ SPREAD = 0.95
 class Ranks:
     """The ranks of a distributed program: what load_ranks() returns. Times are in µs.
 
-    source: any iterable of flopscope.ranks.source.Digest, one per rank, and of Failure, one per profile that is left
+    source: any iterable of flopscope.ranks.digest.Digest, one per rank, and of Failure, one per profile that is left
         out: a list, a file that a program keeps them in, or digests_of() of profiles in memory. Second digests of a
         rank are left out.
 

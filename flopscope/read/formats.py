@@ -85,7 +85,6 @@ def _read_events(feed: Callable[[Input, _core.TraceReader], None], given: Input,
 
 
 _OF_TORCH = frozenset({"schemaVersion", "deviceProperties", "flopscope"})
-_KINDS = 4  # of each member that are named
 
 
 def _check_kind(given: Input, report: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
@@ -100,19 +99,7 @@ def _check_kind(given: Input, report: Mapping[str, Any], metadata: Mapping[str, 
         return
     count = "1 event, which is not" if report["events"] == 1 else f"{report['events']:,} events, none of them"
     brief = f"not a trace that flopscope reads: {count} an op, a kernel or an API call"
-    raise NotATrace(f"{brief} ({_kinds(given.start)}); record the program with torch.profiler", brief)
-
-
-def _kinds(start: bytes) -> str:
-    """Return the phases and the categories of the events in the first bytes of a text, for a message."""
-    found = []
-    for member, one, several in (("ph", "phase", "phases"), ("cat", "category", "categories")):
-        values = re.findall(rb'"%s"\s*:\s*"([^"\\]{1,40})"' % member.encode(), start)
-        names = [f'"{name.decode("utf-8", "replace")}"' for name in dict.fromkeys(values)]
-        if names:
-            more = " and more" if len(names) > _KINDS else ""
-            found.append(f"{one if len(names) == 1 else several} {', '.join(names[:_KINDS])}{more}")
-    return "; ".join(found) or 'without a member "ph"'
+    raise NotATrace(f"{brief}; record the program with torch.profiler", brief)
 
 
 # Traces of Perfetto, .pftrace: the core turns them into the text of a Chrome trace (csrc/sources/protobuf) -----------

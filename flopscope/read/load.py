@@ -107,7 +107,7 @@ _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_tra
 
 def _absent(name: str) -> str:
     if re.match(r"[a-z][a-z0-9+.-]+://", name):
-        return "a trace is not read from a URL: download it first, or use load_ranks() or flopscope ranks"
+        return "a trace is not read from a URL: download it first"
     similar = printable(" or ".join(close_names(name)))
     return f"there is no such file{f'; did you mean {similar}?' if similar else ''}"
 

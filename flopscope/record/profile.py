@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from flopscope._core import Profiler, record_into
 from flopscope.record.counters import Counters, CountersWish, LateCounters, check_counters, why_no_counters
-from flopscope.record.schedules import NO_ACCUMULATION, ProfilerAction, action_at
+from flopscope.record.steps import NO_ACCUMULATION, ProfilerAction, action_at
 from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results
 from flopscope.support.capture import (
@@ -115,15 +115,12 @@ class profile(Results):
     sample_stacks: True also samples where the Python threads are, every one to ten milliseconds, at less than 2 % of
         the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.
 
-    custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
-        random.
-
     Accepted for compatibility with torch and ignored: ``with_flops`` (FLOPs are always counted), ``with_modules``,
     ``experimental_config``, ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Unsupported, and
-    rejected with ValueError: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``. For the ops of
-    other libraries, including torch, the profile records their work on the GPU and their CUDA API calls, but no
-    "aten::" rows and no ranges of ``torch.profiler.record_function``; use ``flopscope.record_function`` to name parts
-    of the program.
+    rejected with ValueError: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``,
+    ``custom_trace_id_callback``. For the ops of other libraries, including torch, the profile records their work on the
+    GPU and their CUDA API calls, but no "aten::" rows and no ranges of ``torch.profiler.record_function``; use
+    ``flopscope.record_function`` to name parts of the program.
 
     Only one profile can run at a time; starting another raises RuntimeError. A stopped profile may be started again: it
     makes a new recording and continues its step numbers. An exception in the block ends the profile, and its results
@@ -172,9 +169,8 @@ class profile(Results):
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
         _refuse(timer not in TIMERS, f"timer must be one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
-        _check_functions(
-            schedule=schedule, on_trace_ready=on_trace_ready, custom_trace_id_callback=custom_trace_id_callback
-        )
+        _refuse(custom_trace_id_callback is not None, "custom_trace_id_callback is unsupported: trace ids are random")
+        _check_functions(schedule=schedule, on_trace_ready=on_trace_ready)
         interval_ns = check_counters(counters, counter_interval_us)
         self.activities = activities_named(activities)
         _refuse(counters == "require" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_COUNT)
@@ -182,7 +178,6 @@ class profile(Results):
         self.schedule, self.on_trace_ready = schedule, on_trace_ready
         self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
         self.with_flops, self.with_modules = with_flops, with_modules
-        self.custom_trace_id_callback = custom_trace_id_callback
         self.timer, self.record_api_calls = timer, record_api_calls
         self.counters, self._interval_ns = counters, interval_ns
         self._counters: Counters | None = None  # that count now
@@ -290,14 +285,6 @@ class profile(Results):
             self._state = f"stopped, by {type(problem).__name__} at step {self.step_num}"
             self._save()
 
-    def _new_trace_id(self) -> str:
-        if self.custom_trace_id_callback is None:
-            return os.urandom(16).hex().upper()
-        trace_id = self.custom_trace_id_callback()
-        if not isinstance(trace_id, str):
-            raise TypeError(f"custom_trace_id_callback must return a string, not {trace_id!r}")
-        return trace_id
-
     def _action_of(self, step: int) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
 
@@ -324,7 +311,7 @@ class profile(Results):
 
     def _warm_up(self) -> None:
         if running() is self and self._live is None:  # on_trace_ready may have stopped the profile
-            self._trace_id = self._new_trace_id()
+            self._trace_id = os.urandom(16).hex().upper()
             if "jax" in sys.modules:
                 from flopscope.record.jax_modules import begin
 
@@ -423,11 +410,6 @@ class profile(Results):
         LAUNCHES.end(self)
         self._live = self._core = self._counters = None
         self._state = "forked"
-
-    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
-        """Set the function that returns the trace ids of later cycles; None selects random ids."""
-        _check_functions(callback=callback)
-        self.custom_trace_id_callback = callback
 
     def _why_nothing(self) -> str:
         if self._state == "forked":

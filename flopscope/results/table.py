@@ -6,7 +6,6 @@ work and roofline. All numbers come from the C core; only averages per call are 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from flopscope.results.table_facts import Facts, Grouped, has_kernels_of_torch, 
 from flopscope.support import units, upward
 from flopscope.support.core_facts import Numbers
 from flopscope.support.documents import plain
-from flopscope.support.files import replacing, write_json
+from flopscope.support.files import write_json
 from flopscope.support.hints import Hints
 from flopscope.support.safe import write_csv
 
@@ -427,30 +426,6 @@ class EventTable(Sequence[EventRow]):
         """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
         write_json(path, self.to_dict())
 
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as a Parquet file: int64, float64, bool, texts and lists of texts.
-
-        Unknown values are null, a shape is a text such as "[64, 32]". Raises ImportError without pyarrow.
-        """
-        try:
-            import pyarrow
-            from pyarrow import parquet
-        except ImportError as error:
-            raise ImportError("to_parquet() needs pyarrow: pip install pyarrow; to_csv() works without it") from error
-        text = pyarrow.large_string()
-        types = {"int64": pyarrow.int64(), "float64": pyarrow.float64(), "bool": pyarrow.bool_(), "text": text}
-        types["texts"] = pyarrow.large_list(text)
-        fields, arrays = [], []
-        for column, values in self.described_columns():
-            # The shape of a tensor list is a nested list, so shapes are texts: JSON.
-            items = [[*map(_json_text, value)] for value in values] if column.type == "texts" else list(values)
-            kind = types[column.type]
-            fields.append(pyarrow.field(column.name, kind, nullable=column.type in ("float64", "text")))
-            arrays.append(pyarrow.array(items, kind, from_pandas=True))
-        rows = pyarrow.Table.from_arrays(arrays, schema=pyarrow.schema(fields))
-        with replacing(path, "wb") as file:
-            parquet.write_table(rows, file)
-
     def _repr_html_(self) -> str:
         return upward.rooms.html.render(self)
 
@@ -460,10 +435,6 @@ class EventTable(Sequence[EventRow]):
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
         return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"
-
-
-def _json_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def table_of(found: Grouped, launched: Mapping[str, Any] | None = None) -> EventTable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,18 +22,8 @@ def processors() -> int:
 def busy_meter(device: Device) -> Callable[[], float | None]:
     """Start to observe the CPU; return a function to call at the end, which returns the share of it, 0 to 1, that other
     processes used between the two calls. None if it is unknown, as that of a GPU is."""
-    return _cpu_meter() if device.kind == "cpu" else lambda: None
-
-
-def why_busy(busy: float | None) -> str | None:
-    """Return why a measurement under these conditions may be too slow, or None if nothing suggests that."""
-    if busy is not None and busy * processors() > MAX_PROCESSORS:
-        return f"other processes used {busy * processors():.1f} of {processors()} processors"
-    return None
-
-
-def _cpu_meter() -> Callable[[], float | None]:
-    begin, own = _busy_ticks(), sum(os.times()[:4])  # with the processes that it has waited for
+    begin = _busy_ticks() if device.kind == "cpu" else None
+    own = sum(os.times()[:4])  # with the processes that it has waited for
 
     def share() -> float | None:
         end = _busy_ticks()
@@ -44,6 +33,13 @@ def _cpu_meter() -> Callable[[], float | None]:
         return min(max(others / ((end[1] - begin[1]) / os.sysconf("SC_CLK_TCK")), 0.0), 1.0)
 
     return share
+
+
+def why_busy(busy: float | None) -> str | None:
+    """Return why a measurement under these conditions may be too slow, or None if nothing suggests that."""
+    if busy is not None and busy * processors() > MAX_PROCESSORS:
+        return f"other processes used {busy * processors():.1f} of {processors()} processors"
+    return None
 
 
 def _busy_ticks(file: str = "/proc/stat") -> tuple[int, int] | None:

@@ -22,7 +22,6 @@ from flopscope.support.model import Model
 from flopscope.support.package import warn_user
 from flopscope.support.peak_timing import Measurement
 from flopscope.support.peaks import BANDWIDTHS, TIMES, Peaks, cached_peaks, keep_peaks
-from flopscope.support.safe import markup
 from flopscope.support.units import si_text, whole_text
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
@@ -140,36 +139,24 @@ class Device:
             text += f"; {label}: " + ", ".join(" ".join(item) for item in _formatted(peaks).items())
         return f"Device({text})"
 
-    def _columns(self) -> list[list[str]]:
-        """Return a header and the rows of the report: label, datasheet, measured and spread, where known."""
-        known = self.known_peaks()
+    def report(self) -> str:
+        """Return the datasheet peaks and the measured peaks side by side, as text."""
+        known, measured = self.known_peaks(), self.measured
         columns = {source: _formatted(peaks) for source, peaks in known.items()}
-        if "measured" in known:
-            spread = known["measured"].spread
+        if measured:
+            spread = measured.spread
             columns["spread"] = {_LABELS.get(name, name): f"{100 * value:.1f} %" for name, value in spread.items()}
         rows = [["", *columns]]
         for label in dict.fromkeys(label for source in known for label in columns[source]):
             rows.append([label, *(column.get(label, "") for column in columns.values())])
-        return rows
-
-    def report(self) -> str:
-        """Return the datasheet peaks and the measured peaks side by side, as text."""
-        rows = self._columns()
         lines = [f"{self}: {self.name}", *(f"  {line}" for line in aligned_lines(rows, ">"))]
-        if len(rows[0]) == 1:
+        if not columns:
             lines[1:] = ["  its peaks are unknown: run flopscope devices --measure"]
-        measured = self.measured
         if measured:
             used = "" if measured.busy is None else f", {100 * measured.busy:.0f} % used by other processes"
             lines.append(f"  last measured {str(measured.when)[:16].replace('T', ' ')} UTC{used}")
             lines += [f"  {probe}: {reason}" for probe, reason in measured.missing.items()]
         return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
-
-    def _repr_html_(self) -> str:
-        rows = ["".join(f"<td>{markup(cell)}</td>" for cell in row) for row in self._columns()]
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        source = f"<p>{markup(self.datasheet.source)}</p>" if self.datasheet else ""
-        return f"<table><caption>{markup(f'{self}: {self.name}')}</caption>{body}</table>{source}"
 
     def known_peaks(self) -> dict[str, Peaks]:
         """Return the peaks by source, "datasheet" and "measured", as far as they are known. Never measures."""

@@ -58,8 +58,7 @@ class Peaks:
     missing: Mapping[str, str] = field(default_factory=dict)
     """Reasons of failed probes by name: {"matmul bfloat16": "…"}."""
     busy: float | None = None
-    """Share of the device, 0 to 1, that other processes used: for a CPU, during the last measurement; for a GPU, just
-    before it, by NVML."""
+    """Share of a CPU, 0 to 1, that other processes used during the last measurement."""
     spread: Mapping[str, float] = field(default_factory=dict)
     """By number ("fp32", "bandwidth", "launch_ns"): the fraction by which the worst round of its probe was slower than
     the best round, whose value is the number."""

@@ -18,8 +18,8 @@ from helpers.recordings import FAULTS
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
+from flopscope.ranks.digest import digests_of
 from flopscope.ranks.page import ranks_page, report_of_ranks
-from flopscope.ranks.source import digests_of
 from flopscope.show.page.page import write
 
 __all__ = [*("NASTY", "PROFILES"), *("hostile", "huge", "many_ranks", "ranks_of")]

@@ -106,7 +106,7 @@ def test_several_traces_have_a_table_each(ranks: list[str], capsys: pytest.Captu
     first, _, second = text.partition(f"\n\n{ranks[1]}\n")
     assert first.startswith(f"{ranks[0]}\n") and [names(part) for part in (first, second)] == [names(first)] * 2
     assert " 600us" in first and " 200us" in second
-    for option in ("--csv", "--json", "--parquet"):
+    for option in ("--csv", "--json"):
         assert main(["table", *ranks, option, "x"]) == 2
         assert f"{option} writes the table of one trace, not of 2" in capsys.readouterr().err
 

@@ -113,9 +113,7 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 PROGRAMS = {
     "train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n",
-    "tool": "#!/usr/bin/env python3\nprint(1, 2, 3)\n",
     "empty.py": "",
-    "long": "def f(x):\n    return x\n\n\n" * 5000,
 }
 OTHERS = {
     "unfinished.txt": "def f(x):\n    return [x,\n",

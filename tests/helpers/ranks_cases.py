@@ -17,9 +17,8 @@ import numpy as np
 import pandas as pd
 
 from flopscope.ranks.calls import Group
-from flopscope.ranks.digest import rank_of_name
+from flopscope.ranks.digest import digests_of, rank_of_name
 from flopscope.ranks.ranks import Ranks
-from flopscope.ranks.source import digests_of
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.results.head import rank_of
 from helpers import ROOT

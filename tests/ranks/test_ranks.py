@@ -31,9 +31,8 @@ from flopscope.ranks.calls import (
     row_medians,
     sigma,
 )
-from flopscope.ranks.digest import ROWS, digest_of, rank_of_name
+from flopscope.ranks.digest import ROWS, Digest, digest_of, digests_of, rank_of_name
 from flopscope.ranks.engine import Failure, run_each, workers_for
-from flopscope.ranks.source import Digest, digests_of
 from flopscope.ranks.stragglers import align
 from flopscope.ranks.text import rank_notes
 
@@ -323,19 +322,6 @@ def test_ranks_of_file_names(name: str, rank: int | None) -> None:
     assert rank_of_name(name) == rank
 
 
-def test_urls_are_opened_by_fsspec(tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
-    simulated(tmp_path, dp=2, tp=1)
-    ranks = fs.load_ranks(f"file://{tmp_path}/*.json.gz", workers=1)
-    assert len(ranks) == 2 and all(source.startswith("file://") for source in ranks.files["source"])
-    assert len(fs.load_ranks(f"file://{tmp_path}/", workers=1)) == 2
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match="no trace is in this folder"):
-        fs.load_ranks(f"file://{tmp_path}/empty/")
-    with pytest.raises(FileNotFoundError, match="no file matches"):
-        fs.load_ranks(f"file://{tmp_path}/none*.json.gz")
-
-
 @pytest.mark.parametrize(
     ("paths", "options", "error", "message"),
     [
@@ -452,12 +438,6 @@ def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_
     program.write_text(f"import flopscope as fs\nprint(fs.load_ranks({str(slow[0])!r}, workers=2).findings[0].ranks)\n")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("(5,)\n", "")
-
-
-def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[ranks\]'"):
-        fs.load_ranks(["s3://a/*.json"])
 
 
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.record.schedules import action_at
+from flopscope.record.steps import action_at
 from flopscope.support.capture import activities_named
 
 STEP = "ProfilerStep"

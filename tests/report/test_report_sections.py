@@ -15,8 +15,8 @@ from helpers.report_pages import PageRead, handlers
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
+from flopscope.ranks.digest import digests_of
 from flopscope.ranks.page import opened, report_of_ranks
-from flopscope.ranks.source import digests_of
 from flopscope.show.page import compare
 from flopscope.show.page.page import write
 

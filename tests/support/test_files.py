@@ -43,7 +43,6 @@ def table(prof: fs.profile) -> Any:
 EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
     "csv": lambda prof, path: table(prof).to_csv(path),
     "json": lambda prof, path: table(prof).to_json(path),
-    "parquet": lambda prof, path: pytest.importorskip("pyarrow") and table(prof).to_parquet(path),
     "stacks": lambda prof, path: prof.export_stacks(path),
     "trace": lambda prof, path: prof.export_chrome_trace(path),
     "page": lambda prof, path: prof.write_report(path, peaks="none"),
