@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from browser import Keys, Open, Page, Report, ready, whole
 from helpers.hand_traces import in_a_row
-from helpers.ranks_cases import simulated, stragglers_of
+from helpers.ranks_cases import stragglers_of
 from helpers.recordings import FAULTS
 from profiles import NASTY, many_ranks, ranks_of
 
@@ -194,25 +194,6 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     assert "100 of 2,048" in page.text("#ranks")
     page.resize(1000, 800)
     assert page.text("h1 ~ .headline").startswith("Rank 1234 ")
-
-
-def test_hosts_groups_and_sizes_have_their_numbers(open_report: Open, tmp_path: Path) -> None:
-    simulated(tmp_path / "run", dp=8, gpus_per_host=4, late_data={9: 2000.0})
-    ranks = fs.load_ranks(tmp_path / "run", workers=1)
-    ranks.write_report(tmp_path / "ranks.html")
-    page = open_report(tmp_path / "ranks.html")
-    whole(page)
-    found = page.run(
-        """return Object.fromEntries([...document.querySelectorAll('#ranks [role=region] table.small')].map((table) =>
-            [table.caption.textContent, [...table.rows].map((row) => [...row.cells].map((one) => one.textContent))]))"""
-    )
-    frames = {"Hosts": ranks.hosts(), "Process groups": ranks.groups()}
-    frames["Collectives by size"] = ranks.collectives(by_group=False)
-    for title, most in (("Hosts", "awaited"), ("Process groups", "waited"), ("Collectives by size", "exposed")):
-        (head, *rows), frame = found[title], frames[title].sort_values(most, ascending=False, kind="stable")
-        assert [row[0] for row in rows] == list(frame[head[0]])
-        times = [time_of(row[head.index(most)]) for row in rows]
-        assert times == pytest.approx(list(frame[most]), rel=0.006)
 
 
 def test_a_page_of_nothing_known_opens(open_report: Open, tmp_path: Path) -> None:

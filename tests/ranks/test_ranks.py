@@ -232,14 +232,6 @@ def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None
     assert set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
 
 
-def test_ranks_are_named_by_their_files_if_traces_do_not(tmp_path: Path) -> None:
-    simulated(tmp_path)
-    edited(tmp_path, lambda _, trace: trace.pop("distributedInfo"))
-    with pytest.warns(UserWarning, match="8 traces do not name their rank, which is taken from the file name"):
-        ranks = fs.load_ranks(tmp_path, workers=1)
-    assert set(ranks.files["rank_from"]) == {"file name"} and ranks.findings == []
-
-
 def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
     simulated(tmp_path, dp=4, tp=1)
 

@@ -14,7 +14,6 @@ from helpers.report_pages import PageRead, handlers
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
-from flopscope.cli.program import main
 from flopscope.ranks.digest import digests_of
 from flopscope.ranks.page import opened, report_of_ranks
 from flopscope.show.page import compare
@@ -98,14 +97,6 @@ def test_a_comparison_has_the_accounting_of_both(comparison: fs.Comparison, comp
         assert shares == pytest.approx({part: middle[part] for part in shares})
         assert comparison.parts[which] == pytest.approx({part: middle[part] for part in PARTS})
         assert data["overviews"][which]["steps"] == len(steps)
-
-
-def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = (str(FAULTS / f"pointwise_{which}.json.gz") for which in ("before", "after"))
-    main(["compare", a, b, "-o", str(tmp_path / "page.html")])
-    page = PageRead(tmp_path / "page.html")
-    assert page.data["sections"]["compare"]["names"] == ["pointwise_before.json.gz", "pointwise_after.json.gz"]
-    assert page.data["sections"]["compare"]["verdict"][0].split()[0] in capsys.readouterr().out
 
 
 def test_overviews_of_a_comparison_refer_to_no_rows(compared: PageRead) -> None:

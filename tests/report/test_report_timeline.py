@@ -188,24 +188,6 @@ def test_rows_and_launches_are_those_of_the_events(trace: fs.Trace, timeline: Dr
     assert all(timeline.row[i] < len(keys) for i in ops)
 
 
-def test_the_op_of_a_kernel_is_the_row_whose_time_it_is(tmp_path: Path) -> None:
-    trace = fs.load_trace(FOLDER / "tutorial_naive.json.gz")
-    timeline = drawn(trace, tmp_path)
-    rows = timeline.page.data["rows"]["columns"]
-    names, own = timeline.page.texts(rows["key"]), timeline.page.column(rows["self_device_time_total"])
-    sums: dict[str, float] = defaultdict(float)
-    for i in timeline.blocks("work"):
-        sums[names[timeline.row[i]] if timeline.row[i] != NONE else ""] += timeline.duration[i]
-    cells = analysis_of(trace, "test").cells
-    keys = analysis_of(trace, "test").columns["key"]
-    expected: dict[str, float] = defaultdict(float)
-    for row, busy in zip(cells["row"].tolist(), cells["busy"].tolist(), strict=True):
-        expected[keys[row] if row >= 0 else ""] += busy
-    inside = {name for name in sums if expected.get(name)}
-    assert inside and all(sums[name] >= expected[name] > 0 for name in inside)  # work outside of steps is drawn too
-    assert len(own) == len(names)
-
-
 def many(calls: int) -> Program:
     program = Program()
     for i in range(calls):

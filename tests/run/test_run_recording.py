@@ -10,7 +10,7 @@ import pytest
 from helpers.run_programs import OPS, done, own, run, run_with_report, script, start_with_report, wait_for
 
 import flopscope as fs
-from flopscope.cli.reporting import rank_of, with_rank
+from flopscope.cli.reporting import rank_of
 
 
 def step_names(trace: Path) -> list[str]:
@@ -69,14 +69,6 @@ def test_a_profile_of_the_program_takes_precedence(tmp_path: Path) -> None:
     assert "starts flopscope.profile" in own(result.stderr)
     found = names(tmp_path / "t.json")
     assert "flopscope::neg" in found and "flopscope::exp" not in found
-
-
-def test_a_measurement_of_the_program_takes_precedence(tmp_path: Path) -> None:
-    path = script(tmp_path, OPS + "print(fs.measure(fs.neg, x, max_time=0.01).median > 0)\n")
-    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
-    assert (result.returncode, result.stdout) == (0, "True\n")
-    assert "starts flopscope.measure" in own(result.stderr)
-    assert names(tmp_path / "t.json").count("flopscope::neg") == 1
 
 
 # Results --------------------------------------------------------------------------------------------------------------
@@ -175,20 +167,6 @@ def test_the_rank_is_that_of_the_launcher() -> None:
     assert rank_of({"RANK": "5"}) == {"rank": 5} and rank_of({"RANK": "٣", "WORLD_SIZE": "8"}) is None
     alone = {"RANK": "0", "WORLD_SIZE": "1"}
     assert rank_of({**alone, "SLURM_PROCID": "2", "SLURM_NTASKS": "4"}) == {"rank": 2, "world_size": 4}
-
-
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("report.html", "report.rank3.html"),
-        ("a.b/t.json.gz", "a.b/t.rank3.json.gz"),
-        ("t.gz", "t.rank3.gz"),
-        ("bare", "bare.rank3"),
-        ("train.report.html", "train.report.rank3.html"),
-    ],
-)
-def test_the_rank_is_in_the_name(name: str, expected: str) -> None:
-    assert with_rank(name, {"rank": 3}) == expected and with_rank(name, None) == name
 
 
 def test_the_begin_of_a_marked_step_0_is_unknown_without_a_window(tmp_path: Path) -> None:

@@ -238,23 +238,6 @@ def test_stacks_do_not_change_where_ranges_end(x: fs.Tensor) -> None:
     assert rows(True)["keep_open"] == (2, 2 * 2 * 64, False) and rows(True)["batch"][1] == 2 * 3 * 64
 
 
-def test_ops_in_a_range_of_a_suspended_generator_lack_its_frame(x: fs.Tensor) -> None:
-    core: Any = _core.Profiler(with_stack=True)
-
-    def keep_open() -> Iterator[None]:
-        token = core.begin_range("keep_open")
-        fs.exp(x)
-        yield
-        core.end_range(token)
-
-    core.start()
-    for _ in keep_open():
-        fs.sin(x)
-    core.stop()
-    this = "test_ops_in_a_range_of_a_suspended_generator_lack_its_frame"
-    assert functions(core, "sin") == [[this]] and functions(core, "exp") == [["keep_open", this]]
-
-
 # The profile function -----------------------------------------------------------------------------------------------
 
 

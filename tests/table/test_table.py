@@ -1,8 +1,10 @@
 """EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting."""
 
+import json
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,3 +135,12 @@ def test_the_columns_include_those_of_the_core() -> None:
         integral = c_type == "int64_t" and unit != "ns"  # ns become µs
         assert columns[name].type == ("int64" if integral else "float64"), name
         assert units.get(unit, columns[name].unit) == columns[name].unit
+
+
+def test_json_files_contain_device_and_rows(tmp_path: Path) -> None:
+    peaks = {"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}
+    table = make_table({"key": "k", "device_type": "cuda", "self_device_time_total": 3.0}, peaks=peaks)
+    table.to_json(tmp_path / "t.json")
+    content = json.loads((tmp_path / "t.json").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"} and content["peaks"] == peaks
+    assert [*content["rows"][0].values()][1:] == [*table.to_dicts()[0].values()] and content["rows"][0]["flops"] is None

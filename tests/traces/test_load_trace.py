@@ -4,7 +4,6 @@ import ast
 import csv
 import gzip
 import io
-import json
 import os
 import threading
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from helpers import DATA
 from helpers.chrome_events import stored
 from helpers.hand_traces import call, event, kernel, memory, op, text_of
-from helpers.recordings import packed, unpacked
 from helpers.tables import ANSWERS
 
 import flopscope as fs
@@ -36,12 +34,6 @@ def rows_of(trace: fs.Trace, **options: Any) -> dict[str, fs.EventRow]:
     rows = {row.key: row for row in table}
     assert len(rows) == len(table)
     return rows
-
-
-@pytest.mark.parametrize("path", TRACES, ids=name_of)
-def test_a_recording_is_unpacked_as_it_was_packed(path: Path) -> None:
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    assert unpacked(json.loads(json.dumps(packed(trace)))) == trace
 
 
 # torch's results ------------------------------------------------------------------------------------------------------
