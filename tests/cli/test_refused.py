@@ -31,7 +31,6 @@ REFUSED = [
     ((*SMALL, "--ops", "add,fly"), 2, "…'fly'"),
     ((*SMALL, "--ops", ""), 2, "'' is not a list of names"),
     ((*SMALL, "--ops", " , "), 2, "' , ' is not a list of names"),
-    ((*SMALL, "--sort-by", "speed"), 2, "…'speed'"),
     ((*SMALL, "--device", "gpu"), 2, "…'gpu'"),
     ((*SMALL, "--device", "cuda:x"), 2, "…'cuda:x'"),
     ((*SMALL, "--device", ""), 2, "…''"),
