@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from flopscope.answers.lines import MOSTLY, place_text
 from flopscope.answers import rank_sentences as sentences
+from flopscope.answers.lines import MOSTLY, place_text
 from flopscope.answers.rank_sentences import RECORDING, STEP, Cost, Place, action
 from flopscope.answers.words import facts_of
 from flopscope.ranks.calls import KINDS, Floats, mean, median, median_of_others, sigma
