@@ -42,7 +42,13 @@ def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
     return _core._work_of_torch(f"aten::{op}", [[*one.shape] for one in arrays], types)
 
 
-def torch_record(function: Callable[[], Any], cuda: bool) -> Any:
+def is_of_torch(call: Callable[..., Any]) -> bool:
+    """Return whether a call is one of a function of torch itself."""
+    function = call.func if isinstance(call, partial) else call
+    return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0] == "torch"
+
+
+def torch_record(function: Callable[[], Any]) -> Any:
     """Call a function under torch's profiler with shapes. Return the store of the record, or None unless it has ops,
     which take most of the time of a call on a CPU. Exceptions of the function propagate."""
     torch: Any = sys.modules.get("torch")
@@ -52,9 +58,8 @@ def torch_record(function: Callable[[], Any], cuda: bool) -> Any:
     from flopscope.results.results import store_of
     from flopscope.torch import ProfilerActivity, profile
 
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     for _ in range(TRIES):
-        with quiet_start(torch), profile(activities=activities, record_shapes=True) as prof:
+        with quiet_start(torch), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
             begin = time.thread_time_ns()
             function()
             took = time.thread_time_ns() - begin
@@ -64,6 +69,6 @@ def torch_record(function: Callable[[], Any], cuda: bool) -> Any:
         columns, _, kinds, _ = store.events()
         outermost = (columns["kind"] == kinds.index("op")) & (columns["parent"] < 0)
         spent = columns["duration"][outermost].sum()
-        if spent > 0 and (cuda or spent >= min(COVERED * took, took - ELSE_NS)):
+        if spent > 0 and (is_of_torch(function) or spent >= min(COVERED * took, took - ELSE_NS)):
             return store
     return None

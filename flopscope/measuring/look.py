@@ -16,7 +16,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.measuring.arrays import leaves, library_of
 from flopscope.measuring.cuda import devices_of
-from flopscope.measuring.known_work import torch_record, work_by_name
+from flopscope.measuring.known_work import is_of_torch, torch_record, work_by_name
 from flopscope.measuring.sampling import NoTime
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
@@ -56,7 +56,7 @@ class Look:
     returned_on: frozenset[str] = frozenset()
     """CUDA devices of what the call returned."""
     named: Mapping[str, Any] | None = None
-    """The work of a function that is known by name, and not by recorded ops."""
+    """The unit of a function whose work is known, but not by the ops in ``core``."""
 
     @property
     def unit(self) -> str | None:
@@ -98,7 +98,7 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
     arrays = [array for _, array in leaves(result, numbers=False)]
     of_jax = any(library_of(array) == "jax" for array in arrays)
     look = replace(look, returned_on=frozenset(devices_of(arrays)), of_jax=of_jax)
-    return _with_known_work(look, function, cuda)
+    return _with_known_work(look, function)
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _waits(thread: int | None) -> bool:
     return text.rpartition(")")[2].split()[0] == "S"
 
 
-def _with_known_work(look: Look, function: Callable[[], Any], cuda: bool) -> Look:
+def _with_known_work(look: Look, function: Callable[[], Any]) -> Look:
     """Return a look at a call with its work, if it ran no op of flopscope and the work is known otherwise."""
     if look.ops:
         return look
@@ -131,9 +131,15 @@ def _with_known_work(look: Look, function: Callable[[], Any], cuda: bool) -> Loo
         read, written = named["bytes_read"], named["bytes_written"]
         work = {"flops": named["flops"], "bytes": read + written, "bytes_read": read, "bytes_written": written}
         return replace(look, **work, named=named)
-    store = torch_record(function, cuda and bool(look.devices))
+    if look.devices and not is_of_torch(function):  # what else it launched is in no record of torch's ops
+        return look
+    store = torch_record(function)
     work = {} if store is None else _work_of(store)
-    return replace(look, **work, core=store) if work.get("bytes", 0) > 0 else look
+    if not work.get("bytes", 0) > 0:
+        return look
+    if not look.devices:
+        return replace(look, **work, core=store)
+    return replace(look, **work, named={"unit": look_at(store, False).unit})
 
 
 def notes_of(result: Any) -> tuple[str, ...]:

@@ -253,7 +253,7 @@ def measure(
 def _busy(kind: str) -> Callable[[], str | None]:
     """Start to observe a device; return a function that says what other processes used of it."""
     meter = busy_meter(find_device(kind))
-    return lambda: why_busy(kind, meter())
+    return lambda: why_busy(meter())
 
 
 def _cpu_clocks() -> list[float]:
