@@ -15,8 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("kernel", metavar="MODULE:KERNEL", help="the function to check, in a module of its own")
     text = "the function that computes the same, in another module"
     parser.add_argument("--against", required=True, metavar="MODULE:REFERENCE", help=text)
-    text = "a function of a seed that returns the arguments of both"
-    parser.add_argument("--inputs", required=True, metavar="MODULE:MAKE", help=text)
+    text = "a function of a seed that returns the arguments of both (default: inputs, beside the reference)"
+    parser.add_argument("--inputs", metavar="MODULE:MAKE", help=text)
     text = "draw other contents and shapes like those of the first inputs, instead of further seeds"
     parser.add_argument("--vary", action="store_true", help=text)
     text = "place of an argument into which the kernel writes its results; may be repeated"
@@ -37,7 +37,7 @@ def _check(options: argparse.Namespace) -> int:
     result = check_isolated(
         options.kernel,
         function_named(options.against),
-        function_named(options.inputs),
+        function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs"),
         load=function_named,
         vary=options.vary,
         outputs=options.output,

@@ -97,8 +97,7 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
     look = look_at(core.store, timing == "cupti", notes + notes_of(result))
     arrays = [array for _, array in leaves(result, numbers=False)]
     of_jax = any(library_of(array) == "jax" for array in arrays)
-    look = replace(look, returned_on=frozenset(devices_of(arrays)), of_jax=of_jax)
-    return _with_known_work(look, function)
+    return replace(look, returned_on=frozenset(devices_of(arrays)), of_jax=of_jax)
 
 
 @contextmanager
@@ -123,7 +122,7 @@ def _waits(thread: int | None) -> bool:
     return text.rpartition(")")[2].split()[0] == "S"
 
 
-def _with_known_work(look: Look, function: Callable[[], Any]) -> Look:
+def with_known_work(look: Look, function: Callable[[], Any]) -> Look:
     """Return a look at a call with its work, if it ran no op of flopscope and the work is known otherwise."""
     if look.ops:
         return look

@@ -51,7 +51,9 @@ def measure(
     """Time repeated calls of ``fn(*args)`` and compare the time with the peaks of the device.
 
     fn: an op of flopscope or any other callable: torch, CuPy, Triton or NumPy code. Its exceptions propagate. The work
-        is the sum over the flopscope ops that it calls; it is unknown if fn also runs other code on the device.
+        is the sum over the flopscope ops that it calls, unknown if fn also runs other code on the device; else that of
+        torch's ops in a recorded call, on a GPU of a function of torch itself; or of a function of NumPy or CuPy that
+        is known by name.
     flops, bytes: the work of one call. They override the counted work, and are needed where it is unknown.
     unit: the compute unit that executes ``flops`` ("fp32", "bf16_tensor", …). Without it the roofline of stated flops
         is known only where the bytes are the bound on every unit.

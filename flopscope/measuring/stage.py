@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from flopscope import _core
 from flopscope.measuring.cuda import CACHED, CudaClock, LostRecords, Records, devices_of, held_bytes
-from flopscope.measuring.look import Look, call_under_profiler
+from flopscope.measuring.look import Look, call_under_profiler, with_known_work
 from flopscope.measuring.sampling import CpuClock, NoTime, flusher, warm_up
 from flopscope.record.profile import make_way, running
 from flopscope.support import capture
@@ -136,7 +136,7 @@ def prepare(
         first, look = look, call_under_profiler(calls[-1], cuda, timer) if cuda else look
         if first.launches and not look.launches:
             raise NoTime(f"the call launched nothing, although the one before it launched work: {CACHED}")
-        looks.append(look)
+        looks.append(with_known_work(look, function))
     unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
     if named is None and unseen and timer == "event":
         named = find_device("cuda")

@@ -397,7 +397,7 @@ def hangs(a): time.sleep(60)
 REFERENCES = """
 import numpy as np
 def twice(a): return 2 * a
-def make(seed): return (np.random.default_rng(seed).standard_normal((30, 40)),)
+def inputs(seed): return (np.random.default_rng(seed).standard_normal((30, 40)),)
 """
 
 
@@ -419,7 +419,7 @@ def test_a_kernel_runs_in_a_process_of_its_own(
     at, to = tmp_path / "references.py", tmp_path / "found.json"
     seconds = "2" if kernel == "hangs" else "60"
     limits = ("--vary", "--peaks", "none", "--max-time", "0.2", "--timeout", seconds, "--json", str(to))
-    names = (f"{tmp_path}/kernels.py:{kernel}", "--against", f"{at}:twice", "--inputs", f"{at}:make")
+    names = (f"{tmp_path}/kernels.py:{kernel}", "--against", f"{at}:twice")
     assert main(["check", *names, *limits]) == status
     out = capfd.readouterr().out
     assert says in out and "printed" not in out
