@@ -178,11 +178,12 @@ class _Session:
             self.notes.append("nothing was measured, so no file was written")
             return
         from flopscope.measuring.perf import stored
+        from flopscope.support.files import write_json
 
         try:
             content = stored.content_of(self.records)
             if options.perf_json:
-                stored.write(Path(options.perf_json), content)
+                write_json(options.perf_json, content)
                 self.notes.append(f"written: {options.perf_json}")
             if self.run is not None:
                 self.notes += stored.compared(self.run, content)

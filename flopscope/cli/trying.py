@@ -180,7 +180,7 @@ def _ab(options: argparse.Namespace) -> int:
     if options.pytest_benchmark:
         from flopscope.measuring.perf import stored
 
-        stored.write(options.pytest_benchmark, stored.content_of_sides(found["rows"]))
+        write_json(options.pytest_benchmark, stored.content_of_sides(found["rows"]))
     slower = [row["name"] for row in found["rows"] if options.fail_over and row["low"] > 1 + options.fail_over]
     if slower:
         tell(f"over {100 * options.fail_over:g} % slower: {', '.join(slower)}")

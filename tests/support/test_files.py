@@ -17,7 +17,6 @@ from helpers import ROOT
 
 import flopscope as fs
 from flopscope.cli import program as cli
-from flopscope.measuring.perf import stored
 from flopscope.support import files
 from flopscope.support.files import replacing, write_json
 
@@ -48,7 +47,6 @@ EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
     "page": lambda prof, path: prof.write_report(path, peaks="none"),
     "comparison": lambda prof, path: fs.compare(table(prof), table(prof)).to_csv(path),
     "command": lambda prof, path: cli.main(["devices", "--json", str(path)]),
-    "stored run": lambda prof, path: stored.write(path, {"name": "n" * 5000, "benchmarks": []}),
 }
 
 

@@ -1,8 +1,9 @@
-"""Each switch is applied to torch, has the effect it names, and is undone; its premise is checked."""
+"""Each switch is applied to torch and has the effect it names; its premise is checked."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -17,13 +18,17 @@ torch = pytest.importorskip("torch")
 @contextmanager
 def switched(name: str, **seen: Any) -> Iterator[Reach]:
     """Apply a switch to the torch of this process, and undo it."""
-    reach = Reach(torch, Seen(torch="2", **seen))
-    SWITCHES[name].apply(reach)
-    reach.watch()
-    try:
+    reach, switch = Reach(torch, Seen(torch="2", **seen)), SWITCHES[name]
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        for path in switch.functions:
+            owner, _, function = path.rpartition(".")
+            patch.setattr(owner := attrgetter(owner)(torch), function, getattr(owner, function))
+        for one in switch.settings(torch, reach.seen) if switch.settings else ():
+            stack.callback(one.write, one.read())
+        switch.apply(reach)
+        reach.watch()
+        stack.callback(reach.leave)
         yield reach
-    finally:
-        reach.undo()
 
 
 def network() -> Any:
@@ -62,7 +67,7 @@ SETTINGS: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_a_setting_is_set_held_against_the_program_and_put_back(name: str) -> None:
+def test_a_setting_is_set_and_held_against_the_program(name: str) -> None:
     read, before, wanted = SETTINGS[name]
     settings: Any = SWITCHES[name].settings
     write, original = settings(torch, Seen(cpus=2))[0].write, read()
@@ -76,7 +81,6 @@ def test_a_setting_is_set_held_against_the_program_and_put_back(name: str) -> No
             write(before)  # as the program does after its import of torch
             network()(torch.ones(1, 8))
             assert read() == wanted and reach.hits > hits
-        assert read() == before
     finally:
         write(original)
 
@@ -107,7 +111,6 @@ def test_optimizers_are_made_fused_and_give_the_same_parameters(kind: str) -> No
     assert (plain[0], fused[0], reach.hits) == (None, True, 1)
     for a, b in zip(plain[1], fused[1], strict=True):
         torch.testing.assert_close(a, b)
-    assert train()[0] is None
 
 
 def test_a_constructor_keeps_its_own_errors() -> None:
@@ -125,9 +128,6 @@ def test_gradients_are_dropped_where_the_program_fills_them() -> None:
         model(torch.ones(1, 8)).sum().backward()
         optimizer.zero_grad(set_to_none=False)
         assert reach.hits == 1 and model[0].weight.grad is None
-    model(torch.ones(1, 8)).sum().backward()
-    optimizer.zero_grad(set_to_none=False)
-    assert model[0].weight.grad is not None
 
 
 # Data -----------------------------------------------------------------------------------------------------------------
@@ -144,7 +144,6 @@ def test_a_loader_gets_workers_and_yields_the_same_batches() -> None:
         assert made.num_workers == 1 and made.persistent_workers and reach.hits == 1
         assert [batch[0].tolist() for batch in made] == plain
         assert loader(num_workers=3).num_workers == 3
-    assert loader().num_workers == 0
 
 
 def test_a_loader_of_an_iterable_dataset_keeps_its_process() -> None:

@@ -7,7 +7,6 @@ has what flopscope knows beyond the times.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -25,7 +24,7 @@ from typing import Any
 from flopscope.measuring.perf.report import verdict_of
 from flopscope.support.device import devices
 from flopscope.support.documents import plain
-from flopscope.support.files import replacing
+from flopscope.support.files import write_json
 from flopscope.support.package import VERSION
 from flopscope.support.safe import printable
 
@@ -108,13 +107,6 @@ def _benchmark(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def write(file: Path, content: Mapping[str, Any]) -> None:
-    """Write the file of a run."""
-    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
-    with replacing(file) as stream:
-        stream.write(f"{text}\n")
-
-
 # The numbered runs ----------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +135,7 @@ def save(content: Mapping[str, Any], name: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     number = max((int(file.name.partition("_")[0]) for file in folder.glob(_RUNS)), default=0) + 1
     file = folder / f"{number:04d}_{name}.json"
-    write(file, content)
+    write_json(file, content)
     return file
 
 
@@ -168,7 +160,7 @@ def compared(file: Path, content: Mapping[str, Any]) -> list[str]:
     """Return the lines of pytest-benchmark's comparison of a stored run with what was measured."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(file, folder)  # files beside each other are named in few words
-        write(Path(folder, "now.json"), content)
+        write_json(Path(folder, "now.json"), content)
         words = ["compare", file.name, "now.json", "--group-by=fullname", "--columns=median,iqr,min,rounds"]
         command = [sys.executable, "-m", "pytest_benchmark", *words]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The changes that can be tried without editing a program: one row each, how a row is applied to torch and undone, by
+"""The changes that can be tried without editing a program: one row each, how a row is applied to torch, by
 settings, around calls of modules or around its functions, and the functions that rows name."""
 
 from __future__ import annotations
@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -40,27 +39,23 @@ class Reach:
         """Called with each module with parameters that the program calls itself, before its first call."""
         self.after: list[Callable[[Any], object]] = []
         """Called with what each call of such a module returned."""
-        self._undo = ExitStack()
         self._settings: list[Setting] = []
         self._watches = False
         self._original_call = torch.nn.Module.__call__
 
     def wrap(self, owner: Any, name: str, around: Call) -> None:
-        """Call ``around`` with a function of torch and its arguments in the place of it, until undo()."""
-        original, inherited = getattr(owner, name), name not in vars(owner)
+        """Call ``around`` with a function of torch and its arguments in the place of it."""
+        original = getattr(owner, name)
 
         @functools.wraps(original)
         def wrapped(*args: Any, **named: Any) -> Any:
             return around(original, *args, **named)
 
         setattr(owner, name, wrapped)
-        self._undo.callback(lambda: delattr(owner, name) if inherited else setattr(owner, name, original))
 
     def set(self, settings: Sequence[Setting]) -> None:
-        """Set values now, and again whenever ``hold`` is called, until undo()."""
+        """Set values now, and again whenever ``hold`` is called."""
         self._settings += settings
-        for one in settings:
-            self._undo.callback(one.write, one.read())
         self.hold()
 
     def hold(self) -> None:
@@ -70,15 +65,8 @@ class Reach:
                 setting.write(setting.value)
                 self.hits += 1
 
-    def undo(self) -> None:
-        """Put settings and functions of torch back, the last first."""
-        self._settings.clear()
-        if self._watches:
-            self.leave()
-        self._undo.close()
-
     def watch(self) -> None:
-        """Watch the modules that the program calls itself, until leave() or undo()."""
+        """Watch the modules that the program calls itself, until leave()."""
         owner, known = self.torch.nn.Module, {}  # alive: else a number could be that of another later
         original, self._watches = self._original_call, True
 
@@ -149,34 +137,24 @@ def channels_last(reach: Reach, module: Any, call: Call) -> Call | None:
 # Functions ------------------------------------------------------------------------------------------------------------
 
 
-def fuse(reach: Reach) -> Call:
-    def constructed(init: Call, optimizer: Any, *args: Any, **named: Any) -> None:
-        if not named.get("fused") and not named.get("differentiable"):
-            reach.hits += 1
-            named.update(fused=True, foreach=None)
-        init(optimizer, *args, **named)
-
-    return constructed
+def fuse(reach: Reach, init: Call, optimizer: Any, *args: Any, **named: Any) -> None:
+    if not named.get("fused") and not named.get("differentiable"):
+        reach.hits += 1
+        named.update(fused=True, foreach=None)
+    init(optimizer, *args, **named)
 
 
-def dropping(reach: Reach) -> Call:
-    def zero_grad(original: Call, owner: Any, set_to_none: bool = True) -> None:
-        if not set_to_none:
-            reach.hits += 1
-        original(owner, True)
-
-    return zero_grad
+def dropping(reach: Reach, original: Call, owner: Any, set_to_none: bool = True) -> None:
+    reach.hits += not set_to_none
+    original(owner, True)
 
 
-def start_workers(reach: Reach) -> Call:
-    def constructed(init: Call, loader: Any, dataset: Any, *args: Any, **named: Any) -> None:
-        states = len(args) > 4 or named.get("num_workers")  # the fifth after the dataset
-        if not states and not issubclass(type(dataset), reach.torch.utils.data.IterableDataset):
-            reach.hits += 1
-            named.update(num_workers=reach.seen.workers, persistent_workers=True)
-        init(loader, dataset, *args, **named)
-
-    return constructed
+def start_workers(reach: Reach, init: Call, loader: Any, dataset: Any, *args: Any, **named: Any) -> None:
+    states = len(args) > 4 or named.get("num_workers")  # the fifth after the dataset
+    if not states and not issubclass(type(dataset), reach.torch.utils.data.IterableDataset):
+        reach.hits += 1
+        named.update(num_workers=reach.seen.workers, persistent_workers=True)
+    init(loader, dataset, *args, **named)
 
 
 # Rows ----------------------------------------------------------------------------------------------------------------
@@ -229,8 +207,8 @@ class Switch:
     calls: Callable[[Reach, Any, Call], Call | None] | None = None
     """What wraps the calls of modules that the program calls itself. It gets the module and its call, and returns the
     call to make instead, or None to leave a module as it is."""
-    functions: Mapping[str, Callable[[Reach], Call]] = field(default_factory=dict)
-    """Functions of torch, and what makes a wrapper of each, which gets the function and its arguments."""
+    functions: Mapping[str, Call] = field(default_factory=dict)
+    """Functions of torch, and what is called in the place of each, with the function and its arguments."""
 
     def apply(self, reach: Reach) -> None:
         """Apply it in a process that has just imported torch."""
@@ -240,7 +218,7 @@ class Switch:
             reach.first.append(functools.partial(self._around, reach))
         for path, wrapper in self.functions.items():
             owner, _, name = path.rpartition(".")
-            reach.wrap(attrgetter(owner)(reach.torch), name, wrapper(reach))
+            reach.wrap(attrgetter(owner)(reach.torch), name, functools.partial(wrapper, reach))
 
     def _around(self, reach: Reach, module: Any) -> None:
         """Wrap the call of a module. Copies of it, and what is pickled of it, run its own."""
