@@ -54,10 +54,6 @@ def test_what_needs_a_gpu_is_refused_on_a_cpu_and_the_reverse() -> None:
     assert {name for name, one in SWITCHES.items() if one.why_not(seen)} == {"threads", "inference_mode"}
 
 
-def test_no_switch_applies_to_a_program_that_does_not_use_torch() -> None:
-    assert [name for name, one in SWITCHES.items() if not one.why_not(Seen())] == []
-
-
 # Settings: how each is read, what it is before, and what the switch makes of it.
 SETTINGS: dict[str, tuple[Any, Any, Any]] = {
     "tf32": (torch.get_float32_matmul_precision, "highest", "high"),
@@ -111,11 +107,6 @@ def test_optimizers_are_made_fused_and_give_the_same_parameters(kind: str) -> No
     assert (plain[0], fused[0], reach.hits) == (None, True, 1)
     for a, b in zip(plain[1], fused[1], strict=True):
         torch.testing.assert_close(a, b)
-
-
-def test_a_constructor_keeps_its_own_errors() -> None:
-    with switched("fused_optimizer"), pytest.raises(TypeError, match="learning_rate"):
-        torch.optim.SGD(network().parameters(), learning_rate=0.1)
 
 
 def test_gradients_are_dropped_where_the_program_fills_them() -> None:

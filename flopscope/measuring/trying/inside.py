@@ -96,7 +96,6 @@ class Inside:
         self._switch = SWITCHES.get(job.switch)
         self._program = PythonProgram(*job.program)
         self._record = Record()
-        self._reach: Reach | None = None
         self._looking: Looking | None = None
         self._pid = os.getpid()
         self._steps = StepCounter(self._ended, bool)
@@ -128,7 +127,7 @@ class Inside:
 
     def _turn_to_torch(self, torch: Any) -> None:
         torch.manual_seed(0)
-        self._reach = reach = Reach(torch, Seen(**self._job.seen))
+        reach = Reach(torch, Seen(**self._job.seen))
         self._looking = Looking(reach)
         if self._switch is not None:
             self._switch.apply(reach)
@@ -161,18 +160,18 @@ class Inside:
             self._finish()
 
     def _time(self, count: int, warm: int) -> None:
-        steps = self._job.steps
+        steps, looking = self._job.steps, self._looking
         if count < self._opened:  # the program marks its steps: those of its optimizers were none
             self._opened = 0
-        if count <= warm and self._reach is not None:
-            self._reach.hold()  # also if it calls no module
+        if count <= warm and looking is not None:
+            looking.reach.hold()  # also if it calls no module
         if count >= warm and not self._opened:
             # Batches that workers have ready are no part of the measured steps.
-            self._record.warm = warm + (0 if self._looking is None else self._looking.queued)
+            self._record.warm = warm + (0 if looking is None else looking.queued)
             if count >= self._record.warm:
                 self._opened = count
-                if self._reach is not None:
-                    self._reach.leave()
+                if looking is not None:
+                    looking.reach.leave()
                 wait_for_devices()
                 self._opening, self._used = time.perf_counter(), thread_use()
         elif self._opened and count - self._opened == steps:
@@ -190,17 +189,15 @@ class Inside:
         os._exit(0)
 
     def _write(self) -> None:
-        record, looks = self._record, self._job.warm is None
+        record, looking = self._record, self._looking
         self._steps.leave()
         record.peak, record.modules = peak_bytes(), loaded()
-        seen = Seen()
-        if self._reach is not None and self._looking is not None:
-            record.of, values = self._looking.results()
-            record.values, record.hits = list(values), self._reach.hits
-            seen = self._looking.finish() if looks else seen
-        if looks:
-            seen.cpus = len(os.sched_getaffinity(0))
-            record.seen = asdict(seen)
+        if looking is not None:
+            record.of, record.values = looking.results()
+            record.hits = looking.reach.hits
+        if self._job.warm is None:
+            seen = Seen() if looking is None else looking.finish()
+            record.seen = asdict(seen) | {"cpus": len(os.sched_getaffinity(0))}
         if (rank_in(os.environ) or {}).get("rank", 0) == 0:
             write_json(self._job.record, plain(asdict(record)))
 

@@ -55,7 +55,7 @@ class Looking:
     """
 
     def __init__(self, reach: Any) -> None:
-        self.seen = Seen()
+        self.reach, self.seen = reach, Seen()
         self.queued = 0
         """Batches that the workers of a DataLoader get ready ahead."""
         self._torch = torch = reach.torch
@@ -101,7 +101,7 @@ class Looking:
         """Note the generators of random numbers, which steps of a program that draws none leave as they are."""
         self._drawn = generators(self._torch)
 
-    def results(self) -> tuple[str, list[float]]:
+    def results(self) -> tuple[str, list[float | None]]:
         """Return what was recorded, "losses", "outputs" or "", and its values. Waits for the device."""
         for name, known in (("losses", self._losses), ("outputs", self._outputs)):
             if known:
