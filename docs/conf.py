@@ -17,9 +17,7 @@ version = release = flopscope.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "reference"]
 exclude_patterns = ["_ext"]
-nitpicky = False
 
-myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 
 # Importing these takes long, or they are not installed where the documentation is built.

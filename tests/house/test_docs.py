@@ -189,7 +189,7 @@ def _help(*command: str) -> str:
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
     commands = {"bench", "compare", "devices", "mcp", "measure", "ranks", "report", "run"}
-    commands |= {"ab", "schema", "skill", "summary", "table", "try"}
+    commands |= {"ab", "check", "schema", "skill", "summary", "table", "try"}
     assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:
         for option in re.findall(r"--[a-z-]+", arguments):
