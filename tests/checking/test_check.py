@@ -181,8 +181,8 @@ def test_kernels_that_are_wrong_or_do_less_are_refused(
     assert found.verdict in ({verdict, "wrong"} if "|" in why else {verdict}), str(found)
     import re
 
-    assert re.search(why, found.why), found.why
-    assert str(found).startswith(f"{found.kernel} is {found.verdict}: {found.why}\n")
+    assert re.search(why, found.reason), found.reason
+    assert str(found).startswith(f"{found.kernel} is {found.verdict}: {found.reason}\n")
 
 
 def test_sums_in_a_short_dtype_are_wrong_where_the_dtype_of_the_arguments_is_right() -> None:
@@ -242,7 +242,7 @@ def test_results_may_be_written_to_an_argument_alone() -> None:
 
     assert fs.check(into, softmax, x(), x(), outputs=[1], **BRIEF).verdict in JUDGED
     wrong = fs.check(half, softmax, x(), x(), outputs=[1], **BRIEF)
-    assert wrong.verdict == "wrong" and "nan instead of" in wrong.why
+    assert wrong.verdict == "wrong" and "nan instead of" in wrong.reason
 
 
 def test_a_kernel_may_refuse_other_shapes_and_the_note_says_so() -> None:

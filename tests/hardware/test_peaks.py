@@ -171,7 +171,7 @@ def test_a_busy_machine_causes_a_warning(core: FakeCore) -> None:
 def test_other_processes_use_the_system_total_minus_our_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tick = os.sysconf("SC_CLK_TCK")
     times = iter([10.0, 13.0])  # this process: three seconds
-    monkeypatch.setattr(busy, "time", SimpleNamespace(process_time=lambda: next(times)))
+    monkeypatch.setattr(busy.os, "times", lambda: (next(times), 0.0, 0.0, 0.0, 0.0))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2})
     counted = iter([(0, 0), (5 * tick, 20 * tick)])  # busy and total ticks of two processors in ten seconds
     monkeypatch.setattr(busy, "_busy_ticks", lambda: next(counted))

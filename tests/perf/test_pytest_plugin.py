@@ -77,17 +77,18 @@ def test_failed_limits_report_the_measurement(run: Run, limits: str, measured: s
     [
         (Times(20), ".at_least(gbytes_per_s=101)", "beyond this device's roofline"),
         (Times(20), ".at_most(us=9.9)", "beyond this device's roofline"),
-        (Times(20), ".at_least(pct_roofline=80)", "bytes 10 µs at the peak bandwidth and FLOPs 1 µs"),
-        (
-            Times(20, bound="launch"),
-            ".at_least(pct_roofline=90)",
-            "each launch takes little longer than an empty kernel",
-        ),
-        (Times(5, bound="cache"), ".at_least(gbytes_per_s=1000)", "was in the cache"),  # 200 GB/s, twice the roofline
+        (Times(20), ".at_least(pct_roofline=80)", "far below the roofline: more bytes"),
+        (Times(12), ".at_least(pct_roofline=90)", "only fewer bytes"),
+        (Times(12, bound="compute"), ".at_least(pct_roofline=90)", "only fewer FLOPs"),
+        (Times(20, bound="compute"), ".at_least(pct_roofline=90)", "the shapes do not fill"),
+        (Times(20, bound="launch"), ".at_least(pct_roofline=90)", "launch-bound"),
+        (Times(5, bound="cache"), ".at_least(gbytes_per_s=1000)", "was in cache"),  # 200 GB/s, twice the roofline
         (Times(20, half=4), ".at_least(pct_roofline=90)", "the samples vary widely"),
-        (Times(20, half=4), ".at_least(pct_roofline=90)", "bytes 10 µs at the peak"),  # no sample meets it
+        (Times(20, half=4), ".at_least(pct_roofline=90)", "far below the roofline: more bytes"),  # no sample meets it
         (Times(20, half=4, least=11), ".at_least(pct_roofline=90)", "some samples meet the limit"),
         (Times(20, bound="launch"), ".at_least(us=30)", "faster than the limit allows"),
+        (Times(20, bound="launch"), ".at_most(gbytes_per_s=3)", "faster than the limit allows"),
+        (Times(20, half=4), '.bound("compute")', "bytes 10 µs at the peak bandwidth and FLOPs 1 µs at the peak FLOP/s"),
         (Times(20, half=4), '.bound("compute")', "the bytes at the peak bandwidth take longest (memory)"),
         (Times(20, bound="latency"), '.bound("memory")', "as short as a few dependent steps (latency)"),
         (Times(20, bound="unknown"), ".at_most(us=19)", "unknown from these numbers"),

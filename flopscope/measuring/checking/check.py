@@ -161,7 +161,7 @@ class Run:
             verdict=verdict,
             kernel=self._names[0],
             reference=self._names[1],
-            why=why,
+            reason=why,
             times=times,
             pct_limit=shares[0],
             reference_pct_limit=shares[1],

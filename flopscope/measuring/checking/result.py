@@ -15,7 +15,7 @@ CHECKED = Document(
     "check",
     "a kernel, compared with a reference",
     (
-        *columns("kernel$ reference$ verdict$ why$", why='why the kernel is wrong or its time invalid, or ""'),
+        *columns("kernel$ reference$ verdict$ reason$", reason='why the kernel is wrong or its time invalid, or ""'),
         *columns("pct_limit:% reference_pct_limit:%", why="the peaks or the work are unknown, or nothing was timed"),
         record("times", TIMES.fields, "how their times compare", "nothing was timed"),
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
@@ -32,7 +32,7 @@ class Checked:
     verdict: Verdict
     kernel: str
     reference: str
-    why: str = ""
+    reason: str = ""
     """Why the kernel is wrong or its time invalid; "" otherwise."""
     times: TimesCompared | None = None
     """How the times compare; None if they were not measured."""
@@ -53,8 +53,8 @@ class Checked:
     @property
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        if self.times is None or self.why:
-            return f"{self.kernel} is {self.verdict}: {self.why}"
+        if self.times is None or self.reason:
+            return f"{self.kernel} is {self.verdict}: {self.reason}"
         limits = [
             f"{name} reaches {share:.0f} % of the limit"
             for name, share in ((self.kernel, self.pct_limit), (self.reference, self.reference_pct_limit))

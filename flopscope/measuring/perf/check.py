@@ -16,7 +16,7 @@ from flopscope.measuring.checking.check import check
 from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.perf import limits
 from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
-from flopscope.measuring.perf.report import explain
+from flopscope.measuring.perf.report import bound_reason, explain
 from flopscope.measuring.sampling import Beside, CpuClock
 from flopscope.measuring.stage import name_of
 from flopscope.record.profile import profile
@@ -126,7 +126,7 @@ class Check:
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
         limit, found = f"bound by {' or '.join(kinds)}", f"bound by {actual}"
         call = f"bound({', '.join(map(repr, kinds))})"
-        return self._settle(LimitResult(limit, found, verdict, call=call))
+        return self._settle(LimitResult(limit, found, verdict, call=call), bound_reason(self.measurement))
 
     def no_slower_than(self, other: Callable[..., Any], *args: Any, ratio: float = 1.05) -> Check:
         """Check that the call takes at most ``ratio`` times as long as ``other``, by timing both alternately.
@@ -159,7 +159,7 @@ class Check:
         right = found.verdict not in ("wrong", "invalid")
         limit, call = f"the outputs of {found.reference}", f"matches({found.reference})"
         measured = f"right for {len(found.cases)} inputs" if right else found.verdict
-        return self._settle(LimitResult(limit, measured, "passed" if right else "failed", call=call), found.why)
+        return self._settle(LimitResult(limit, measured, "passed" if right else "failed", call=call), found.reason)
 
     def flops(
         self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
