@@ -1,4 +1,10 @@
-"""The command ``flopscope check``: is a kernel right, is it faster than a reference, and how far from the limit."""
+"""The command ``flopscope check``: is a kernel right, is it faster than a reference, and how far from the limit.
+
+The kernel is imported in a process of its own alone: the reference, the function that makes the inputs and what is
+expected are in this one. A module that has both would be imported in both processes, so that the kernel could call the
+reference; they belong into modules of their own. The exit status is that of a test: 0 for a kernel that is right, also
+if it is slower, since a slower kernel may be what is wanted for now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrays of torch, NumPy, CuPy, JAX and flopscope: their values, their memory, and new ones like them."""
+"""Arrays of torch, NumPy, CuPy, JAX and flopscope: their values, their memory, and new ones like them.
+
+Values are exchanged as arrays of NumPy, floating ones in float64, which holds those of all shorter dtypes exactly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The work of calls of other libraries: torch's by a record of its ops, functions of NumPy and CuPy by their names."""
+"""The work of calls of other libraries: torch's by a record of its ops, functions of NumPy and CuPy by their names.
+
+torch's profiler records the shapes of ops, and the rules for traces know their work. Nothing records NumPy and CuPy, so
+that their functions are known by name, if all arguments are arrays; a lambda of operators has no name.
+"""
 
 from __future__ import annotations
 

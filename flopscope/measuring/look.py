@@ -1,4 +1,8 @@
-"""One call under the profiler: the devices that it uses, its launches, and the work of its ops."""
+"""One call under the profiler: the devices that it uses, its launches, and the work of its ops.
+
+A call whose work goes on after it returns has no time: threads that it started, results that compute when they are
+read, futures and coroutines are refused or named.
+"""
 
 from __future__ import annotations
 

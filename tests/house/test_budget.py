@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 194_500,
-    "bytes of the checkout": 10_145_000,
-    "lines of flopscope/*.py": 37_030,
-    "modules of flopscope": 211,
-    "lines of tests": 60_010,
+    "lines in all": 195_000,
+    "bytes of the checkout": 10_165_000,
+    "lines of flopscope/*.py": 38_000,
+    "modules of flopscope": 195,
+    "lines of tests": 59_400,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }

@@ -1,4 +1,9 @@
-"""Calls of functions with new arrays: what they return and change, and how long they take."""
+"""Calls of functions with new arrays: what they return and change, and how long they take.
+
+Arrays are new for each call, between guards, and filled from values in float64, so that kernels of all libraries are
+compared in the same way, and a process of its own can be given values instead of arrays. Outputs are read twice: what
+is still written after the return differs.
+"""
 
 from __future__ import annotations
 

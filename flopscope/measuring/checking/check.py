@@ -1,4 +1,9 @@
-"""check(): is a kernel right, is it faster than a reference, and how far is it from the limit."""
+"""check(): is a kernel right, is it faster than a reference, and how far is it from the limit.
+
+A kernel is right if its outputs are those of the reference for all inputs that are tried; only then is its time a time
+of the work. What could make a wrong or idle kernel pass is looked for as well: outputs that are alike for all inputs, a
+reference that differs from call to call, results that are those of earlier calls.
+"""
 
 from __future__ import annotations
 
@@ -141,8 +146,10 @@ class Run:
         self._viewed: frozenset[int] = frozenset()
         """Arguments whose memory the reference returns."""
         self._cases: list[str] = []
+        """Names of the inputs for which the outputs are right."""
         self._notes: list[str] = []
         self._failed: tuple[Any, ...] | None = None
+        """The inputs for which they are wrong."""
 
     def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
         """Compare outputs, then times; return the verdict."""

@@ -1,4 +1,14 @@
-"""The inputs of a check: other contents, shapes and layouts than those that were given, each with its name."""
+"""The inputs of a check: other contents, shapes and layouts than those that were given, each with its name.
+
+The given arguments are the model: their scale, their sign and their integers are kept, since what a kernel may be given
+is unknown. Normal values make every element of a result depend on many; large ones show what overflows; zeros, one-hot
+rows, NaN and infinities show elements that are skipped; a dimension that is one larger or smaller shows tails. Two
+dimensions of one size are taken for the same dimension, so that products still fit.
+
+A timed call has contents that no other has: normal values of one of three draws, whose elements are moved by a number
+of places that is different each time. That is a copy, so that it takes little time and can be repeated exactly
+afterwards.
+"""
 
 from __future__ import annotations
 

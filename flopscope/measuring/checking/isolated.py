@@ -1,4 +1,9 @@
-"""A bench in a process of its own, in which nothing but the kernel is: it may crash, hang or print."""
+"""A bench in a process of its own, in which nothing but the kernel is: it may crash, hang or print.
+
+The other process is started, not forked: libraries of GPUs do not survive a fork, and nothing of the parent's memory,
+in which the reference and what is expected are, is there. It is given values and returns values and times; what it says
+of its times is believed, as it times by the clock of flopscope, which was imported before the kernel.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""Whether outputs are those of a reference: the error that is allowed, derived from the reference and its inputs."""
+"""Whether outputs are those of a reference: the error that is allowed, derived from the reference and its inputs.
+
+No fixed tolerance fits all kernels: a sum of a thousand terms of either sign may lose most of its digits, and an exp()
+of a large number as many as the number has. But whatever is unavoidable shows where inputs change by less than their
+dtype resolves: a kernel that is as good as its dtype allows is as far from the exact result as the exact result moves
+when each input is rounded once, but for a factor that grows with the root of the number of terms. So the error that is
+allowed is that movement, in float64, times a factor; a few ULPs of the output are allowed as well, for results that are
+rounded themselves. A shorter dtype exceeds this by orders of magnitude: bfloat16 rounds 65,536 times as far as float32.
+
+Where the reference in its own dtype is further off, as a chain of ops in bfloat16 is, a multiple of its error counts.
+"""
 
 from __future__ import annotations
 

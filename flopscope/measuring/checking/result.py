@@ -1,4 +1,8 @@
-"""The result of check(): a verdict, and what it is based on."""
+"""The result of check(): a verdict, and what it is based on.
+
+The sentence says what matters most: what is wrong, else how the times compare. What the kernel is right for, where it
+ran and what was not compared follow, so that a reader can judge the verdict.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +34,11 @@ class Checked:
     """Whether a kernel is right, faster than a reference, and how far from the limit."""
 
     verdict: Verdict
+    """The first four say how the times of a kernel that is right compare; "wrong" and "invalid" have a reason."""
     kernel: str
+    """Name of the kernel."""
     reference: str
+    """Name of what it was compared with."""
     reason: str = ""
     """Why the kernel is wrong or its time invalid; "" otherwise."""
     times: TimesCompared | None = None
@@ -44,9 +51,11 @@ class Checked:
     cases: tuple[str, ...] = ()
     """The inputs for which the outputs are right."""
     seed: int = 0
+    """Of the inputs: the same seed gives the same inputs."""
     isolated: bool = False
     """Whether the kernel ran in a process of its own."""
     notes: tuple[str, ...] = ()
+    """What was not compared, and why; differences that are no verdict."""
     failed: tuple[Any, ...] | None = field(default=None, repr=False)
     """The arguments for which an output is wrong, arrays as NumPy's; None if there are none."""
 
