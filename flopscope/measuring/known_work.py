@@ -14,7 +14,7 @@ from typing import Any
 
 from flopscope import _core
 
-COVERED, ELSE_NS, TRIES = 0.5, 200_000, 5
+COVERED, ELSE_NS, TRIES = 0.5, 1_000_000, 5
 """Share of a thread's time in a call that torch's ops must take on a CPU, or how long the rest may take, in one of
 several calls, so that their work is that of the call."""
 

@@ -230,7 +230,8 @@ def test_honest_kernels_are_judged_by_their_time(kernel: Any, reference: Any, sh
 
 def test_a_kernel_that_works_twice_is_slower() -> None:
     twice = lambda a: (softmax(a), softmax(a))[1]  # noqa: E731
-    assert fs.check(twice, softmax, x(512, 512), max_time=3.0, peaks="none").verdict == "slower"
+    found = fs.check(twice, softmax, x(512, 512), max_time=3.0, peaks="none")
+    assert found.verdict in ("slower", "unclear") and found.times is not None and found.times.ratio > 1.2, str(found)
 
 
 def test_results_may_be_written_to_an_argument_alone() -> None:
