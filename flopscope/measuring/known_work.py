@@ -13,6 +13,10 @@ from functools import partial
 from typing import Any
 
 from flopscope import _core
+from flopscope.read.trace import Trace
+from flopscope.record.kineto_text import keep_text
+from flopscope.record.torch_hooks import quiet_start
+from flopscope.results.results import store_of
 
 COVERED, ELSE_NS, TRIES = 0.5, 1_000_000, 5
 """Share of a thread's time in a call that torch's ops must take on a CPU, or how long the rest may take, in one of
@@ -56,23 +60,21 @@ def torch_record(function: Callable[[], Any]) -> Any:
     """Call a function under torch's profiler with shapes. Return the store of the record, or None unless it has ops,
     which take most of the time of a call on a CPU. Exceptions of the function propagate."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "profiler"):
+    if torch is None or not hasattr(torch, "profiler") or torch.autograd._profiler_enabled():
         return None
-    from flopscope.record.torch_hooks import quiet_start
-    from flopscope.results.results import store_of
-    from flopscope.torch import ProfilerActivity, profile
-
+    profile = torch.autograd.profiler.profile
     for _ in range(TRIES):
-        with quiet_start(torch), profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+        with quiet_start(torch), profile(record_shapes=True, use_kineto=True) as prof:
             begin = time.thread_time_ns()
             function()
             took = time.thread_time_ns() - begin
-        if not len(prof):
-            return None
-        store = store_of(prof, "measure")
+        keep_text(prof)
+        store = store_of(Trace(prof.kineto_results.read()), "measure")
         columns, _, kinds, _ = store.events()
         outermost = (columns["kind"] == kinds.index("op")) & (columns["parent"] < 0)
         spent = columns["duration"][outermost].sum()
-        if spent > 0 and (is_of_torch(function) or spent >= min(COVERED * took, took - ELSE_NS)):
+        if not spent > 0:
+            return None
+        if is_of_torch(function) or spent >= min(COVERED * took, took - ELSE_NS):
             return store
     return None
