@@ -28,6 +28,7 @@ from flopscope.support.capture import (
 )
 from flopscope.support.hints import HINTS, TORCH_ON_CPU, Hints
 from flopscope.support.package import warn_user
+from flopscope.support.suggest import require_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -83,6 +84,20 @@ def _ended_by_failure(method: Method) -> Method:
             raise
 
     return cast("Method", guarded)
+
+
+_Init = TypeVar("_Init", bound=Any)
+
+
+def _suggesting(function: _Init) -> _Init:
+    """Let the error for a misspelt argument name the one that was meant, as Python 3.13 does."""
+
+    @functools.wraps(function)
+    def call(self: Any, **named: Any) -> None:
+        require_names("profile", named, function.__code__.co_varnames)
+        function(self, **named)
+
+    return call  # type: ignore[return-value]
 
 
 class profile(Results):
@@ -141,6 +156,7 @@ class profile(Results):
     def hints(self, hints: Hints) -> None:
         self._hints = hints
 
+    @_suggesting
     def __init__(
         self,
         *,

@@ -22,10 +22,6 @@ def softmax(a: Any) -> Any:
     return torch.softmax(a, -1)
 
 
-def product(a: Any, b: Any) -> Any:
-    return a @ b
-
-
 def total(a: Any) -> Any:
     return a.sum(-1)
 
@@ -134,13 +130,6 @@ def half_of_the_rows(a: Any) -> Any:
     return out
 
 
-def no_tail(a: Any, b: Any) -> Any:
-    out = torch.empty(a.shape[0], b.shape[1], device=a.device)
-    n = a.shape[0] // 16 * 16
-    out[:n] = a[:n] @ b
-    return out
-
-
 PAIR = [(256, 384), (384, 129)]
 REFUSED = {
     "cached by pointer": (_cached(False), softmax, [(256, 384)]),
@@ -150,14 +139,13 @@ REFUSED = {
     "zeros": (torch.zeros_like, softmax, [(256, 384)]),
     "unwritten": (torch.empty_like, softmax, [(256, 384)]),
     "half": (half_of_the_rows, softmax, [(256, 384)]),
-    "TF32": (in_tf32, product, PAIR),
-    "bfloat16": (lambda a, b: (a.bfloat16() @ b.bfloat16()).float(), product, PAIR),
+    "TF32": (in_tf32, torch.matmul, PAIR),
+    "bfloat16": (lambda a, b: (a.bfloat16() @ b.bfloat16()).float(), torch.matmul, PAIR),
     "in place": (lambda a: a.sub_(a.amax(-1, keepdim=True)).softmax(-1), softmax, [(256, 384)]),
     "unstable": (lambda a: a.exp() / a.exp().sum(-1, keepdim=True), softmax, [(256, 384)]),
     "no mask": (lambda a: fused_softmax(a, masked=0, block=512), softmax, [(256, 512)]),
     "a block too short": (lambda a: fused_softmax(a, block=512), softmax, [(256, 512)]),
     "no tail": (lambda a, b: fused_add(a, b, lambda n, block: n // block), torch.add, [(256, 384)] * 2),
-    "no tail of rows": (no_tail, product, PAIR),
     "no zeros before atomics": (lambda a: atomic_sums(a, zeroed=False), total, [(256, 384)]),
     "a swallowed NaN": (lambda a: torch.nan_to_num(a.relu()), torch.relu, [(256, 384)]),
     "on the CPU": (lambda a: softmax(a).cpu(), softmax, [(256, 384)]),
@@ -210,9 +198,9 @@ HONEST = {
     "Triton's add": (fused_add, torch.add, [(256, 384)] * 2),
     "atomics": (atomic_sums, total, [(256, 384)]),
     "a graph": (_honest_graph(), softmax, [(256, 384)]),
-    "two streams": (on_two_streams, product, PAIR),
-    "einsum": (lambda a, b: torch.einsum("ik,kj->ij", a, b), product, PAIR),
-    "blocks": (lambda a, b: a[:, :96] @ b[:96] + a[:, 96:] @ b[96:], product, PAIR),
+    "two streams": (on_two_streams, torch.matmul, PAIR),
+    "einsum": (lambda a, b: torch.einsum("ik,kj->ij", a, b), torch.matmul, PAIR),
+    "blocks": (lambda a, b: a[:, :96] @ b[:96] + a[:, 96:] @ b[96:], torch.matmul, PAIR),
     "in place": (lambda a: a.mul_(2), lambda a: a.add_(a), [(256, 384)]),
     "by parts": (lambda a: (a - a.amax(-1, keepdim=True)).softmax(-1), softmax, [(256, 384)]),
     "two results": (lambda a: tuple(a.max(-1)), lambda a: (a.amax(-1), a.argmax(-1)), [(256, 384)]),
