@@ -37,21 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from flopscope.measuring.checking.check import check_isolated
+    from flopscope.measuring.checking.bench import Bench
+    from flopscope.measuring.checking.check import MARGIN, Run, checked_arguments
+    from flopscope.measuring.checking.inputs import Inputs
+    from flopscope.measuring.checking.isolated import Isolated
 
     own_path.restore()
-    result = check_isolated(
-        options.kernel,
-        function_named(options.against),
-        function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs"),
-        load=function_named,
-        vary=options.vary,
-        outputs=options.output,
-        max_time=options.max_time,
-        seconds=options.timeout,
-        peaks=options.peaks,
-        seed=options.seed,
-    )
+    reference = function_named(options.against)
+    inputs = function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs")
+    args, written = checked_arguments(tuple(inputs(options.seed)), options.output), frozenset(options.output)
+    kernel = Isolated(function_named, options.kernel, args, frozenset(), options.timeout)
+    try:
+        sides = ((kernel, 0), (Bench([reference], args, [written]), 0))
+        names = tuple(text.rpartition(":")[2] for text in (options.kernel, options.against))
+        run = Run(sides, names, Inputs(args, None if options.vary else inputs, options.seed, written), written)
+        result = run.checked(None, MARGIN, options.max_time, None, options.peaks)
+    finally:
+        kernel.close()
     print(result)
     if options.json:
         write_json(options.json, result.to_dict())

@@ -5,11 +5,12 @@ Values are exchanged as arrays of NumPy, floating ones in float64, which holds t
 
 from __future__ import annotations
 
+import copyreg
 import importlib
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from flopscope import _core
 
@@ -126,6 +127,54 @@ def address_of(value: Any) -> set[int]:
     return found - {0}
 
 
+def returns_the_same_again(call: Callable[[], Any]) -> bool:
+    """Return whether two calls return the same memory, and the second does not write it.
+
+    What it holds is overwritten in between and, if the call does not write it, put back; False where that is refused.
+    """
+    arrays = [array for _, array in leaves(call(), numbers=False)]
+    if not arrays or address_of(arrays[0]).isdisjoint(address_of(call())):
+        return False
+    array = arrays[0].detach() if library_of(arrays[0]) == "torch" else arrays[0]
+    before = values_of(array)
+    try:
+        array[...] = filler(dtype_of(array))
+    except (TypeError, ValueError, RuntimeError):  # JAX's and read-only arrays
+        return False
+    filled = values_of(array).tobytes()
+    call()
+    if values_of(array).tobytes() != filled:
+        return False
+    _write(array, before)
+    return True
+
+
+def _write(array: Any, values: Any) -> None:
+    """Write values, as of values_of(), in an array that is not JAX's."""
+    library = library_of(array)
+    if library == "torch":
+        torch: Any = sys.modules["torch"]
+        with torch.no_grad():
+            array.copy_(torch.from_numpy(values))
+    elif library == "flopscope":
+        _core.copy_(array, own_array(values, dtype_of(array), array.device))
+    else:
+        array[...] = sys.modules["cupy"].asarray(values) if library == "cupy" else values
+
+
+def filler(dtype: str) -> float:
+    """Return what memory is filled with that no result may have: NaN, or 77 for other dtypes than floating ones."""
+    return math.nan if dtype.startswith(("float", "bfloat")) else OF_INTEGERS
+
+
+def _empty(array: Any, dtype: str, shape: Sequence[int]) -> Any:
+    """Return new memory of the library and the device of an array of torch, NumPy or CuPy."""
+    library: Any = sys.modules[library_of(array)]
+    if library.__name__ == "torch":
+        return library.empty(tuple(shape), dtype=getattr(library, dtype), device=array.device)
+    return library.empty(tuple(shape), dtype=dtype)
+
+
 class Guarded:
     """A new array with given values, like another in its library, device and dtype, between guards where its library
     allows that. layout: "plain", or "strided": not contiguous."""
@@ -135,8 +184,8 @@ class Guarded:
         dtype = dtype or dtype_of(like)
         count = math.prod(values.shape)
         if self._library in ("torch", "numpy", "cupy"):
-            buffer = self._buffer(like, dtype, count + 2 * GUARD)
-            buffer[:] = math.nan if dtype.startswith(("float", "bfloat")) else OF_INTEGERS
+            buffer = _empty(like, dtype, [count + 2 * GUARD])
+            buffer[:] = filler(dtype)
             inner = buffer[GUARD : GUARD + count]
             turned = layout == "strided" and len(values.shape) > 1
             shape = (*values.shape[:-2], values.shape[-1], values.shape[-2]) if turned else values.shape
@@ -144,31 +193,19 @@ class Guarded:
             self._guards = (buffer[:GUARD], buffer[GUARD + count :])
             self._guarded = self._contents()
         elif self._library == "flopscope":
-            self.array = _core.from_numpy(values.astype(_plain(dtype)), device=like.device).to(dtype=dtype)
+            self.array = own_array(values, dtype, like.device)
         else:
             self.array = _on_jax(values, dtype, like)
         self.write(values)
         if self._library == "torch" and like.requires_grad and dtype == dtype_of(like):
             self.array.requires_grad_()
 
-    def _buffer(self, like: Any, dtype: str, count: int) -> Any:
-        library: Any = sys.modules[self._library]
-        if self._library == "torch":
-            return library.empty(count, dtype=getattr(library, dtype), device=like.device)
-        return library.empty(count, dtype=dtype)
-
     def write(self, values: Any) -> None:
         """Write values in place; JAX's arrays are constant, so that ``array`` is then another one."""
-        if self._library == "torch":
-            torch: Any = sys.modules["torch"]
-            with torch.no_grad():
-                self.array.copy_(torch.from_numpy(values))
-        elif self._library in ("numpy", "cupy"):
-            self.array[...] = values if self._library == "numpy" else sys.modules["cupy"].asarray(values)
-        elif self._library == "flopscope":
-            _core.copy_(self.array, _core.from_numpy(values.astype(_plain(dtype_of(self.array)))))
-        else:
+        if self._library == "jax":
             self.array = _on_jax(values, dtype_of(self.array), self.array)
+        else:
+            _write(self.array, values)
 
     def roll(self, source: Guarded, places: int) -> None:
         """Write the elements of another array of this shape, moved by so many places, as numpy.roll() does."""
@@ -198,43 +235,20 @@ def _on_jax(values: Any, dtype: str, like: Any) -> Any:
     return jax.device_put(jax.numpy.asarray(values, dtype=dtype), next(iter(like.devices())))
 
 
-def template(value: Any) -> Any:
-    """Return what like() needs to make an array like this one, also in another process; other values as they are."""
-    if not is_array(value):
-        return value
-    return _Template(library_of(value), dtype_of(value), str(getattr(value, "device", "")), values_of(value))
+def own_array(values: Any, dtype: str, device: str) -> Any:
+    """Return an array of flopscope with these values."""
+    return _core.from_numpy(values.astype(_plain(dtype)), device=device).to(dtype=dtype)
 
 
-class _Template(NamedTuple):
-    library: str
-    dtype: str
-    device: str
-    values: Any
-
-
-def like(value: Any) -> Any:
-    """Return an array of the library, dtype, device and values of a template; other values as they are."""
-    if not isinstance(value, _Template):
-        return value
-    if value.library == "flopscope":
-        array = _core.from_numpy(value.values.astype(_plain(value.dtype)), device=value.device)
-        return array.to(dtype=value.dtype)
-    library = importlib.import_module({"jax": "jax.numpy"}.get(value.library, value.library))
-    if value.library == "torch":
-        return library.from_numpy(value.values).to(dtype=getattr(library, value.dtype), device=value.device)
-    return library.asarray(value.values, dtype=value.dtype)
+# Those of other libraries can be pickled.
+copyreg.pickle(_core.Tensor, lambda one: (own_array, (values_of(one), dtype_of(one), str(one.device))))
 
 
 def spoil(array: Any, dtype: str, shape: Sequence[int]) -> None:
     """Fill memory with NaN that the library of an array gives to its next arrays of this size."""
-    library: Any = sys.modules[library_of(array)] if library_of(array) in ("torch", "numpy", "cupy") else None
-    if library is None:
-        return
-    on_torch = library.__name__ == "torch"
-    where = {"dtype": getattr(library, dtype), "device": array.device} if on_torch else {"dtype": dtype}
-    several = [library.empty(tuple(shape), **where) for _ in range(SPOILED)]
-    for one in several:
-        one[...] = OF_INTEGERS if dtype.startswith(("int", "uint", "bool")) else math.nan
+    if library_of(array) in ("torch", "numpy", "cupy"):
+        for one in [_empty(array, dtype, shape) for _ in range(SPOILED)]:
+            one[...] = filler(dtype)
 
 
 def _plain(dtype: str) -> str:

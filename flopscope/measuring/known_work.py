@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from flopscope import _core
+from flopscope.measuring.arrays import dtype_of, is_array
 from flopscope.read.trace import Trace
 from flopscope.record.kineto_text import keep_text
 from flopscope.record.torch_hooks import quiet_start
@@ -40,20 +41,24 @@ def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
     """
     if not isinstance(call, partial) or call.keywords:
         return None
-    function = call.func
-    module = str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
-    op = OF_ARRAYS.get(getattr(function, "__name__", ""))
-    arrays = [one for one in call.args if hasattr(one, "dtype") and hasattr(one, "shape")]
-    types = [TYPES.get(str(one.dtype), "") for one in arrays]
-    if module not in ("numpy", "cupy") or op is None or not arrays or "" in types or len(arrays) < len(call.args):
+    op = OF_ARRAYS.get(getattr(call.func, "__name__", ""))
+    arrays = [one for one in call.args if is_array(one)]
+    types = [TYPES.get(dtype_of(one), "") for one in arrays]
+    known = op is not None and arrays and "" not in types and len(arrays) == len(call.args)
+    if not known or _package_of(call) not in ("numpy", "cupy"):
         return None
     return _core._work_of_torch(f"aten::{op}", [[*one.shape] for one in arrays], types)
 
 
 def is_of_torch(call: Callable[..., Any]) -> bool:
     """Return whether a call is one of a function of torch itself."""
+    return _package_of(call) == "torch"
+
+
+def _package_of(call: Callable[..., Any]) -> str:
+    """Return the package of the function that is called."""
     function = call.func if isinstance(call, partial) else call
-    return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0] == "torch"
+    return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
 
 
 def torch_record(function: Callable[[], Any]) -> Any:

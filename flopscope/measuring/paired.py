@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal
 
 from flopscope import _core
-from flopscope.measuring.arrays import address_of
+from flopscope.measuring.arrays import returns_the_same_again
 from flopscope.measuring.distribution import Word, between_steps, ratio_of, verdict_of
 from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.measuring import is_impossible, require_numbers
@@ -136,7 +136,9 @@ def compare_times(
         stage.warm_up(clock, max_time)
         seconds = min(min_time, max_time), max_time
         pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), seconds, stage.watch))
-    return judged(stage, [name_of(f), name_of(g)], pairs, margin)
+    found = judged(stage, [name_of(f), name_of(g)], pairs, margin)
+    impossible = next((why for which in (0, 1) if (why := _impossible(stage, which, found))), "")
+    return replace(found, impossible=impossible, verdict="unclear") if impossible else found
 
 
 def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, float]], margin: float) -> TimesCompared:
@@ -144,12 +146,10 @@ def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, floa
     ratios = ratios_of(pairs, stage.device.kind == "cuda")
     ratio, low, high, _ = ratio_of(ratios, CONFIDENCE)
     medians = [median(times) for times in zip(*pairs, strict=True)]
-    both = range(2) if len(stage.calls) == 2 else ()
-    impossible = next((why for which in both if (why := _impossible(stage, which, medians))), "")
     return TimesCompared(
         ratio=ratio,
         ci=(low, high),
-        verdict="unclear" if impossible else verdict_of(low, high, margin),
+        verdict=verdict_of(low, high, margin),
         margin=margin,
         rounds=len(ratios),
         f_median=medians[0],
@@ -159,22 +159,20 @@ def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, floa
         timing_source=stage.source,
         device=str(stage.device),
         notes=tuple(stage.notes),
-        impossible=impossible,
         ratios=tuple(ratios),
     )
 
 
-def _impossible(stage: Stage, which: int, medians: Sequence[float]) -> str:
+def _impossible(stage: Stage, which: int, found: TimesCompared) -> str:
     """Return why a function cannot have done its work in its median time, or ""."""
-    look, call, us = stage.looks[which], stage.calls[which], medians[which]
+    look, call, medians = stage.looks[which], stage.calls[which], (found.f_median, found.g_median)
+    us = medians[which]
     if (peaks := stage.device.measured) is not None:
         roof = look.roof(str(stage.device), peaks.for_core())
         if is_impossible(peaks, _core.rate(roof, look.flops, look.bytes, us, stage.source)):
             return f"the time of {name_of(call)} is {IMPOSSIBLE}"
-    if us < HARDLY * medians[1 - which]:
-        first, second = call(), call()
-        if first is not None and not address_of(first).isdisjoint(address_of(second)):
-            return f"{name_of(call)} takes {us / medians[1 - which]:.1g} of its time and returns the same memory again"
+    if us < HARDLY * medians[1 - which] and returns_the_same_again(call):
+        return f"{name_of(call)} takes {us / medians[1 - which]:.1g} of its time and returns the same memory again"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import pickle
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.measuring.arrays import Guarded, address_of, like, template, values_of
+from flopscope.measuring.arrays import Guarded, address_of, values_of
 from flopscope.measuring.checking.bench import Output
 from flopscope.measuring.checking.inputs import Inputs
 from flopscope.measuring.checking.judge import difference, expect
@@ -290,8 +291,10 @@ def test_arrays_of_numpy_jax_and_flopscope_are_checked() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool"])
 def test_arrays_cross_processes_and_keep_their_values(dtype: str) -> None:
     given = (x(4, 6) * 3).to(getattr(torch, dtype))
-    other = like(template(given))
+    other = pickle.loads(pickle.dumps(given))
     assert other.dtype == given.dtype and torch.equal(other, given) and other.data_ptr() != given.data_ptr()
+    own = Guarded(fs.zeros((4, 6), dtype=dtype), values_of(given)).array
+    assert (values_of(pickle.loads(pickle.dumps(own))) == values_of(given)).all() and own.dtype == dtype
     guarded = Guarded(given, values_of(given), layout="strided")
     assert torch.equal(guarded.array, given) and not guarded.array.is_contiguous() and guarded.intact
     assert address_of([guarded.array, guarded.array[1:]]) == address_of(guarded.array)
@@ -352,6 +355,14 @@ def test_a_function_that_returns_the_same_memory_at_once_is_not_faster() -> None
     found = fs.compare_times(remembered, lambda: np.sort(a @ a, axis=0), max_time=0.2)
     assert found.verdict == "unclear" and found.impossible.endswith("of its time and returns the same memory again")
     assert str(found).startswith(f"remembered cannot be compared with <lambda>, as {found.impossible}: ")
+    assert (known == 300).all()  # what was overwritten is put back
+
+
+def test_a_function_that_writes_its_memory_at_each_call_may_be_much_faster() -> None:
+    a, out = np.ones(64, "f4"), np.empty(64, "f4")
+    found = fs.compare_times(lambda: np.add(a, a, out=out), lambda: [one + one for one in a] * 100, max_time=0.2)
+    slow = fs.compare_times(lambda: np.add(a, a, out=out), lambda: sum(range(20_000)), max_time=0.2)
+    assert not found.impossible and not slow.impossible and slow.ratio < 0.1 and (out == 2).all()
 
 
 def test_calls_of_torch_and_of_numpy_have_known_work() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flopscope import _core
-from flopscope.measuring.arrays import bytes_of, is_array
+from flopscope.measuring.arrays import bytes_of, filler, is_array
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import Case, Inputs
 from flopscope.measuring.checking.isolated import Crashed, Isolated
@@ -85,41 +85,13 @@ def check(
     require_numbers(margin=margin, max_time=max_time)
     for function in (kernel, reference):
         require_callable(function)
-    args, written = _arguments(tuple(inputs(seed)) if inputs is not None else args, outputs), frozenset(outputs)
+    args, written = checked_arguments(tuple(inputs(seed)) if inputs is not None else args, outputs), frozenset(outputs)
     bench, names = Bench([kernel, reference], args, [frozenset(), written]), (name_of(kernel), name_of(reference))
     run = Run(((bench, 0), (bench, 1)), names, Inputs(args, inputs, seed, written), written)
     return run.checked(shapes, margin, max_time, device, peaks)
 
 
-def check_isolated(
-    kernel: str,
-    reference: Callable[..., Any],
-    inputs: Callable[[int], Sequence[Any]],
-    *,
-    load: Callable[[str], Any],
-    vary: bool,
-    outputs: Sequence[int],
-    max_time: float,
-    seconds: float,
-    peaks: str,
-    seed: int,
-) -> Checked:
-    """Return what check() does of a kernel that runs in a process of its own, where ``load(kernel)`` returns it.
-
-    vary: contents and shapes are drawn like those of the first inputs. seconds: the longest time of one of its calls.
-    """
-    args, written = _arguments(tuple(inputs(seed)), outputs), frozenset(outputs)
-    there = Isolated(load, kernel, args, frozenset(), seconds)
-    try:
-        sides = ((there, 0), (Bench([reference], args, [written]), 0))
-        names = (kernel.rpartition(":")[2], name_of(reference))
-        run = Run(sides, names, Inputs(args, None if vary else inputs, seed, written), written)
-        return run.checked(None, MARGIN, max_time, None, peaks)
-    finally:
-        there.close()
-
-
-def _arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[Any, ...]:
+def checked_arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[Any, ...]:
     """Return the arguments. Raise ValueError if none is an array, or an output is none."""
     if not any(is_array(one) for one in args):
         raise ValueError("check() needs arguments that are arrays: check(kernel, reference, x), or inputs=")
@@ -277,8 +249,7 @@ class Run:
         """Return the case with arguments that are results alone full of NaN, or of 77 for integers."""
         values = [*case.values]
         for at, one in zip(sorted(self._outputs.arguments), expected, strict=False):
-            of = one.output.values
-            values[at] = np.full_like(of, math.nan if of.dtype.kind == "f" else 77)
+            values[at] = np.full_like(one.output.values, filler(one.output.dtype))
         return case._replace(values=tuple(values))
 
     def _fault(self, outcome: Outcome) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from flopscope.measuring.arrays import like, template
 from flopscope.measuring.checking.bench import Bench
 from flopscope.measuring.sampling import NoTime
 
@@ -38,7 +38,7 @@ class Isolated:
     ) -> None:
         self._seconds = max(seconds, LOADING)
         self._ours, theirs = multiprocessing.Pipe()
-        start = (theirs, load, name, [template(one) for one in args], [without])
+        start = (theirs, load, name, pickle.dumps(args), [without])
         self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=start, daemon=True)
         self._process.start()
         theirs.close()
@@ -81,7 +81,7 @@ class Isolated:
         return value
 
 
-def _serve(connection: Any, load: Callable[[str], Any], name: str, templates: Sequence[Any], without: Any) -> None:
+def _serve(connection: Any, load: Callable[[str], Any], name: str, args: bytes, without: Any) -> None:
     """Answer the calls of an Isolated, until it closes the connection."""
     os.dup2(2, 1)  # what the kernel prints is no output of ours
     bench: Any = None
@@ -90,7 +90,7 @@ def _serve(connection: Any, load: Callable[[str], Any], name: str, templates: Se
     while True:
         try:
             if bench is None:
-                value, bench = None, Bench([load(name)], [like(one) for one in templates], without)
+                value, bench = None, Bench([load(name)], pickle.loads(args), without)
             else:
                 value = getattr(bench, method)(*arguments)
             answer = ("value", None if method == "begin" else value)

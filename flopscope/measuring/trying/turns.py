@@ -214,7 +214,8 @@ def measure(
     sides: what base and head are. The rows are those of the first pair: their intervals, and those of A against A, err
     together as rarely as one of CONFIDENCE. Ctrl-C ends it with what was measured so far.
     """
-    runs, found, notes, longest, busy = list[Run](), list[dict[str, Any]](), list[str](), 0.0, _busy("cpu")
+    runs, found, notes, longest = list[Run](), list[dict[str, Any]](), list[str](), 0.0
+    busy = busy_meter(find_device("cpu"))
     begin, clocks = clock(), _cpu_clocks()
     try:
         while len(runs) < 2 or clock() - begin + longest < max_time:
@@ -239,21 +240,13 @@ def measure(
         notes.append(f"Not in the first run of a side, and left out: {', '.join(sorted(later))}.")
     reached = [_half(row["null"]) for row in found if row["pairs"]] or [math.nan]
     gpu = [facts["clock"] for one in runs for facts in one.facts.values() if "clock" in facts]
-    machine = [
-        busy() or "other processes used little",
-        *([_busy("cuda")() or "no other use of the GPU"] if gpu else []),
-    ]
+    others = busy()
+    machine = [] if others is None else [why_busy(others) or "other processes used little"]
     named = (("CPU", clocks), ("GPU", gpu))
     machine += [f"{what} at {min(seen):.0f} to {max(seen):.0f} MHz" for what, seen in named if seen]
     content = {"base": sides[0], "head": sides[1], "processes": len(runs), "seconds": clock() - begin, "rows": found}
     content |= {"resolution": resolution, "confidence": CONFIDENCE, "notes": notes, "machine": machine}
     return content | {"reached": math.nan if any(map(math.isnan, reached)) else max(reached)}
-
-
-def _busy(kind: str) -> Callable[[], str | None]:
-    """Start to observe a device; return a function that says what other processes used of it."""
-    meter = busy_meter(find_device(kind))
-    return lambda: why_busy(meter())
 
 
 def _cpu_clocks() -> list[float]:
