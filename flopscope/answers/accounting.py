@@ -237,7 +237,7 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
     return {
         "step": run.kind or ("marked" if steps else None),
         "step_of": run.of or None,
-        "recorded_steps": len(steps),
+        "recorded_steps": len(steps) + run.replaced,
         "recorded_step": known if steps else math.nan,
         "bare_steps": run.bare_steps,
         **dict(zip(("bare_step", "bare_step_low", "bare_step_high"), (run.bare, run.low, run.high), strict=True)),

@@ -137,6 +137,8 @@ class Recording:
             # The last recording may have too few steps.
             if kept is not None:
                 self._prof = kept.prof
+                if self.why_nothing:
+                    self._tell(self.why_nothing)
             elif self._state != "ended":
                 self.why_nothing = self._why_not_begun()
             self._state = "ended"
@@ -187,7 +189,12 @@ class Recording:
         if self._stacks is not None:
             self._stacks.stop()
         try:
-            (self._pause if self._state == "recording" else self._start_torch)()
+            if self._state == "recording":
+                self._pause()
+            else:
+                if hooks.uses_cuda(self._torch):  # what was launched before would be missing in the first step
+                    self._torch.cuda.synchronize()
+                self._start_torch()
         finally:
             if self._stacks is not None:
                 self._stacks.start()
@@ -195,7 +202,8 @@ class Recording:
     def _watch(self) -> None:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
         while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
-            if self._over.wait(SELDOM if self._forward is None else INTERVAL):
+            searches = self._forward is not None and self._forward.is_close
+            if self._over.wait(SELDOM if self._windows is None else CLOSE if searches else INTERVAL):
                 return
             # Where nothing marks steps, what is called most may be passes.
             unmarked = not self._expects_steps and not self._steps.count
@@ -506,8 +514,9 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
-INTERVAL, SELDOM, QUICK = 0.02, 0.3, 0.2
-"""s from one look at a recording to the next, where it is one of several or not; in which torch ends one of few ops."""
+INTERVAL, SELDOM, CLOSE, QUICK = 0.02, 0.3, 0.003, 0.2
+"""s from one look at a recording to the next, where it is one of several or not, or where a module was called that may
+repeat; in which torch ends one of few ops."""
 SOON, SURELY = 0.3, 6.0
 """s after which a process is said to grow steadily: where another recording may follow, and where none does."""
 _UNUSED = (

@@ -203,7 +203,8 @@ def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[
     if torch is None:
         raise RuntimeError("only launches of flopscope's ops and torch can be captured")
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.device(device), torch.cuda.graph(graph):
+    # The outer block restores the current stream, which torch leaves changed if the capture fails.
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
         for _ in range(calls):
             call()
     replay: Callable[[], object] = graph.replay

@@ -126,21 +126,22 @@ def _waits(thread: int | None) -> bool:
     return text.rpartition(")")[2].split()[0] == "S"
 
 
-def with_known_work(look: Look, function: Callable[[], Any]) -> Look:
+def with_known_work(look: Look, function: Callable[[], Any], on_cuda: bool) -> Look:
     """Return a look at a call with its work, if it ran no op of flopscope and the work is known otherwise."""
+    on_cuda = on_cuda or bool(look.devices)
     if look.ops:
         return look
     if named := work_by_name(function):
         read, written = named["bytes_read"], named["bytes_written"]
         work = {"flops": named["flops"], "bytes": read + written, "bytes_read": read, "bytes_written": written}
         return replace(look, **work, named=named)
-    if look.devices and not is_of_torch(function):  # what else it launched is in no record of torch's ops
+    if on_cuda and not is_of_torch(function):  # what else it launched is in no record of torch's ops
         return look
     store = torch_record(function)
     work = {} if store is None else _work_of(store)
     if not work.get("bytes", 0) > 0:
         return look
-    if not look.devices:
+    if not on_cuda:
         return replace(look, **work, core=store)
     return replace(look, **work, named={"unit": look_at(store, False).unit})
 

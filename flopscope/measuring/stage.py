@@ -136,11 +136,13 @@ def prepare(
         first, look = look, call_under_profiler(calls[-1], cuda, timer) if cuda else look
         if first.launches and not look.launches:
             raise NoTime(f"the call launched nothing, although the one before it launched work: {CACHED}")
-        looks.append(with_known_work(look, function))
+        looks.append(look)
     unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
     if named is None and unseen and timer == "event":
         named = find_device("cuda")
     where = find_device(_where(looks, arguments, None if named is None else str(named)))
+    pairs = zip(looks, functions, strict=True)
+    looks = [with_known_work(look, function, where.kind == "cuda") for look, function in pairs]
     notes = list(dict.fromkeys(note for look in looks for note in look.notes))
     if named is None and unseen and where.kind == "cpu":
         notes.append(f"timed on the host: {_UNSEEN}")

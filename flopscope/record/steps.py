@@ -135,8 +135,9 @@ class StepCounter:
 
 # Passes of a program that marks no steps ------------------------------------------------------------------------------
 
-LEAST, MOST_CALLS = 3, 0.5
-"""Looks at which a module was called, and its share of those at which any was, from which on its calls are counted."""
+LEAST, MOST_CALLS, SEARCHED = 3, 0.5, 50
+"""Looks at which a module was called, and its share of those at which any was, from which on its calls are counted; and
+looks in quick succession until then."""
 REPEATS = 3
 """The call of it with which it is said to repeat."""
 
@@ -152,6 +153,11 @@ class Forward:
         self._restore: Callable[[], object] = bool
         self.name = ""
         """The class of the module, once it repeats."""
+
+    @property
+    def is_close(self) -> bool:
+        """Whether some module was called, but none is counted: each further look leaves fewer passes uncounted."""
+        return bool(self._seen) and not self._watched and self._seen.total() < SEARCHED
 
     def look(self) -> None:
         """See which module the main thread calls, and count the calls of that which was seen most."""
@@ -253,6 +259,7 @@ class Windows:
         """Steps are only timed from now on."""
         self.kept: Kept | None = None
         """The recording to be reported."""
+        self._replaced = 0  # steps of recordings that are not kept
         self.is_part = False  # a recording has ended before the program
 
     def begin(self) -> None:
@@ -270,6 +277,9 @@ class Windows:
         long = before is None or now - self._began >= SHORT * (before.end - before.begin)
         if steps >= min(FEW_STEPS, known) and (steps or long):
             self.kept = found
+            self._replaced += 0 if before is None else len(before.times)
+        else:
+            self._replaced += steps
         if steps and math.isnan(self._cost):
             self._cost = took * min(LATER_STEPS / steps, 1.0)
             self._slow = median(found.times[-SETTLED:])
@@ -355,6 +365,7 @@ class Windows:
             "steps": count,
             "bare": times.bare(),
             "bare_steps": times.bare_count,
+            "replaced": self._replaced,
             "drained": times.drained,
             "recorded": median(kept.times) if kept.times else None,
             "recorded_from_s": kept.begin - began if self.is_part else None,

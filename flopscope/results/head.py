@@ -84,6 +84,7 @@ class RunSteps(NamedTuple):
     kind: what ends a step, "optimizer", "forward" (of a module of the class ``of``), "flopscope.step()", "repetition"
         or, without steps, "". steps: how many there are.
     bare, low, high: the median time in µs of the ``bare_steps`` that nothing recorded, and its 95 % interval.
+    replaced: how many were recorded first, in a recording that gave way to a later one.
     drained: the least of the first steps after a recording, which began with idle devices: those of the host alone
         where the devices set the pace of the others.
     recorded: the median of those of the recording, which lasted from and to a time in s since the program began; it
@@ -100,6 +101,7 @@ class RunSteps(NamedTuple):
     low: float = math.nan
     high: float = math.nan
     bare_steps: int = 0
+    replaced: int = 0
     drained: float = math.nan
     recorded: float = math.nan
     recorded_from_s: float = math.nan

@@ -70,7 +70,7 @@ _EXPOSED = (
 _RECORDING = (
     *columns("step$", why="the program has no steps", step="what ends a step: optimizer, flopscope.step(), …"),
     *columns("step_of$", why="steps are not the passes of a module", step_of="class of the module"),
-    *columns("recorded_steps#"),
+    *columns("recorded_steps#", recorded_steps="also those of a recording that gave way to a later one"),
     *columns("recorded_step", "µs", "there are no recorded steps, or none is known as a whole"),
     *columns("bare_steps#", bare_steps="steps that nothing recorded"),
     *columns("bare_step bare_step_low bare_step_high", "µs", "no step was timed that nothing recorded",

@@ -27,7 +27,7 @@ def total(a: Any) -> Any:
 
 
 @triton.jit
-def softmax_kernel(out: Any, a: Any, n: Any, masked: Any, BLOCK: tl.constexpr) -> None:
+def softmax_kernel(out, a, n, masked, BLOCK: tl.constexpr):
     row, columns = tl.program_id(0), tl.arange(0, BLOCK)
     inside = (columns < n) | (masked == 0)
     values = tl.load(a + row * n + columns, mask=inside, other=float("-inf"))
@@ -44,7 +44,7 @@ def fused_softmax(a: Any, masked: int = 1, block: int | None = None) -> Any:
 
 
 @triton.jit
-def add_kernel(out: Any, a: Any, b: Any, n: Any, BLOCK: tl.constexpr) -> None:
+def add_kernel(out, a, b, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(a + at, mask=at < n) + tl.load(b + at, mask=at < n), mask=at < n)
 
@@ -58,7 +58,7 @@ def fused_add(a: Any, b: Any, blocks: Callable[[int, int], int] = triton.cdiv) -
 
 
 @triton.jit
-def row_sums_kernel(out: Any, a: Any, n: Any, BLOCK: tl.constexpr) -> None:
+def row_sums_kernel(out, a, n, BLOCK: tl.constexpr):
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     values = tl.load(a + tl.program_id(0) * n + columns, mask=columns < n, other=0.0)
     tl.atomic_add(out + tl.program_id(0), tl.sum(values, 0))

@@ -95,7 +95,8 @@ def test_torch_code_is_measured_and_captured() -> None:
     m = quick(torch.sin, x, bytes=2 * x.nbytes, flops=x.numel())
     assert m.timing_source == "cupti" and m.kernels == 1 and m.gbytes_per_s > 100
     assert m.launch_to_launch == pytest.approx(m.median, rel=0.3), m.notes
-    assert math.isnan(quick(torch.sin, x).flops)
+    assert quick(torch.sin, x).flops == x.numel()
+    assert math.isnan(quick(lambda: torch.sin(x)).flops)
 
 
 def test_events_time_code_that_is_not_recorded() -> None:

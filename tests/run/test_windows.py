@@ -237,7 +237,7 @@ def test_a_step_takes_what_it_takes_without_recording(tmp_path: Path) -> None:
     assert whole.step == "not recorded" and whole.total == pytest.approx(facts["bare_step_us"])
     assert whole[list(_core.parts)].sum() == pytest.approx(whole.total)
     steps = trace.accounting().iloc[:-1]
-    assert len(steps) == facts["recorded_steps"] and steps.total.min() > 0
+    assert FEW_STEPS <= len(steps) <= facts["recorded_steps"] and steps.total.min() > 0
     assert [row["step"] for row in trace.summary().to_dict()["accounting"]] == [*steps.step, None]
     assert trace.summary().to_dict()["recording"] == facts, "a trace says what flopscope run said"
     scales = trace.what_if().iloc[:-1].total / steps.total
@@ -272,4 +272,4 @@ def test_the_passes_of_a_module_are_steps(tmp_path: Path) -> None:
     assert "A step is a pass of Net, found by repetition" in text
     steps = trace.accounting().iloc[:-1]
     calls = next(row.count for row in trace.key_averages() if row.key == "aten::linear")
-    assert facts["recorded_steps"] == len(steps) >= FEW_STEPS and calls == pytest.approx(20 * len(steps), abs=20)
+    assert facts["recorded_steps"] >= len(steps) >= FEW_STEPS and calls == pytest.approx(20 * len(steps), abs=20)
