@@ -1,11 +1,12 @@
 /* CUDA support of measure(): an L2 flush, a mark, the time of one call between events, and a graph of calls. Intervals
- * of what was measured. */
+ * of what was measured, and the errors of results. */
 #include "base/confidence.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/tolerance.h"
 #include "kernels/measure.h"
 #include "ops/backend.h"
-#include "python/core.h"
+#include "python/arrays.h"
 
 static const char graph_name[] = "flopscope.graph";
 
@@ -168,7 +169,66 @@ static PyObject *ratio_interval(PyObject *Py_UNUSED(module), PyObject *args)
     return interval(args, fs_ratio_interval);
 }
 
+enum { MOST_ARRAYS = 16 };
+
+/* Take arrays of as many float64 from a sequence. Return how many were taken, -1 with an exception set. */
+static int take_arrays(PyObject *sequence, int least, Py_buffer *views)
+{
+    int count = 0, given = (int)Py_MIN(PyTuple_GET_SIZE(sequence), MOST_ARRAYS);
+    bool good = given >= least || fs_refuse(PyExc_TypeError, "%d arrays are too few", given);
+    while (good && count < given) {
+        good = fs_take_numbers(PyTuple_GET_ITEM(sequence, count), &views[count], false, "each array");
+        if (!good) break;
+        count++;
+        if (views[count - 1].len != views[0].len) good = fs_refuse(PyExc_ValueError, "the arrays differ in length");
+    }
+    if (good) return count;
+    while (count > 0) PyBuffer_Release(&views[--count]);
+    return -1;
+}
+
+static PyObject *tolerance(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    enum { CHANGED = 4 };
+    PyObject *arrays;
+    Py_buffer views[MOST_ARRAYS];
+    const double *changed[MOST_ARRAYS];
+    long long columns;
+    fs_exact exact = {.changed = changed};
+    if (!PyArg_ParseTuple(args, "O!Ld:tolerance", &PyTuple_Type, &arrays, &columns, &exact.ulp)) return NULL;
+    int count = take_arrays(arrays, CHANGED, views);
+    if (count < 0) return NULL;
+    exact.values = views[2].buf;
+    exact.given = views[3].buf;
+    exact.columns = columns > 0 ? columns : 1;
+    exact.rows = views[0].shape[0] / exact.columns;
+    exact.changed_count = count - CHANGED;
+    for (int i = CHANGED; i < count; i++) changed[i - CHANGED] = views[i].buf;
+    FS_WITHOUT_GIL((fs_tolerance(&exact, views[0].buf, views[1].buf), 0));
+    while (count > 0) PyBuffer_Release(&views[--count]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *deviation(PyObject *Py_UNUSED(module), PyObject *arrays)
+{
+    Py_buffer views[MOST_ARRAYS];
+    int count = take_arrays(arrays, 4, views);
+    if (count < 0) return NULL;
+    fs_exact exact = {.values = views[0].buf, .given = views[1].buf, .rows = views[0].shape[0], .columns = 1};
+    fs_deviation found = FS_WITHOUT_GIL(fs_deviation_of(&exact, views[2].buf, views[3].buf));
+    while (count > 0) PyBuffer_Release(&views[--count]);
+    return Py_BuildValue("(LLd)", (long long)found.wrong, (long long)found.place, found.error);
+}
+
 static PyMethodDef functions[] = {
+    {"tolerance", tolerance, METH_VARARGS,
+     "tolerance($module, arrays, columns, ulp, /)\n--\n\nWrite what is allowed of each element. arrays, of float64: "
+     "the largest errors that are allowed and what rounding the inputs once changes, which are written; the exact "
+     "result; that in a dtype, whose distance of 1 to the next number is ulp; the exact results for inputs that differ "
+     "by a rounding. columns: the length of the last dimension."},
+    {"deviation", deviation, METH_VARARGS,
+     "deviation($module, values, given, allowed, found, /)\n--\n\nReturn (wrong, place, error): how many elements of "
+     "found differ by more than is allowed, and where and by how much one does most, over what is allowed."},
     {"median_interval", median_interval, METH_VARARGS,
      "median_interval($module, samples, confidence, /)\n--\n\nReturn (median, low, high): the bootstrap percentile "
      "interval; NaN where unknown. Correlated samples count as fewer."},

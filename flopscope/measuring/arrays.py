@@ -89,21 +89,54 @@ def bytes_of(dtype: str, shape: Sequence[int]) -> int:
 
 
 def values_of(array: Any) -> Any:
-    """Return a copy of the values as an array of NumPy; those of a floating dtype as float64."""
+    """Return a copy of the values as a contiguous array of NumPy; those of a floating dtype as float64."""
     import numpy
 
     library = library_of(array)
     if library == "torch":
-        plain = array.detach().resolve_conj().resolve_neg()
-        array = (plain.double() if plain.is_floating_point() else plain).cpu().numpy()
-    elif library == "cupy":
+        torch: Any = sys.modules["torch"]
+        plain = array.detach().resolve_conj().resolve_neg().contiguous().cpu()
+        return plain.to(torch.float64 if plain.is_floating_point() else plain.dtype, copy=True).numpy()
+    if library == "cupy":
         array = array.get()
     elif library == "flopscope":
         array = (array.to(dtype="float64") if is_floating(array) else array).numpy()
     elif dtype_of(array) == "bfloat16":
         array = array.astype("float32")
-    array = numpy.array(array)
-    return array.astype(numpy.float64) if array.dtype.kind == "f" else array
+    floating = getattr(array, "dtype", numpy.dtype(object)).kind == "f"
+    return numpy.array(array, dtype=numpy.float64 if floating else None, order="C")
+
+
+def copied(array: Any) -> Any:
+    """Return a copy in the library of the array."""
+    library = library_of(array)
+    if library == "torch":
+        return array.detach().clone()
+    if library == "jax":  # never written
+        return array
+    return own_array(values_of(array), dtype_of(array), array.device) if library == "flopscope" else array.copy()
+
+
+def is_same(array: Any, copy: Any) -> bool:
+    """Return whether an array still has the bits of its copied()."""
+    library = library_of(array)
+    if library == "jax":
+        return array is copy
+    if library == "torch":
+        torch: Any = sys.modules["torch"]
+        return bool(array.shape == copy.shape and torch.equal(_bits_of_torch(array), _bits_of_torch(copy)))
+    if library == "flopscope":
+        array, copy = values_of(array), values_of(copy)
+    xp: Any = sys.modules["cupy" if library == "cupy" else "numpy"]
+    one, other = (xp.ascontiguousarray(each).view(xp.uint8) for each in (array, copy))
+    return bool(xp.array_equal(one, other))
+
+
+def _bits_of_torch(array: Any) -> Any:
+    torch: Any = sys.modules["torch"]
+    array = array.detach().contiguous()
+    plain = torch.view_as_real(array.resolve_conj()) if array.is_complex() else array
+    return plain.view(getattr(torch, f"int{8 * plain.element_size()}"))
 
 
 def address_of(value: Any) -> set[int]:

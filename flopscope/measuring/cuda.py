@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from statistics import median
 from typing import Any
@@ -203,12 +203,30 @@ def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[
     if torch is None:
         raise RuntimeError("only launches of flopscope's ops and torch can be captured")
     graph = torch.cuda.CUDAGraph()
-    # The outer block restores the current stream, which torch leaves changed if the capture fails.
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
+    with on_default_stream(device), torch.cuda.device(device), torch.cuda.graph(graph):
         for _ in range(calls):
             call()
-    replay: Callable[[], object] = graph.replay
+
+    def replay() -> None:
+        with on_default_stream(device):
+            graph.replay()
+
     return replay
+
+
+@contextmanager
+def on_default_stream(device: str) -> Iterator[None]:
+    """Let torch launch on the default stream in the block, where events are: torch's other streams do not wait for it.
+
+    After the block, its current stream is the one before, also where the capture of a graph failed and left another.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_initialized():
+        yield
+        return
+    torch.cuda.synchronize(device)  # what is to be read may still be written
+    with torch.cuda.stream(torch.cuda.default_stream(device)):
+        yield
 
 
 def devices_of(values: Iterable[Any]) -> set[str]:

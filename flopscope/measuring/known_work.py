@@ -32,6 +32,9 @@ OF_ARRAYS = {name: name for name in _ALIKE.split()} | {
 }
 """Functions of NumPy and CuPy by name, and torch's op that does the same work."""
 TYPES = {"float64": "double", "float32": "float", "float16": "c10::Half", "int64": "long int", "int32": "int"}
+OF_TORCH = {**TYPES, "bfloat16": "c10::BFloat16"}
+ON_TENSOR_CORES = {"fp32": "tf32_tensor", "fp64": "fp64_tensor"}
+"""Units of products whose kernels use tensor cores."""
 
 
 def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
@@ -59,6 +62,19 @@ def _package_of(call: Callable[..., Any]) -> str:
     """Return the package of the function that is called."""
     function = call.func if isinstance(call, partial) else call
     return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
+
+
+def unit_of_torch(store: Any, kernels: Any) -> str | None:
+    """Return the unit that does most FLOPs of a torch_record(), by its op and by the names of the recorded kernels."""
+    columns, _ = store.table(True, 0, {})
+    flops = [max(0.0, flops) for flops in columns["flops"]]  # 0.0 for NaN
+    most = flops.index(max(flops))
+    if not flops[most]:
+        return None
+    types = [OF_TORCH.get(dtype, "") for dtype in columns["input_dtypes"][most]]
+    unit: str | None = _core._work_of_torch(columns["key"][most], columns["input_shapes"][most], types)["unit"]
+    uses_tensor_cores = any(share > 0 for share in kernels.gpu_summary()["tensor_core_time"])
+    return ON_TENSOR_CORES.get(unit or "", unit) if uses_tensor_cores else unit
 
 
 def torch_record(function: Callable[[], Any]) -> Any:

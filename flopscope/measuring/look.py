@@ -20,7 +20,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.measuring.arrays import leaves, library_of
 from flopscope.measuring.cuda import devices_of
-from flopscope.measuring.known_work import is_of_torch, torch_record, work_by_name
+from flopscope.measuring.known_work import is_of_torch, torch_record, unit_of_torch, work_by_name
 from flopscope.measuring.sampling import NoTime
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
@@ -143,7 +143,7 @@ def with_known_work(look: Look, function: Callable[[], Any], on_cuda: bool) -> L
         return look
     if not on_cuda:
         return replace(look, **work, core=store)
-    return replace(look, **work, named={"unit": look_at(store, False).unit})
+    return replace(look, **work, named={"unit": unit_of_torch(store, look.core)})
 
 
 def notes_of(result: Any) -> tuple[str, ...]:

@@ -6,14 +6,14 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from flopscope import _core
-from flopscope.measuring.cuda import CACHED, CudaClock, LostRecords, Records, devices_of, held_bytes
+from flopscope.measuring.cuda import CACHED, CudaClock, LostRecords, Records, devices_of, held_bytes, on_default_stream
 from flopscope.measuring.look import Look, call_under_profiler, with_known_work
 from flopscope.measuring.sampling import CpuClock, NoTime, flusher, warm_up
 from flopscope.record.profile import make_way, running
@@ -55,14 +55,13 @@ class Stage:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Attach CUPTI in the block if it is the source of times. Functions are sampled in this block."""
-        if self.source != "cupti":
+        with ExitStack() as opened:
+            if self.device.kind == "cuda":
+                opened.enter_context(on_default_stream(str(self.device)))
+            if self.source == "cupti":
+                self.records = opened.enter_context(Records())
+                opened.callback(setattr, self, "records", None)
             yield
-            return
-        with Records() as self.records:
-            try:
-                yield
-            finally:
-                self.records = None
 
     def warm_up(self, clock: Any, max_time: float) -> list[float]:
         """Warm up the functions of a clock, and choose its batches on a CPU. Return the seconds per call of each."""

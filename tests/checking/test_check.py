@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import pickle
 import threading
 import time
@@ -17,7 +18,7 @@ from flopscope.cli.program import main
 from flopscope.measuring.arrays import Guarded, address_of, values_of
 from flopscope.measuring.checking.bench import Output
 from flopscope.measuring.checking.inputs import Inputs
-from flopscope.measuring.checking.judge import difference, expect
+from flopscope.measuring.checking.judge import deviation, difference, expect
 
 torch: Any = pytest.importorskip("torch")
 BRIEF: dict[str, Any] = {"max_time": 0.3, "peaks": "none"}
@@ -319,6 +320,35 @@ def test_the_allowed_error_covers_other_orders_of_a_sum_and_no_shorter_dtype() -
         c, d = ((one.astype("f4").view("u4") + half & kept).view("f4").astype("f8") for one in (a, b))
         found = difference(Output("", c @ d, "float32", "numpy"), expected)
         assert f"those of {named}, not of float32" in found
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0), (7, 33), (300, 1000)])
+def test_the_allowed_error_is_that_of_its_formula(shape: tuple[int, ...]) -> None:
+    draw = np.random.default_rng(0)
+    values = np.asarray(draw.standard_normal(shape) * 10 ** draw.uniform(-5, 5, shape))
+    given, *moved = (np.asarray(values * (1 + e * draw.standard_normal(shape))) for e in (1e-4, 1e-7, 1e-7))
+    if values.size > 99:
+        values[0, :4], given[0, 4], moved[0][0, 5] = (np.nan, np.nan, -np.inf, 1e39), np.inf, np.inf
+    found = expect(Output("", given, "float32", "numpy"), values, moved)
+    with np.errstate(invalid="ignore"):
+        unit = np.sqrt(sum((one - values) ** 2 for one in moved) / 2)
+    unit = np.where(np.isfinite(unit), unit, 0.0)
+    if unit.ndim and unit.size:
+        unit = np.maximum(unit, np.sqrt(np.mean(unit**2, axis=-1, keepdims=True)) / 4)
+    finite = np.isfinite(values)
+    sizes = np.where(finite, np.abs(values), 0.0)
+    allowed = 4 * 2.0**-23 * sizes + 64 * unit + np.finfo(np.float32).tiny
+    own = np.where(np.isfinite(given) & finite, np.abs(given - values) / allowed, 0.0).max(initial=0.0)
+    most = (sizes + math.sqrt(np.mean(values[finite] ** 2) if finite.any() else 0.0)) / 16
+    wanted = np.maximum(allowed, np.minimum(allowed * 4 * own, most))
+    assert found.unit == pytest.approx(unit, rel=1e-12)
+    assert np.allclose(found.allowed[finite], wanted[finite], rtol=1e-12, atol=0)
+    result = np.asarray(values + wanted * draw.uniform(-1.5, 1.5, shape))
+    wrong = finite & (np.abs(result - values) > wanted)
+    if values.size > 99:
+        given[0, 3], result[0, :4] = np.inf, (np.nan, 1.0, np.inf, np.inf)
+        wrong[0, :4] = False, True, True, False  # in float32, 1e39 is infinite
+    assert deviation(result, found)[0] == np.count_nonzero(wrong)
 
 
 def test_contents_never_repeat_and_shapes_change_together() -> None:

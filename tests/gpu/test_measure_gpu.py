@@ -99,6 +99,39 @@ def test_torch_code_is_measured_and_captured() -> None:
     assert math.isnan(quick(lambda: torch.sin(x)).flops)
 
 
+def test_calls_on_another_stream_of_torch_are_timed_as_on_the_default_one() -> None:
+    torch = torch_or_skip()
+    a = torch.rand(2048, 2048, device="cuda", dtype=torch.float16)
+    alone = quick(torch.mm, a, a)
+    other = torch.cuda.Stream()
+    with torch.cuda.stream(other):
+        there = quick(torch.mm, a, a)
+        by_events = quick(torch.mm, a, a, timer="event")
+        assert torch.cuda.current_stream() == other
+    assert there.median == pytest.approx(alone.median, rel=0.2)
+    assert there.launch_to_launch == pytest.approx(alone.launch_to_launch, rel=0.2), there.notes
+    assert by_events.median == pytest.approx(quick(torch.mm, a, a, timer="event").median, rel=0.2)
+    assert by_events.median > 0.9 * alone.median
+
+
+def test_a_failed_capture_leaves_the_current_stream_of_torch() -> None:
+    torch = torch_or_skip()
+    x, before = torch.rand(64, 64, device="cuda"), torch.cuda.current_stream()
+    assert math.isnan(quick(lambda: x.sum().item()).launch_to_launch)
+    assert torch.cuda.current_stream() == before
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tf32", "unit"),
+    [("float32", False, "fp32"), ("float32", True, "tf32_tensor"), ("bfloat16", False, "bf16_tensor")],
+)
+def test_the_unit_of_calls_of_torch_is_known(dtype: str, tf32: bool, unit: str, monkeypatch: Any) -> None:
+    torch = torch_or_skip()
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", tf32)
+    a = torch.rand(1024, 1024, device="cuda", dtype=getattr(torch, dtype))
+    assert quick(torch.mm, a, a).unit == unit
+
+
 def test_events_time_code_that_is_not_recorded() -> None:
     torch = torch_or_skip()
     x = torch.rand(4096, 4096, device="cuda")

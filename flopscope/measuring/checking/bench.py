@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from flopscope.measuring.arrays import (
     Guarded,
     address_of,
+    copied,
     dtype_of,
     is_array,
     is_floating,
+    is_same,
     leaves,
     place_of,
     spoil,
@@ -75,6 +75,7 @@ class Bench:
         self._functions, self._args, self._without = functions, args, without
         self._arguments: list[Any] = []
         self._pool: list[list[Any]] = []
+        self._kept: list[list[tuple[str, Any]]] = []
         self._returned: list[Any] = [None] * len(functions)
         self._clock: Any = None
         self._stage: Any = None
@@ -93,7 +94,7 @@ class Bench:
         spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before."""
         arguments = self._new(case.values, case.layout, dtype)
         arrays = {at: one for at, one in enumerate(arguments) if isinstance(one, Guarded)}
-        before = {at: values_of(one.array) for at, one in arrays.items()}
+        before = {at: copied(one.array) for at, one in arrays.items()}
         for one in spoiled:
             spoil(next(array.array for array in arrays.values()), *one)
         with joined_threads():
@@ -102,17 +103,19 @@ class Bench:
             if is_deferred(one):
                 what = f"a {type(one).__name__}, which may compute only when it is read"
                 raise NoTime(f"{name_of(self._functions[which])} returns {what}")
-        now = _outputs(arguments, returned, results)
+        now = [copied(one) for _, one in _results_in(arguments, returned, results)]
         time.sleep(SETTLED)
-        changed = frozenset(at for at, one in arrays.items() if not _equal(values_of(one.array), before[at]))
+        changed = frozenset(at for at, one in arrays.items() if not is_same(one.array, before[at]))
         if adopt:
             results = Results(results.arguments | changed)
-        settled = _outputs(arguments, returned, results)
-        if not adopt and any(not _equal(one.values, two.values) for one, two in zip(now, settled, strict=True)):
+        found = _results_in(arguments, returned, results)
+        if not adopt and not all(is_same(one, copy) for (_, one), copy in zip(found, now, strict=True)):
             raise NoTime(f"{name_of(self._functions[which])} returns before its outputs are complete")
         there = address_of(returned)
         viewed = frozenset(at for at, one in arrays.items() if not there.isdisjoint(address_of(one.array)))
-        return Outcome(settled, changed, viewed, next((at for at, one in arrays.items() if not one.intact), None))
+        return Outcome(
+            _outputs(found), changed, viewed, next((at for at, one in arrays.items() if not one.intact), None)
+        )
 
     def begin(self, device: str | None, pool: Sequence[Sequence[Any]]) -> Stage:
         """Prepare to time the functions, until end(). pool: contents that samples are given, rolled."""
@@ -142,9 +145,14 @@ class Bench:
             (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([which]))
         return float(sample.us)
 
-    def results(self, which: int, results: Results) -> list[Output]:
-        """Return the outputs of the latest sample."""
-        return _outputs(self._arguments, self._returned[which], results)
+    def keep(self, which: int, results: Results) -> None:
+        """Keep the outputs of the latest sample."""
+        found = _results_in(self._arguments, self._returned[which], results)
+        self._kept.append([(path, copied(one)) for path, one in found])
+
+    def kept(self) -> list[list[Output]]:
+        """Return what was kept."""
+        return [_outputs(one) for one in self._kept]
 
     def _timed(self, which: int) -> Callable[[], Any]:
         def call() -> Any:
@@ -169,12 +177,13 @@ def array_of(argument: Any) -> Any:
     return argument.array if isinstance(argument, Guarded) else argument
 
 
-def _outputs(arguments: Sequence[Any], returned: Any, results: Results) -> list[Output]:
+def _results_in(arguments: Sequence[Any], returned: Any, results: Results) -> list[tuple[str, Any]]:
+    """Return the arrays of a call's results, each with its path."""
     written = [(f" argument {at}", array_of(arguments[at])) for at in sorted(results.arguments)]
     there = address_of([one for _, one in written])
     found = [] if results.alone else [item for item in leaves(returned) if there.isdisjoint(address_of(item[1]))]
-    return [Output(path, values_of(one), dtype_of(one), place_of(one)) for path, one in found + written]
+    return found + written
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+def _outputs(found: Sequence[tuple[str, Any]]) -> list[Output]:
+    return [Output(path, values_of(one), dtype_of(one), place_of(one)) for path, one in found]

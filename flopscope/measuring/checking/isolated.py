@@ -46,7 +46,7 @@ class Isolated:
         self._seconds = seconds
 
     def __getattr__(self, method: str) -> Any:
-        if method not in ("outcome", "begin", "end", "sample", "results"):
+        if method not in ("outcome", "begin", "end", "sample", "keep", "kept"):
             raise AttributeError(method)
         return partial(self._ask, method)
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from flopscope import _core
+from flopscope.measuring.arrays import is_same
 from flopscope.measuring.checking.bench import Output
 from flopscope.measuring.checking.inputs import ULPS
 
@@ -27,17 +29,8 @@ FORMATS = {"bfloat16": 2.0**-9, "tf32 or float16": 2.0**-12}
 """The rounding error of formats that have fewer bits than float32, by name."""
 ONE_SIDED = 0.3
 """Mean sign of errors from which they are not those of rounding."""
-OUTPUT_ULPS = 4.0
-ROUNDINGS = 64.0
-"""Times what rounding the inputs once changes: another order of a sum of n terms differs by about the root of n."""
-OF_REFERENCE = 4.0
-"""Times the error of the reference itself in the dtype."""
 TWICE = 0.01
 """Relative difference of two calls from which a reference is not deterministic."""
-MOST = 1 / 16
-"""Of an output and of the typical one, the most that the error of the reference allows."""
-SHARED = 0.25
-"""Of what a rounding changes in a row of outputs, the least that it is taken to change each of them."""
 
 
 class Expected(NamedTuple):
@@ -62,21 +55,11 @@ def expect(output: Output, exact: Any | None, changed: Sequence[Any]) -> Expecte
     if given.dtype.kind != "f":
         return Expected(output, given)
     values = given if exact is None or exact.shape != given.shape else exact
-    ulp = ULPS.get(output.dtype, LEAST_BITS)
-    with np.errstate(all="ignore"):
-        squares = [np.square(one - values) for one in changed if one.shape == values.shape]
-        unit = np.sqrt(sum(squares) / len(squares)) if squares else np.zeros_like(values)
-        unit = np.where(np.isfinite(unit), unit, 0.0)
-        if unit.ndim and unit.size:
-            unit = np.maximum(unit, SHARED * np.sqrt(np.mean(np.square(unit), axis=-1, keepdims=True)))
-        allowed = OUTPUT_ULPS * ulp * np.abs(np.where(np.isfinite(values), values, 0.0)) + ROUNDINGS * unit
-        allowed += np.finfo(np.float64 if output.dtype == "float64" else np.float32).tiny
-        own = np.where(np.isfinite(given) & np.isfinite(values), np.abs(given - values) / allowed, 0.0)
-        finite = values[np.isfinite(values)]
-        typical = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-        of_own = allowed * OF_REFERENCE * float(own.max(initial=0.0))
-        of_own = np.minimum(of_own, MOST * np.nan_to_num(np.abs(values) + typical))
-    return Expected(output, values, np.maximum(allowed, of_own), unit)
+    allowed, unit = np.empty_like(values), np.empty_like(values)
+    several = (allowed, unit, values, given, *(one for one in changed if one.shape == values.shape))
+    columns = values.shape[-1] if values.ndim else 1
+    _core.tolerance(tuple(one.reshape(-1) for one in several), columns, ULPS.get(output.dtype, LEAST_BITS))
+    return Expected(output, values, allowed, unit)
 
 
 def difference(found: Output, expected: Expected) -> str:
@@ -87,39 +70,36 @@ def difference(found: Output, expected: Expected) -> str:
     for what, is_, wanted in (("of", found.dtype, of.dtype), ("on", found.place, of.place)):
         if is_ != wanted:
             return f"{where} is {what} {is_}, not {wanted}"
-    if expected.allowed is None:
-        error = np.where(np.not_equal(values, expected.values), math.inf, 0.0)
-    else:
-        error = _errors(values, expected)
-    wrong = error > 1
-    if not wrong.any():
+    wrong, place, times = deviation(values, expected)
+    if not wrong:
         return ""
-    at = np.unravel_index(int(np.argmax(error)), error.shape)
-    times, place = float(error[at]), f"[{', '.join(map(str, at))}]" if at else ""
+    at = np.unravel_index(place, values.shape)
+    element = f"[{', '.join(map(str, at))}]" if at else ""
     beyond = f", {times:.3g} times the error that is allowed" if math.isfinite(times) else ""
-    many = f"{np.count_nonzero(wrong):,} of {wrong.size:,} elements"
-    text = f"{where}{place} is {values[at]:.7g} instead of {expected.values[at]:.7g}{beyond} ({many})"
-    return text + _precision(values, expected)
+    text = f"{where}{element} is {values[at]:.7g} instead of {expected.values[at]:.7g}{beyond} "
+    return f"{text}({wrong:,} of {values.size:,} elements){_precision(values, expected)}"
+
+
+def deviation(values: Any, expected: Expected) -> tuple[int, int, float]:
+    """Return how many values of the shape that is expected are wrong, and the place and the error, over what is
+    allowed, of the one that is most."""
+    several = [expected.values, expected.output.values, expected.allowed, values]
+    if expected.allowed is not None:
+        found: tuple[int, int, float] = _core.deviation(*(one.reshape(-1) for one in several))
+        return found
+    differ = np.not_equal(values, expected.values).reshape(-1)
+    return int(np.count_nonzero(differ)), int(np.argmax(differ)) if differ.size else 0, math.inf
 
 
 def same_twice(one: Output, other: Output) -> bool:
     """Return whether outputs of two calls with the same inputs are the same, but for another order of sums."""
+    if is_same(one.values, other.values):
+        return True
     if one.values.dtype.kind != "f":
-        return np.array_equal(one.values, other.values)
+        return False
     finite = one.values[np.isfinite(one.values)]
     near = TWICE * math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     return one.values.shape == other.values.shape and np.allclose(one.values, other.values, TWICE, near, equal_nan=True)
-
-
-def _errors(found: Any, expected: Expected) -> Any:
-    """Return the error of each element in units of what is allowed; infinite where one alone is NaN or infinite."""
-    with np.errstate(all="ignore"):
-        finite = np.isfinite(expected.values)
-        error = np.where(finite, np.abs(found - expected.values) / expected.allowed, 0.0)
-        same = np.isfinite(found) & finite
-        for of in (expected.values, expected.output.values):  # float64 does not overflow where the dtype does
-            same |= (np.isnan(found) & np.isnan(of)) | (found == of)
-    return np.where(same, np.where(np.isfinite(error), error, 0.0), math.inf)
 
 
 def _precision(found: Any, expected: Expected) -> str:
