@@ -203,12 +203,20 @@ def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[
     if torch is None:
         raise RuntimeError("only launches of flopscope's ops and torch can be captured")
     graph = torch.cuda.CUDAGraph()
-    with on_default_stream(device), torch.cuda.device(device), torch.cuda.graph(graph):
-        for _ in range(calls):
-            call()
+    default = torch.cuda.default_stream(device)
+    try:
+        with on_default_stream(device), torch.cuda.device(device), torch.cuda.graph(graph):
+            for _ in range(calls):
+                call()
+    except BaseException:  # torch then leaves its random numbers and its memory as amid a capture
+        numbers = torch.cuda.default_generators[default.device_index]
+        with suppress(Exception):
+            numbers.graphsafe_set_state(numbers.clone_state())
+            torch._C._cuda_endAllocateToPool(default.device_index, graph.pool())
+        raise
 
     def replay() -> None:
-        with on_default_stream(device):
+        with torch.cuda.stream(default):
             graph.replay()
 
     return replay

@@ -176,6 +176,8 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
             raise RuntimeError("without CUPTI the launches that a graph must contain are unknown")
         if 0 < look.native_launches < look.launches:
             raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
+        if any("Synchronize" in name for name in look.core.events()[1]):
+            raise RuntimeError("the call waits for the device")
         graph = Graph(call, str(stage.device), look.native_launches > 0, look.bytes)
         graph.check(records, look.launches)
         return graph

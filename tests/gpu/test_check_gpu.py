@@ -217,7 +217,7 @@ def test_honest_kernels_are_judged_by_their_time(name: str) -> None:
 
 def test_speed_is_told() -> None:
     twice = lambda a: (softmax(a), softmax(a))[1]  # noqa: E731
-    a = x(4096, 4096)
+    a = x(2048, 2048)
     assert fs.check(twice, softmax, a, **BRIEF).verdict == "slower"
     assert fs.check(softmax, twice, a, **BRIEF).verdict == "faster"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
+from flopscope.measuring.cuda import _torch_graph
 from flopscope.measuring.measurement import Measurement
 from flopscope.measuring.measuring import measure
 from flopscope.measuring.paired import compare_times
@@ -114,11 +115,16 @@ def test_calls_on_another_stream_of_torch_are_timed_as_on_the_default_one() -> N
     assert by_events.median > 0.9 * alone.median
 
 
-def test_a_failed_capture_leaves_the_current_stream_of_torch() -> None:
+def test_a_failed_capture_leaves_torch_as_it_was() -> None:
     torch = torch_or_skip()
     x, before = torch.rand(64, 64, device="cuda"), torch.cuda.current_stream()
     assert math.isnan(quick(lambda: x.sum().item()).launch_to_launch)
+    with pytest.raises(RuntimeError):
+        _torch_graph(lambda: x.sum().item(), "cuda:0", 1)  # that was not tried
     assert torch.cuda.current_stream() == before
+    assert torch.rand(64, device="cuda").std() > 0.1
+    torch.cuda.empty_cache()
+    assert quick(torch.sin, x).launch_to_launch > 0
 
 
 @pytest.mark.parametrize(

@@ -189,9 +189,9 @@ class Inputs:
 def rounded(values: Any, dtype: str, number: int) -> Any:
     """Return inputs in float64, each changed by at most half a distance to the next number in a dtype; half of that of
     float32 for dtypes with fewer bits, as sums are accumulated in it."""
-    draw = np.random.default_rng([number, 7])
+    draw = np.frombuffer(np.random.default_rng([number, 7]).bytes(values.size), np.int8).reshape(values.shape)
     ulp = min(ULPS.get(dtype, 1.0), ULPS["float32"])
-    return values * (1 + ulp / 2 * draw.uniform(-1, 1, values.shape))
+    return values * (1 + ulp / 2 / 128 * draw)
 
 
 def _each(change: Callable[[Any], Any], _: int, values: Any) -> Any:
