@@ -9,7 +9,7 @@
 static const double OUTPUT_ULPS = 4; /* for results that are rounded themselves */
 /* Times what rounding the inputs once changes: another order of a sum of n terms differs by about the root of n. */
 static const double ROUNDINGS = 64;
-static const double SHARED = 0.25;     /* of what a rounding changes in a row, the least that it changes in each element */
+static const double SHARED = 0.25;     /* of what a rounding changes in a row, the least in each element */
 static const double OF_REFERENCE = 4;  /* times the error of the reference itself in the dtype … */
 static const double MOST = 1.0 / 16.0; /* … but no more than this part of an element and of a typical one */
 
@@ -20,7 +20,7 @@ typedef struct {
     double *allowed, *unit;
     const double *found;
     fs_lock lock;
-    /* Of all elements: the largest error of the reference over what is allowed, and the sum of squares of finite ones. */
+    /* Of all elements: the largest error of the reference over what is allowed, the squares of the finite ones. */
     double own, squares;
     int64_t finite;
     fs_deviation deviation;

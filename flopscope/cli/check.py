@@ -9,6 +9,10 @@ if it is slower, since a slower kernel may be what is wanted for now.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 from flopscope.cli.measure import WHERE_MODULES_ARE, function_named
 from flopscope.cli.parser import add_files
@@ -27,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vary", action="store_true", help=text)
     text = "place of an argument into which the kernel writes its results; may be repeated"
     parser.add_argument("--output", type=int, action="append", default=[], metavar="PLACE", help=text)
+    text = "another function that computes the same, to time beside the kernel, or torch.compile; may be repeated"
+    parser.add_argument("--baseline", action="append", default=[], metavar="MODULE:FUNCTION", help=text)
     parser.add_argument("--max-time", type=float, default=3.0, help="seconds of timing (default: %(default)s)")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds of a call of the kernel, at most")
     sources = ("measured", "datasheet", "none")
@@ -46,15 +52,28 @@ def _check(options: argparse.Namespace) -> int:
     reference = function_named(options.against)
     inputs = function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs")
     args, written = checked_arguments(tuple(inputs(options.seed)), options.output), frozenset(options.output)
+    others = [_baseline(text, reference) for text in options.baseline]
     kernel = Isolated(function_named, options.kernel, args, frozenset(), options.timeout)
     try:
-        sides = ((kernel, 0), (Bench([reference], args, [written]), 0))
-        names = tuple(text.rpartition(":")[2] for text in (options.kernel, options.against))
+        bench = Bench([reference, *others], args, [written] * (1 + len(others)))
+        sides: list[Any] = [(kernel, 0), *((bench, place) for place in range(1 + len(others)))]
+        names = [text.rpartition(":")[2] for text in (options.kernel, options.against, *options.baseline)]
         run = Run(sides, names, Inputs(args, None if options.vary else inputs, options.seed, written), written)
         result = run.checked(None, MARGIN, options.max_time, None, options.peaks)
     finally:
         kernel.close()
+    module = options.kernel.rpartition(":")[0]
+    if module == options.against.rpartition(":")[0]:
+        why = f"{module} has the reference, which the kernel could call: not isolated; give it a module of its own"
+        result = replace(result, isolated=False, notes=(*result.notes, why))
     print(result)
     if options.json:
         write_json(options.json, result.to_dict())
     return int(result.verdict in ("wrong", "invalid"))
+
+
+def _baseline(text: str, reference: Callable[..., Any]) -> Callable[..., Any]:
+    if text != "torch.compile":
+        return function_named(text)
+    compiled: Callable[..., Any] = import_module("torch").compile(reference)
+    return compiled

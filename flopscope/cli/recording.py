@@ -189,12 +189,7 @@ class Recording:
         if self._stacks is not None:
             self._stacks.stop()
         try:
-            if self._state == "recording":
-                self._pause()
-            else:
-                if hooks.uses_cuda(self._torch):  # what was launched before would be missing in the first step
-                    self._torch.cuda.synchronize()
-                self._start_torch()
+            (self._pause if self._state == "recording" else self._start_torch)()
         finally:
             if self._stacks is not None:
                 self._stacks.start()
@@ -202,13 +197,12 @@ class Recording:
     def _watch(self) -> None:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
         while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
-            searches = self._forward is not None and self._forward.is_close
-            if self._over.wait(SELDOM if self._windows is None else CLOSE if searches else INTERVAL):
+            close = self._forward is not None and self._forward.is_close
+            if self._over.wait(SELDOM if self._windows is None else CLOSE if close else INTERVAL):
                 return
-            # Where nothing marks steps, what is called most may be passes.
             unmarked = not self._expects_steps and not self._steps.count
             if self._forward is not None and unmarked and self._state == "recording":
-                self._forward.look()
+                self._forward.look()  # what is called most may be passes
             if self._records is not None and (why := self._records.look()):
                 self._from_outside(functools.partial(self._safely, self._end_at_limit, why))
             elif not self._asked and self._is_due():
@@ -247,8 +241,7 @@ class Recording:
         if isinstance(self._prof, profile):
             live = self._prof._live
             index = None if live is None else live.begin_range(name, True)
-            if live is not None and index is not None:
-                self._step = functools.partial(live.end_range, index)
+            self._step = None if live is None or index is None else functools.partial(live.end_range, index)
         else:
             step = self._torch.autograd.profiler.record_function(name)
             step.__enter__()
@@ -317,6 +310,8 @@ class Recording:
             return
         if hooks.uses_cuda(self._torch):
             self._watch_graphs()
+            if self._prof is not None:  # what was launched before would be missing in the first step
+                self._torch.cuda.synchronize()
         settings = dict(self._settings)
         everywhere = hooks.all_threads_setting(self._torch)
         alone = self._of_one_thread and threading.current_thread() is threading.main_thread()

@@ -425,6 +425,21 @@ def test_a_limit_of_a_test_is_the_outputs_of_a_reference() -> None:
         Check(Settings(), unstable, (a,), {"max_time": 0.1, "peaks": "none"}).matches(softmax)
 
 
+def test_baselines_are_timed_beside_the_kernel_if_they_are_right() -> None:
+    def by_parts(a: Any) -> Any:
+        e = (a - a.amax(-1, keepdim=True)).exp()
+        return e / e.sum(-1, keepdim=True)
+
+    others = {"by parts": by_parts, "zeros": torch.zeros_like, "a crash": lambda a: a[7777], "itself": twin_softmax}
+    found = fs.check(twin_softmax, softmax, x(256, 512), baselines=others, **BRIEF)
+    assert found.verdict in JUDGED and [one.name for one in found.baselines] == ["by parts", "itself"]
+    assert found.baselines[0].times.verdict == "faster" and found.baselines[1].times.verdict != "faster"
+    said = " ".join(str(found).split())
+    assert "beside by parts twin_softmax is faster than by parts: " in said, said
+    assert "note: zeros is not timed: output[" in said and "note: a crash is not timed: IndexError" in said
+    assert [one["name"] for one in found.to_dict()["baselines"]] == ["by parts", "itself"]
+
+
 # The command ----------------------------------------------------------------------------------------------------------
 
 KERNELS = """
@@ -468,3 +483,13 @@ def test_a_kernel_runs_in_a_process_of_its_own(
     found = json.loads(to.read_text())
     assert found["format"] == "flopscope.check" and found["kernel"] == kernel and found["isolated"] is True
     assert (found["times"] is None) == (status == 1)
+
+
+def test_a_kernel_beside_its_reference_is_not_isolated(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "both.py").write_text(f"{KERNELS}\n{REFERENCES}")
+    named = [f"{tmp_path}/both.py:{name}" for name in ("good", "twice", "good")]
+    options = ("--vary", "--peaks", "none", "--max-time", "0.2", "--json", str(tmp_path / "found.json"))
+    assert main(["check", named[0], "--against", named[1], "--baseline", named[2], *options]) == 0
+    out, found = capfd.readouterr().out, json.loads((tmp_path / "found.json").read_text())
+    assert found["isolated"] is False and "both.py has the reference, which the kernel could call" in out
+    assert [one["name"] for one in found["baselines"]] == ["good"]

@@ -75,6 +75,7 @@ class Bench:
         self._functions, self._args, self._without = functions, args, without
         self._arguments: list[Any] = []
         self._pool: list[list[Any]] = []
+        self._chosen: list[int] = []
         self._kept: list[list[tuple[str, Any]]] = []
         self._returned: list[Any] = [None] * len(functions)
         self._clock: Any = None
@@ -117,11 +118,12 @@ class Bench:
             _outputs(found), changed, viewed, next((at for at, one in arrays.items() if not one.intact), None)
         )
 
-    def begin(self, device: str | None, pool: Sequence[Sequence[Any]]) -> Stage:
-        """Prepare to time the functions, until end(). pool: contents that samples are given, rolled."""
+    def begin(self, device: str | None, pool: Sequence[Sequence[Any]], chosen: Sequence[int]) -> Stage:
+        """Prepare to time the chosen functions, until end(). pool: contents that samples are given, rolled."""
+        self._chosen = [*chosen]
         self._pool = [self._new(values) for values in pool]
         self._arguments = self._new([values_of(one) if is_array(one) else one for one in self._args])
-        calls = [self._timed(which) for which in range(len(self._functions))]
+        calls = [self._timed(which) for which in chosen]
         stage = self._stage = prepare(calls, [array_of(one) for one in self._arguments], device, None, "auto")
         self._open.enter_context(no_collector())
         self._open.enter_context(stage.recording())
@@ -142,7 +144,7 @@ class Bench:
             else:
                 argument.roll(rolled[at], content.places if is_floating(self._args[at]) else 0)
         with joined_threads():
-            (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([which]))
+            (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([self._chosen.index(which)]))
         return float(sample.us)
 
     def keep(self, which: int, results: Results) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -22,9 +22,9 @@ from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import Case, Inputs
 from flopscope.measuring.checking.isolated import Crashed, Isolated
 from flopscope.measuring.checking.judge import Expected, deviation, difference, expect, same_twice
-from flopscope.measuring.checking.result import Checked, Verdict
+from flopscope.measuring.checking.result import Beside, Checked, Verdict
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers
-from flopscope.measuring.paired import TimesCompared, judged, rounds
+from flopscope.measuring.paired import judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
 from flopscope.measuring.stage import Stage, name_of, require_callable
 from flopscope.support.progress import time_bar
@@ -52,6 +52,7 @@ def check(
     inputs: Callable[[int], Sequence[Any]] | None = None,
     shapes: Sequence[Sequence[tuple[int, ...]]] | None = None,
     outputs: Sequence[int] = (),
+    baselines: Mapping[str, Callable[..., Any]] | None = None,
     margin: float = MARGIN,
     max_time: float = 3.0,
     device: str | None = None,
@@ -70,6 +71,8 @@ def check(
     shapes: the shapes of the arrays, in the order of the arguments, a list per case, instead of variations.
     outputs: places of the kernel's arguments into which it writes its results; the reference is called without them. An
         argument that the reference changes is an output, too.
+    baselines: other functions that compute the same, by name, as {"torch.compile": torch.compile(reference)}: each is
+        timed beside the kernel, for as long again, if its outputs for the first inputs are right.
     margin: relative difference up to which times count as the same.
     max_time: seconds for which both are timed. Outputs for other shapes are compared for up to 20 s before.
     device, peaks: as in flopscope.measure.
@@ -83,11 +86,14 @@ def check(
     inputs propagate.
     """
     require_numbers(margin=margin, max_time=max_time)
-    for function in (kernel, reference):
+    others = [*(baselines or {}).values()]
+    for function in (kernel, reference, *others):
         require_callable(function)
     args, written = checked_arguments(tuple(inputs(seed)) if inputs is not None else args, outputs), frozenset(outputs)
-    bench, names = Bench([kernel, reference], args, [frozenset(), written]), (name_of(kernel), name_of(reference))
-    run = Run(((bench, 0), (bench, 1)), names, Inputs(args, inputs, seed, written), written)
+    bench = Bench([kernel, reference, *others], args, [frozenset(), *[written] * (1 + len(others))])
+    names = [name_of(kernel), name_of(reference), *(baselines or {})]
+    sides = [(bench, place) for place in range(len(names))]
+    run = Run(sides, names, Inputs(args, inputs, seed, written), written)
     return run.checked(shapes, margin, max_time, device, peaks)
 
 
@@ -101,12 +107,12 @@ def checked_arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[An
 
 
 class Run:
-    """A check of a kernel. sides: the benches of the kernel and of the reference, and their places in these."""
+    """A check of a kernel. sides: the benches of the kernel, the reference and the baselines, and the places there."""
 
     def __init__(
         self,
-        sides: tuple[Side, tuple[Bench, int]],
-        names: tuple[str, str],
+        sides: Sequence[Side],
+        names: Sequence[str],
         inputs: Inputs,
         outputs: frozenset[int],
     ) -> None:
@@ -122,16 +128,19 @@ class Run:
         self._notes: list[str] = []
         self._failed: tuple[Any, ...] | None = None
         """The inputs for which they are wrong."""
+        self._timed = [1]
+        """The places of what the kernel is timed beside."""
 
     def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
         """Compare outputs, then times; return the verdict."""
-        times, shares, why = None, (math.nan, math.nan), ""
+        found: list[Beside] = []
+        why = ""
         verdict: Verdict = "unclear"
         try:
             with time_bar(f"checking {self._names[0]}", max_time + CASES_SECONDS) as show_time:
                 self._compare_outputs(shapes, show_time)
-                times, shares = self._time(margin, max_time, device, peaks)
-                verdict = times.verdict
+                found = self._time(margin, max_time, device, peaks)
+                verdict = found[0].times.verdict
         except (Wrong, Crashed) as problem:
             verdict, why = "wrong", str(problem)
         except NoTime as problem:
@@ -141,9 +150,10 @@ class Run:
             kernel=self._names[0],
             reference=self._names[1],
             reason=why,
-            times=times,
-            pct_limit=shares[0],
-            reference_pct_limit=shares[1],
+            times=found[0].times if found else None,
+            pct_limit=found[0].kernel_pct_limit if found else math.nan,
+            reference_pct_limit=found[0].pct_limit if found else math.nan,
+            baselines=tuple(found[1:]),
             cases=tuple(self._cases),
             seed=self._inputs.seed,
             isolated=isinstance(self._sides[0][0], Isolated),
@@ -174,6 +184,7 @@ class Run:
                 again = self._side(1, case).outputs
                 if not all(same_twice(one.output, two) for one, two in zip(expected, again, strict=True)):
                     raise NoTime(f"{self._names[1]} is not deterministic: a second call with the same inputs differs")
+                begin += self._try_baselines(case, expected)
             elif not telling:
                 telling = any(map(_differs, first, expected))
             first = first or expected
@@ -184,6 +195,20 @@ class Run:
             self._notes.append(f"{plural(skipped, 'other input')} did not begin in {CASES_SECONDS:g} s")
         if not telling:
             raise NoTime("the outputs of all inputs are equal, so that a kernel that does nothing would be right")
+
+    def _try_baselines(self, case: Case, expected: Sequence[Expected]) -> float:
+        """Leave those out that are wrong. Return the seconds that their first calls take, as for compilation."""
+        begin = time.monotonic()
+        for place, name in [*enumerate(self._names)][2:]:
+            try:
+                found = _difference(self._side(place, case).outputs, expected)
+            except Exception as problem:
+                found = _first_line(problem)
+            if found:
+                self._notes.append(f"{name} is not timed: {found}")
+            else:
+                self._timed.append(place)
+        return time.monotonic() - begin
 
     def _side(self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = ()) -> Outcome:
         bench, place = self._sides[which]
@@ -265,20 +290,20 @@ class Run:
 
     # Times ------------------------------------------------------------------------------------------------------------
 
-    def _time(
-        self, margin: float, max_time: float, device: str | None, source: str
-    ) -> tuple[TimesCompared, tuple[float, float]]:
-        """Time both in turns, and return their shares of the limit as well, in percent.
-
-        Raise NoTime if the times are no times of the work.
-        """
+    def _time(self, margin: float, max_time: float, device: str | None, source: str) -> list[Beside]:
+        """Time the kernel and each of the others in turns. Raise NoTime if the times are no times of the work."""
         benches = {id(bench): bench for bench, _ in self._sides}
         try:
-            stages = {key: bench.begin(device, self._inputs.pool) for key, bench in benches.items()}
+            stages = {}
+            for key, bench in benches.items():
+                chosen = [self._sides[place][1] for place in (0, *self._timed) if self._sides[place][0] is bench]
+                stages[key] = bench.begin(device, self._inputs.pool, chosen)
             stage = stages[id(self._sides[1][0])]
             turns = _Turns(self._sides, self._inputs, self._results, stage.device.kind == "cuda")
             least = min(MIN_TIME, max_time)
-            pairs = rounds(turns, margin, MIN_ROUNDS, (least, max_time), stage.watch)
+            several = []
+            for turns.other in self._timed:
+                several.append(rounds(turns, margin, MIN_ROUNDS, (least, max_time), stage.watch))
             kept = self._sides[0][0].kept()
         finally:
             for bench in benches.values():
@@ -287,17 +312,25 @@ class Run:
             case = Case(f"timed call {number}", self._inputs.content(number))
             if wrong := _difference(outputs, self._expected(case)):
                 raise NoTime(f"it returns results of other calls: of the contents of a timed call, {wrong}")
-        times = judged(stage, self._names, pairs, margin)
-        self._notes += times.notes
+        self._notes += stage.notes
         moved = float(self._inputs.nbytes + sum(bytes_of(one.dtype, one.values.shape) for one in kept[0]))
-        return times, self._shares(stage, source, moved, (times.f_median, times.g_median))
+        found = []
+        for place, pairs in zip(self._timed, several, strict=True):
+            names = self._names[0], self._names[place]
+            times = judged(stage, names, pairs, margin)
+            shares = self._shares(stage, source, moved, names, (times.f_median, times.g_median))
+            found.append(Beside(names[1], times, *shares))
+        return found
 
-    def _shares(self, stage: Stage, source: str, moved: float, medians: Sequence[float]) -> tuple[float, float]:
+    def _shares(
+        self, stage: Stage, source: str, moved: float, names: Sequence[str], medians: Sequence[float]
+    ) -> tuple[float, float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""
-        peaks, look = peaks_for(stage, source).get(source), stage.looks[-1]
+        of_reference = self._sides[1][1]
+        peaks, look = peaks_for(stage, source).get(source), stage.looks[of_reference]
         roof = _core.roof(look.flops, moved, look.unit, {"flops": {}} if peaks is None else peaks.for_core(), 1.0)
         ratings = [_core.rate(roof, look.flops, moved, us, stage.source) for us in medians]
-        for name, rating, us in zip(self._names, ratings, medians, strict=True):
+        for name, rating, us in zip(names, ratings, medians, strict=True):
             if source == "measured" and is_impossible(peaks, rating):
                 raise NoTime(f"impossible: {name} cannot have done this work in {us:.3g} µs")
         return float(ratings[0]["pct_roofline"]), float(ratings[1]["pct_roofline"])
@@ -313,6 +346,8 @@ class _Turns:
         self._aside = 0.0
         self._sides, self._inputs, self._results = sides, inputs, results
         self._number, self._next, self._draw = 0, 1, random.Random()
+        self.other = 1
+        """The place of what the kernel is timed beside."""
 
     def seconds(self) -> float:
         """The time without that for which outputs were copied."""
@@ -324,7 +359,7 @@ class _Turns:
     def sample(self, which: Sequence[int]) -> list[Sample]:
         samples = []
         for one in which:
-            bench, place = self._sides[one]
+            bench, place = self._sides[one and self.other]
             self._number += 1
             samples.append(Sample(bench.sample(place, self._inputs.fresh(self._number))))
             if one == 0 and self._number >= self._next:  # a kernel cannot know which

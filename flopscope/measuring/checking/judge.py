@@ -85,8 +85,7 @@ def deviation(values: Any, expected: Expected) -> tuple[int, int, float]:
     allowed, of the one that is most."""
     several = [expected.values, expected.output.values, expected.allowed, values]
     if expected.allowed is not None:
-        found: tuple[int, int, float] = _core.deviation(*(one.reshape(-1) for one in several))
-        return found
+        return _core.deviation(*(one.reshape(-1) for one in several))
     differ = np.not_equal(values, expected.values).reshape(-1)
     return int(np.count_nonzero(differ)), int(np.argmax(differ)) if differ.size else 0, math.inf
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.paired import TIMES, TimesCompared
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import Document, Field, columns, record
+from flopscope.support.documents import Document, Field, columns, record, rows
 
 Verdict = Literal["faster", "slower", "same", "unclear", "wrong", "invalid"]
 CHECKED = Document(
@@ -22,11 +22,34 @@ CHECKED = Document(
         *columns("kernel$ reference$ verdict$ reason$", reason='why the kernel is wrong or its time invalid, or ""'),
         *columns("pct_limit:% reference_pct_limit:%", why="the peaks or the work are unknown, or nothing was timed"),
         record("times", TIMES.fields, "how their times compare", "nothing was timed"),
+        rows(
+            "baselines",
+            (*columns("name$ pct_limit:%"), record("times", TIMES.fields, "how the times compare")),
+            "the kernel beside each of the baselines that are right",
+        ),
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
         Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
         *columns("seed# notes@", seed="of the inputs"),
     ),
 )
+
+
+class Beside(NamedTuple):
+    """The kernel's times beside those of another function."""
+
+    name: str
+    times: TimesCompared
+    kernel_pct_limit: float
+    """As Checked.pct_limit, by the times of the kernel in turns with this function."""
+    pct_limit: float
+    """That of the function."""
+
+    def __str__(self) -> str:
+        return f"{self.times}" + ("" if math.isnan(self.pct_limit) else f"; {_reaches(self.name, self.pct_limit)}")
+
+
+def _reaches(name: str, pct_limit: float) -> str:
+    return f"{name} reaches {pct_limit:.0f} % of the limit"
 
 
 @dataclass(frozen=True)
@@ -48,6 +71,8 @@ class Checked:
     reference / the kernel's median time; NaN if that is unknown."""
     reference_pct_limit: float = math.nan
     """The same of the reference."""
+    baselines: tuple[Beside, ...] = ()
+    """The kernel beside each of the baselines that are right."""
     cases: tuple[str, ...] = ()
     """The inputs for which the outputs are right."""
     seed: int = 0
@@ -65,7 +90,7 @@ class Checked:
         if self.times is None or self.reason:
             return f"{self.kernel} is {self.verdict}: {self.reason}"
         limits = [
-            f"{name} reaches {share:.0f} % of the limit"
+            _reaches(name, share)
             for name, share in ((self.kernel, self.pct_limit), (self.reference, self.reference_pct_limit))
             if not math.isnan(share)
         ]
@@ -74,14 +99,17 @@ class Checked:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but ``failed`` as a document for JSON: see docs/json.md."""
         content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "failed"}
-        return CHECKED.of({**content, "times": None if self.times is None else self.times.content()})
+        beside = [{"name": b.name, "pct_limit": b.pct_limit, "times": b.times.content()} for b in self.baselines]
+        times = None if self.times is None else self.times.content()
+        return CHECKED.of({**content, "times": times, "baselines": beside})
 
     def __str__(self) -> str:
         shapes = sum(case.startswith("shapes ") for case in self.cases)
         named = [case for case in self.cases if not case.startswith("shapes ")]
         several = ", ".join([*named, *([f"{shapes} other shapes"] if shapes else [])])
         facts = {"right for": f"{several or 'none'} (seed {self.seed})"}
-        facts["ran in"] = "a process of its own" if self.isolated else "this process, which it could have changed"
+        facts["ran in"] = "a process of its own" if self.isolated else "a process with the reference, not isolated"
+        facts |= {f"beside {one.name}": str(one) for one in self.baselines}
         lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
         return "\n".join([self.sentence, *lines, *(f"  note: {note}" for note in self.notes)])
 
