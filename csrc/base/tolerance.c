@@ -1,3 +1,5 @@
+/* What an element of a result may be off by follows from what the exact result moves by if the inputs are rounded: a
+ * kernel that is as good as its dtype allows is off by about as much. docs/checking.md has the formula in words. */
 #include "base/tolerance.h"
 
 #include <float.h>
@@ -116,8 +118,7 @@ static void compare_rows(void *context, int64_t begin, int64_t end)
     fs_lock_take(&of->lock);
     of->deviation.wrong += most.wrong;
     bool first = most.error == of->deviation.error && most.place < of->deviation.place;
-    if (most.error > of->deviation.error || first)
-        of->deviation.error = most.error, of->deviation.place = most.place;
+    if (most.error > of->deviation.error || first) of->deviation.error = most.error, of->deviation.place = most.place;
     fs_lock_give(&of->lock);
 }
 
