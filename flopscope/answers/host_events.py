@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.lines import Lines, lines_of
+from flopscope.results.categories import COLLECTION
 from flopscope.support.statistics import distinct
 
 OTHERWISE = re.compile(
@@ -86,7 +87,7 @@ def has_stacks(analysis: Analysis) -> bool:
     columns, texts, kinds, _ = analysis.events
     here = np.isin(columns["kind"], [kinds.index("range"), kinds.index("frame")]) & (columns["on_device"] == 0)
     return bool(analysis.once(sampled_lines).lines) or any(
-        not texts[name].startswith("ProfilerStep") for name in distinct(columns["name"][here]).tolist()
+        not texts[name].startswith(("ProfilerStep", COLLECTION)) for name in distinct(columns["name"][here]).tolist()
     )
 
 

@@ -14,7 +14,7 @@ from flopscope.answers.findings import Finding, entry, gap_evidence, host_times,
 from flopscope.answers.host_events import Activity, calls_named, has_stacks, sampled_lines, spent_while_idle, steps_of
 from flopscope.answers.lines import function_text, place_text
 from flopscope.answers.pieces import Gap
-from flopscope.answers.wait_rules import allocating, often, recurring
+from flopscope.answers.wait_rules import HELD, idle_within, often, recurring
 from flopscope.answers.words import Said
 from flopscope.support.units import percent_text, plural, short_time_text
 
@@ -98,7 +98,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
     """Return the idle times that a late launch ended, without the time of the driver's allocations unless ``whole``."""
     gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
-    taken = {} if whole else allocating(analysis)
+    taken = {} if whole else idle_within(analysis, HELD)
     parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]
     return [(gap, time) for gap, time in parts if time > 0]
 

@@ -21,17 +21,20 @@ from flopscope.answers.host_events import (
 from flopscope.answers.pieces import Gap
 from flopscope.answers.recording import ALLOCATIONS
 from flopscope.answers.words import Said, form, told
+from flopscope.results.categories import COLLECTION
 from flopscope.support.units import plural, short_time_text
 
+HELD = (*ALLOCATIONS, COLLECTION)
+"""What holds a host that has advice of its own."""
 FREES = tuple(name for name in ALLOCATIONS if "Free" in name)
 MANY, QUARTERS, FEW = 10, 4, 5
 """Calls of a profile without steps from which on they recur, if they do in all but one of its quarters."""
 
 
-def allocating(analysis: Analysis) -> dict[int, float]:
-    """Return the µs per step in which the driver allocated or freed memory, for each idle time by id()."""
+def idle_within(analysis: Analysis, names: Collection[str]) -> dict[int, float]:
+    """Return the µs per step in which events of the host of these names ran, for each idle time by id()."""
     found: dict[int, float] = {}
-    times = idle_in_calls(analysis, ALLOCATIONS) if analysis.on_device else {}
+    times = idle_in_calls(analysis, names) if analysis.on_device else {}
     groups: dict[str, list[Gap]] = {}
     for gap in analysis.gaps if times else ():
         if gap.cause == "host" and gap.event >= 0:
@@ -82,7 +85,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
         return
     steps, times = calls_of(analysis, names)
     total, calls = float(times[steps >= 0].sum()) / 1000 / analysis.step_count, int((steps >= 0).sum())
-    taken = allocating(analysis)
+    taken = idle_within(analysis, ALLOCATIONS)
     within = sum(taken.values())
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
@@ -125,6 +128,29 @@ def often(calls: int, steps: int, per: str) -> str:
     return f"{plural(calls, 'call')} in {steps} steps" if calls < steps else f"{plural(calls / steps, 'call')} {per}"
 
 
+def collection(analysis: Analysis) -> Iterator[Finding]:
+    """Python collects garbage while the device waits for the host.
+
+    Premises: two ranges around collections of the oldest objects, which `flopscope run` records, and the idle time in
+    them. The estimate is that time. Source: Python, "gc", freeze().
+    """
+    taken = idle_within(analysis, (COLLECTION,))
+    times = calls_of(analysis, (COLLECTION,))[1] / 1000 if taken else np.zeros(0)
+    if len(times) >= RECURS:
+        per, idle, took, runs = analysis.per, sum(taken.values()), float(np.median(times)), plural(len(times), "run")
+        says = Said(
+            "Decide when Python collects garbage",
+            f"the device waits {short_time_text(idle)} {per} for Python's garbage collection: {runs} in the profile "
+            f"take {short_time_text(took)} each. gc.freeze() once all is set up leaves those objects out of it; "
+            "gc.disable(), and gc.collect() every few hundred steps, make it rare.",
+            {"idle": idle, "per": per, "runs": len(times), "took": took},
+        )
+        claims = [(gap, taken[id(gap)]) for gap in analysis.gaps if id(gap) in taken]
+        yield Finding(says, claims, host_times(analysis, (COLLECTION,)), None)
+
+
+RECURS = 2
+"""Collections from which they are told: a single one may be that of the program's start."""
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
 """What the profiler itself calls when it starts and stops, twice at most."""
 COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
@@ -268,4 +294,4 @@ def _is_expected(analysis: Analysis, wait: Wait) -> bool:
     return not COPIES.isdisjoint(wait.ops or (wait.call,)) or (own and not wait.ops)
 
 
-RULES = (memory, sync)
+RULES = (memory, collection, sync)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
@@ -74,7 +74,7 @@ class Recording:
         self._is_watched = False  # by a thread: none is there before a recording, when programs fork
         self._asked = False  # the main thread is to begin or to end a recording
         self._disarm: Callable[[], object] = bool
-        self._end_arguments: Callable[[], object] = bool
+        self._hooks = ExitStack()  # of a recording of torch
         self._over = threading.Event()
         self._began = time.monotonic()
         self._waited = seconds_waited()
@@ -134,8 +134,7 @@ class Recording:
             if self._state == "recording":
                 self._safely(self._close)
             kept = None if self._windows is None else self._windows.kept
-            # The last recording may have too few steps.
-            if kept is not None:
+            if kept is not None:  # the last recording may have too few steps
                 self._prof = kept.prof
                 if self.why_nothing:
                     self._tell(self.why_nothing)
@@ -320,12 +319,13 @@ class Recording:
         if everywhere is not None and not alone:
             settings["experimental_config"] = everywhere
             if settings.get("record_shapes"):
-                self._end_arguments = hooks.record_arguments(self._torch)
+                self._hooks.callback(hooks.record_arguments(self._torch))
         elif self._window.unit == "seconds" and not alone:
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = import_module("flopscope.torch").profile(**settings)
         with hooks.quiet_start(self._torch):
             self._start(prof)
+        self._hooks.callback(hooks.record_collections(self._torch))
 
     def _watch_graphs(self) -> None:
         """Let the kernels of replayed CUDA graphs know the ops that were captured, from before the window on."""
@@ -386,7 +386,7 @@ class Recording:
             for name in self._unfinished:
                 self._prof._core.undo_step(name)
         self._unfinished.clear()  # they are those of one recording
-        self._end_arguments()
+        self._hooks.close()
         self._state = "waiting"
         if self._windows is not None and not isinstance(self._prof, profile):
             self._windows.end(self._prof, took, is_last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from flopscope.record.watching import has_gpu
+from flopscope.results.categories import COLLECTION
 
 
 def all_threads_setting(torch: Any) -> Any:
@@ -164,6 +166,21 @@ def _define(torch: Any, kinds: str) -> None:
 
 
 def _nothing(*_: object) -> None: ...
+
+
+def record_collections(torch: Any) -> Callable[[], object]:
+    """Record a range around each collection of Python's oldest objects until the returned function is called."""
+    begun: list[Any] = []
+
+    def watch(phase: str, facts: Any) -> None:
+        if phase == "start" and facts["generation"] == 2:
+            begun.append(torch.autograd.profiler.record_function(COLLECTION))
+            begun[-1].__enter__()
+        elif phase == "stop" and begun:
+            begun.pop().__exit__(None, None, None)
+
+    gc.callbacks.append(watch)
+    return functools.partial(gc.callbacks.remove, watch)
 
 
 def record_arguments(torch: Any) -> Callable[[], None]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
 OTHER = "other"
+COLLECTION = "Python garbage collection"
+"""The range that `flopscope run` records around each collection of Python's oldest objects."""
 category_of = _core.category_of
 
 

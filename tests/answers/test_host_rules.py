@@ -272,6 +272,7 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
     ("memory", freeing("aten::empty"), "The memory is full|-empty_cache"),
     ("memory", freeing("made::op"), "empty_cache|-The memory is full"),
+    ("collection", late(collects=[1, 3]), "waits 350us a step for|2 runs in the profile take 700us each|gc.freeze()"),
     ("sync", synchronized("cudaStreamSynchronize"), ""),
     *(("sync", checking("torch/distributions", one), "validate_args=False|-condition") for one in (True, False)),
     *(("sync", checking("models", one), "condition|-validate_args") for one in (True, False)),
@@ -304,6 +305,8 @@ SILENT: list[tuple[str, Program]] = [
     ("memory", allocates(*range(0, 60, 8))),  # eight are few
     ("memory", allocates(*range(15))),  # in the first quarter only
     ("memory", allocates(*EVERY_4, call="cudaMalloc")),  # the pool may just grow
+    ("collection", late(collects=[1])),  # a single one
+    ("collection", late()),
     ("sync", synchronized("cudaDeviceSynchronize")),  # the profiler's own
     *(("optimizer", sgd(*ADAGRAD, name=name)) for name in ("NAdam", "Adagrad", "Mine")),
     ("optimizer", sgd("add_", devices=0)),
@@ -331,7 +334,7 @@ def test_a_rule_is_silent_without_its_premises(rule: str, program: Program) -> N
 
 SOURCES = {
     **{"warmup": ("compile", "loading"), "data": ("data",), "launch": ("host",), "sync": ("sync", "host")},
-    "memory": ("host", "sync"),
+    **dict.fromkeys(("memory", "collection"), ("host", "sync")),
 }
 """The causes of idleness from which a rule may claim."""
 

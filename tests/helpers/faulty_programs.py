@@ -14,10 +14,18 @@ COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group N
 SCORES = [64, 2048, 2048]
 
 
-def late(*, data: bool = False, wait: bool = False, malloc: bool = False, loads: Sequence[int] = ()) -> Program:
-    """Return a program whose device idles for 900 of 2000 µs because of what its host does. loads: of 4 steps."""
+def late(
+    *,
+    data: bool = False,
+    wait: bool = False,
+    malloc: bool = False,
+    loads: Sequence[int] = (),
+    collects: Sequence[int] = (),
+) -> Program:
+    """Return a program whose device idles for 900 of 2000 µs because of what its host does. loads, collects: of 4
+    steps."""
     program = Program()
-    for number in range(4 if loads else 2):
+    for number in range(4 if loads or collects else 2):
         at = 2000 * number
         program.step(number, at, 1990)
         program.run("made::first", at + 2, at + 10, 490)
@@ -30,6 +38,8 @@ def late(*, data: bool = False, wait: bool = False, malloc: bool = False, loads:
             program.call("cudaMalloc", at + 600, 700)
         if number in loads:
             program.call("cuModuleLoadDataEx", at + 600, 700)
+        if number in collects:
+            program.add("user_annotation", "Python garbage collection", at + 600, 700)
         program.run("made::second", at + 1390, at + 1400, 590)
     return program
 
@@ -224,6 +234,7 @@ def promoted(dtypes: Sequence[str] = (FLOAT, "double"), operand: Sequence[int] =
 CASES: dict[str, tuple[Callable[[], Program | JaxProgram], Callable[[], Program | JaxProgram]]] = {
     "warmup": (compiling, lambda: in_a_row(FILL)),
     "loading": (lambda: late(loads=range(4)), lambda: late(loads=[0, 2])),
+    "collection": (lambda: late(collects=[1, 2, 3]), lambda: late(collects=[1])),
     "callback": (lambda: called_back(True), lambda: called_back(False)),
     "data": (lambda: late(data=True), late),
     "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8, 10)),
