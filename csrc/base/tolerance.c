@@ -8,7 +8,8 @@
 #include "base/lock.h"
 #include "base/parallel.h"
 
-static const double OUTPUT_ULPS = 4; /* for results that are rounded themselves */
+static const double OUTPUT_ULPS = 4; /* of an element, as results are rounded themselves */
+static const double ROW_ULPS = 2;    /* of the typical element of its row, as what is added up before is rounded too */
 /* Times what rounding the inputs once changes: another order of a sum of n terms differs by about the root of n. */
 static const double ROUNDINGS = 64;
 static const double SHARED = 0.25;     /* of what a rounding changes in a row, the least in each element */
@@ -31,6 +32,19 @@ typedef struct {
 static int64_t rows_of_piece(const fs_exact *exact)
 {
     return exact->columns >= PIECE ? 1 : PIECE / (exact->columns > 0 ? exact->columns : 1);
+}
+
+/* Return the root mean square of the finite elements of a row. */
+static double typical_of(const double *values, int64_t count)
+{
+    double squares = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(values[i])) continue;
+        finite++;
+        squares += values[i] * values[i];
+    }
+    return finite > 0 ? sqrt(squares / (double)finite) : 0;
 }
 
 /* Return the mean square of what rounding changes in a row, whose roots go to unit. */
@@ -60,11 +74,12 @@ static void tolerate_rows(void *context, int64_t begin, int64_t end)
     for (int64_t row = begin; row < end; row++) {
         int64_t first = row * exact->columns;
         double least = SHARED * sqrt(add_units(exact, first, of->unit));
+        double always = smallest + ROW_ULPS * exact->ulp * typical_of(exact->values + first, exact->columns);
         for (int64_t i = first; i < first + exact->columns; i++) {
             double value = exact->values[i];
             bool known = isfinite(value);
             of->unit[i] = fmax(of->unit[i], least);
-            of->allowed[i] = smallest + ROUNDINGS * of->unit[i] + (known ? OUTPUT_ULPS * exact->ulp * fabs(value) : 0);
+            of->allowed[i] = always + ROUNDINGS * of->unit[i] + (known ? OUTPUT_ULPS * exact->ulp * fabs(value) : 0);
             if (!known) continue;
             finite++;
             squares += value * value;

@@ -322,26 +322,31 @@ def test_the_allowed_error_covers_other_orders_of_a_sum_and_no_shorter_dtype() -
         assert f"those of {named}, not of float32" in found
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0), (7, 33), (300, 1000)])
-def test_the_allowed_error_is_that_of_its_formula(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("shape", "columns"),
+    [((), 1), ((0,), 1), ((5,), 5), ((3, 0), 1), ((4, 3, 7), 21), ((7, 33), 33), ((300, 1000), 1000)],
+)
+def test_the_allowed_error_is_that_of_its_formula(shape: tuple[int, ...], columns: int) -> None:
     draw = np.random.default_rng(0)
     values = np.asarray(draw.standard_normal(shape) * 10 ** draw.uniform(-5, 5, shape))
     given, *moved = (np.asarray(values * (1 + e * draw.standard_normal(shape))) for e in (1e-4, 1e-7, 1e-7))
     if values.size > 99:
         values[0, :4], given[0, 4], moved[0][0, 5] = (np.nan, np.nan, -np.inf, 1e39), np.inf, np.inf
     found = expect(Output("", given, "float32", "numpy"), values, moved)
+    rows, dtyped, *others = (one.reshape(-1, columns) for one in (values, given, *moved))
     with np.errstate(invalid="ignore"):
-        unit = np.sqrt(sum((one - values) ** 2 for one in moved) / 2)
+        unit = np.sqrt(sum((one - rows) ** 2 for one in others) / 2)
     unit = np.where(np.isfinite(unit), unit, 0.0)
-    if unit.ndim and unit.size:
-        unit = np.maximum(unit, np.sqrt(np.mean(unit**2, axis=-1, keepdims=True)) / 4)
-    finite = np.isfinite(values)
-    sizes = np.where(finite, np.abs(values), 0.0)
-    allowed = 4 * 2.0**-23 * sizes + 64 * unit + np.finfo(np.float32).tiny
-    own = np.where(np.isfinite(given) & finite, np.abs(given - values) / allowed, 0.0).max(initial=0.0)
-    most = (sizes + math.sqrt(np.mean(values[finite] ** 2) if finite.any() else 0.0)) / 16
-    wanted = np.maximum(allowed, np.minimum(allowed * 4 * own, most))
-    assert found.unit == pytest.approx(unit, rel=1e-12)
+    unit = np.maximum(unit, np.sqrt(np.mean(unit**2, axis=-1, keepdims=True)) / 4)
+    finite = np.isfinite(rows)
+    sizes = np.where(finite, np.abs(rows), 0.0)
+    typical = np.sqrt(np.sum(sizes**2, axis=-1) / np.maximum(np.count_nonzero(finite, axis=-1), 1))
+    allowed = 2.0**-23 * (4 * sizes + 2 * typical[:, None]) + 64 * unit + np.finfo(np.float32).tiny
+    own = np.where(np.isfinite(dtyped) & finite, np.abs(dtyped - rows) / allowed, 0.0).max(initial=0.0)
+    most = (sizes + math.sqrt(np.mean(rows[finite] ** 2) if finite.any() else 0.0)) / 16
+    wanted = np.maximum(allowed, np.minimum(allowed * 4 * own, most)).reshape(shape)
+    finite = finite.reshape(shape)
+    assert found.unit == pytest.approx(unit.reshape(shape), rel=1e-12)
     assert np.allclose(found.allowed[finite], wanted[finite], rtol=1e-12, atol=0)
     result = np.asarray(values + wanted * draw.uniform(-1.5, 1.5, shape))
     wrong = finite & (np.abs(result - values) > wanted)

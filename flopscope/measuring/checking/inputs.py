@@ -49,6 +49,10 @@ class Case(NamedTuple):
         """Whether a kernel that is wrong for them may still be right: they are empty or not contiguous."""
         return self.layout != "plain" or any(getattr(one, "size", 1) == 0 for one in self.values)
 
+    @property
+    def infinite(self) -> bool:
+        return self.name.startswith("infinities")
+
 
 class Roll(NamedTuple):
     """Contents of a pool, each array with its elements moved by so many places."""

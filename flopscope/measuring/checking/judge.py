@@ -29,6 +29,8 @@ FORMATS = {"bfloat16": 2.0**-9, "tf32 or float16": 2.0**-12}
 """The rounding error of formats that have fewer bits than float32, by name."""
 ONE_SIDED = 0.3
 """Mean sign of errors from which they are not those of rounding."""
+ROW = 16
+"""The least elements of a row: of the last dimension or, where that is shorter, of the last ones."""
 TWICE = 0.01
 """Relative difference of two calls from which a reference is not deterministic."""
 
@@ -57,7 +59,8 @@ def expect(output: Output, exact: Any | None, changed: Sequence[Any]) -> Expecte
     values = given if exact is None or exact.shape != given.shape else exact
     allowed, unit = np.empty_like(values), np.empty_like(values)
     several = (allowed, unit, values, given, *(one for one in changed if one.shape == values.shape))
-    columns = values.shape[-1] if values.ndim else 1
+    products = np.cumprod(values.shape[::-1], dtype=int)
+    columns = int(next(iter(products[products >= ROW]), values.size))
     _core.tolerance(tuple(one.reshape(-1) for one in several), columns, ULPS.get(output.dtype, LEAST_BITS))
     return Expected(output, values, allowed, unit)
 
