@@ -51,11 +51,11 @@ def _check(options: argparse.Namespace) -> int:
     own_path.restore()
     reference = function_named(options.against)
     inputs = function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs")
-    args, written = checked_arguments(tuple(inputs(options.seed)), options.output), frozenset(options.output)
+    args, written = checked_arguments(tuple(inputs(options.seed)), options.output)
     others = [_baseline(text, reference) for text in options.baseline]
     kernel = Isolated(function_named, options.kernel, args, frozenset(), options.timeout)
     try:
-        bench = Bench([reference, *others], args, [written] * (1 + len(others)))
+        bench = Bench([reference, *others], args, [frozenset(options.output)] * (1 + len(others)))
         sides: list[Any] = [(kernel, 0), *((bench, place) for place in range(1 + len(others)))]
         names = [text.rpartition(":")[2] for text in (options.kernel, options.against, *options.baseline)]
         run = Run(sides, names, Inputs(args, None if options.vary else inputs, options.seed, written), written)

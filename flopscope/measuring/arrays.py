@@ -5,6 +5,7 @@ Values are exchanged as arrays of NumPy, floating ones in float64, which holds t
 
 from __future__ import annotations
 
+import copy
 import copyreg
 import importlib
 import math
@@ -56,14 +57,28 @@ def leaves(value: Any, path: str = "", numbers: bool = True) -> Iterator[tuple[s
         yield path, numpy.asarray(value)
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return the value with each array in its tuples, lists and dicts changed."""
+def flat(values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
+    """Return the values, and instead of nested tuples, lists and dicts the arrays in them, by name: place and
+    path."""
+    pairs = [(f"{at}", value, [*leaves(value, numbers=False)]) for at, value in enumerate(values)]
+    return tuple((f"{at}{path}", one) for at, value, found in pairs for path, one in found or [("", value)])
+
+
+def nested(like: Sequence[Any], values: Iterator[Any]) -> list[Any]:
+    """Return values that replace those of flat(like), nested as these are."""
+    return [_replaced(one, values) if any(leaves(one, numbers=False)) else next(values) for one in like]
+
+
+def _replaced(value: Any, values: Iterator[Any]) -> Any:
     if is_array(value):
-        return change(value)
+        return next(values)
     if isinstance(value, dict):
-        return type(value)((key, mapped(item, change)) for key, item in value.items())
-    if type(value) in (tuple, list):
-        return type(value)(mapped(item, change) for item in value)
+        new = copy.copy(value)
+        new.update((key, _replaced(item, values)) for key, item in value.items())
+        return new
+    if isinstance(value, (tuple, list)):
+        items = [_replaced(item, values) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 

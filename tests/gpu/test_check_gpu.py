@@ -1,5 +1,7 @@
 """check() on a GPU: exploits and wrong kernels are refused, honest kernels are judged."""
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -130,7 +132,48 @@ def half_of_the_rows(a: Any) -> Any:
     return out
 
 
+def _stale_graph() -> Callable[..., Any]:
+    """Return a function that replays a graph on the input of its first call."""
+    known: dict[Any, Any] = {}
+
+    def replays(a: Any) -> Any:
+        if a.shape not in known:
+            mine, graph = a.clone(), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                out = softmax(mine)
+            known[a.shape] = mine, out, graph
+        known[a.shape][2].replay()
+        return known[a.shape][1].clone()
+
+    return replays
+
+
+def in_a_thread(a: Any) -> Any:
+    out = torch.zeros_like(a)
+
+    def work() -> None:
+        time.sleep(1)
+        out.copy_(softmax(a))
+
+    threading.Thread(target=work).start()
+    return out
+
+
+def naive_attention(q: Any, k: Any, v: Any) -> Any:
+    return (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1) @ v
+
+
+def norm(a: Any) -> Any:
+    return torch.nn.functional.layer_norm(a, (a.shape[-1],))
+
+
+def norm_by_parts(a: Any) -> Any:
+    a = a - a.mean(-1, keepdim=True)
+    return a * torch.rsqrt(a.square().mean(-1, keepdim=True) + 1e-5)
+
+
 PAIR = [(256, 384), (384, 129)]
+HEADS = [(2, 4, 128, 64)] * 3
 REFUSED = {
     "cached by pointer": (_cached(False), softmax, [(256, 384)]),
     "cached and copied": (_cached(True), softmax, [(256, 384)]),
@@ -148,6 +191,16 @@ REFUSED = {
     "no tail": (lambda a, b: fused_add(a, b, lambda n, block: n // block), torch.add, [(256, 384)] * 2),
     "no zeros before atomics": (lambda a: atomic_sums(a, zeroed=False), total, [(256, 384)]),
     "a swallowed NaN": (lambda a: torch.nan_to_num(a.relu()), torch.relu, [(256, 384)]),
+    "a stale graph": (_stale_graph(), softmax, [(256, 384)]),
+    "a thread": (in_a_thread, softmax, [(256, 384)]),
+    "a constant": (lambda a: torch.full_like(a, 1 / a.shape[-1]), softmax, [(256, 384)]),
+    "the input": (lambda a: a, torch.relu, [(256, 384)]),
+    "one term less": (lambda a, b: a[:, :-1] @ b[:-1], torch.matmul, PAIR),
+    "no scale": (lambda q, k, v: (q @ k.transpose(-2, -1)).softmax(-1) @ v, naive_attention, HEADS),
+    "unbiased": (lambda a: a.var(-1), lambda a: a.var(-1, unbiased=False), [(256, 384)]),
+    "another epsilon": (lambda a: torch.nn.functional.layer_norm(a, (a.shape[-1],), eps=1e-3), norm, [(256, 384)]),
+    "a diagonal more": (lambda a: a.tril(1), torch.tril, [(256, 384)]),
+    "8 bits": (lambda a: (a * 20).round() / 20, lambda a: a + 0, [(256, 384)]),
     "on the CPU": (lambda a: softmax(a).cpu(), softmax, [(256, 384)]),
 }
 
@@ -193,6 +246,15 @@ def on_two_streams(a: Any, b: Any) -> Any:
     return out
 
 
+def _mask(a: Any) -> Any:
+    generator = torch.Generator("cuda").manual_seed(7)
+    return (torch.rand(a.shape, device="cuda", generator=generator) > 0.5).to(a.dtype)
+
+
+def _cross_entropy(a: Any) -> Any:
+    return torch.nn.functional.cross_entropy(a, torch.zeros(len(a), dtype=torch.long, device=a.device))
+
+
 HONEST = {
     "Triton's softmax": (fused_softmax, softmax, [(256, 384)]),
     "Triton's add": (fused_add, torch.add, [(256, 384)] * 2),
@@ -201,6 +263,10 @@ HONEST = {
     "two streams": (on_two_streams, torch.matmul, PAIR),
     "einsum": (lambda a, b: torch.einsum("ik,kj->ij", a, b), torch.matmul, PAIR),
     "blocks": (lambda a, b: a[:, :96] @ b[:96] + a[:, 96:] @ b[96:], torch.matmul, PAIR),
+    "attention": (torch.nn.functional.scaled_dot_product_attention, naive_attention, HEADS),
+    "norm by parts": (norm_by_parts, norm, [(256, 384)]),
+    "a random mask": (lambda a: a * _mask(a), lambda a: _mask(a).mul_(a), [(256, 384)]),
+    "cross entropy": (lambda a: -a.log_softmax(-1)[:, 0].mean(), _cross_entropy, [(256, 384)]),
     "in place": (lambda a: a.mul_(2), lambda a: a.add_(a), [(256, 384)]),
     "by parts": (lambda a: (a - a.amax(-1, keepdim=True)).softmax(-1), softmax, [(256, 384)]),
     "two results": (lambda a: tuple(a.max(-1)), lambda a: (a.amax(-1), a.argmax(-1)), [(256, 384)]),
@@ -213,6 +279,14 @@ def test_honest_kernels_are_judged_by_their_time(name: str) -> None:
     found = fs.check(kernel, reference, *(x(*shape) for shape in shapes), **BRIEF)
     assert found.verdict in JUDGED, str(found)
     assert found.times is not None and found.times.device == "cuda:0", str(found)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["attention", "norm by parts", "blocks", "Triton's softmax"])
+def test_honest_kernels_in_short_dtypes_are_judged(name: str, dtype: str) -> None:
+    kernel, reference, shapes = HONEST[name]
+    found = fs.check(kernel, reference, *(x(*shape).to(getattr(torch, dtype)) for shape in shapes), **BRIEF)
+    assert found.verdict in JUDGED, str(found)
 
 
 def test_speed_is_told() -> None:

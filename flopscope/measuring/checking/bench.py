@@ -17,10 +17,12 @@ from flopscope.measuring.arrays import (
     address_of,
     copied,
     dtype_of,
+    flat,
     is_array,
     is_floating,
     is_same,
     leaves,
+    nested,
     place_of,
     spoil,
     values_of,
@@ -72,7 +74,8 @@ class Bench:
     def __init__(
         self, functions: Sequence[Callable[..., Any]], args: Sequence[Any], without: Sequence[frozenset[int]]
     ) -> None:
-        self._functions, self._args, self._without = functions, args, without
+        self._functions, self._nested, self._without = functions, args, without
+        self._names, self._args = zip(*flat(args), strict=True)
         self._arguments: list[Any] = []
         self._pool: list[list[Any]] = []
         self._chosen: list[int] = []
@@ -104,12 +107,12 @@ class Bench:
             if is_deferred(one):
                 what = f"a {type(one).__name__}, which may compute only when it is read"
                 raise NoTime(f"{name_of(self._functions[which])} returns {what}")
-        now = [copied(one) for _, one in _results_in(arguments, returned, results)]
+        now = [copied(one) for _, one in self._results_in(arguments, returned, results)]
         time.sleep(SETTLED)
         changed = frozenset(at for at, one in arrays.items() if not is_same(one.array, before[at]))
         if adopt:
             results = Results(results.arguments | changed)
-        found = _results_in(arguments, returned, results)
+        found = self._results_in(arguments, returned, results)
         if not adopt and not all(is_same(one, copy) for (_, one), copy in zip(found, now, strict=True)):
             raise NoTime(f"{name_of(self._functions[which])} returns before its outputs are complete")
         there = address_of(returned)
@@ -149,7 +152,7 @@ class Bench:
 
     def keep(self, which: int, results: Results) -> None:
         """Keep the outputs of the latest sample."""
-        found = _results_in(self._arguments, self._returned[which], results)
+        found = self._results_in(self._arguments, self._returned[which], results)
         self._kept.append([(path, copied(one)) for path, one in found])
 
     def kept(self) -> list[list[Output]]:
@@ -165,8 +168,15 @@ class Bench:
         return call
 
     def _call(self, which: int, arguments: Sequence[Any]) -> Any:
-        passed = [array_of(one) for at, one in enumerate(arguments) if at not in self._without[which]]
-        return self._functions[which](*passed)
+        passed = nested(self._nested, map(array_of, arguments))
+        return self._functions[which](*(one for at, one in enumerate(passed) if at not in self._without[which]))
+
+    def _results_in(self, arguments: Sequence[Any], returned: Any, results: Results) -> list[tuple[str, Any]]:
+        """Return the arrays of a call's results, each with its path."""
+        written = [(f" argument {self._names[at]}", array_of(arguments[at])) for at in sorted(results.arguments)]
+        there = address_of([one for _, one in written])
+        found = [] if results.alone else [item for item in leaves(returned) if there.isdisjoint(address_of(item[1]))]
+        return found + written
 
     def _new(self, values: Sequence[Any], layout: str = "plain", dtype: str = "") -> list[Any]:
         return [
@@ -177,14 +187,6 @@ class Bench:
 
 def array_of(argument: Any) -> Any:
     return argument.array if isinstance(argument, Guarded) else argument
-
-
-def _results_in(arguments: Sequence[Any], returned: Any, results: Results) -> list[tuple[str, Any]]:
-    """Return the arrays of a call's results, each with its path."""
-    written = [(f" argument {at}", array_of(arguments[at])) for at in sorted(results.arguments)]
-    there = address_of([one for _, one in written])
-    found = [] if results.alone else [item for item in leaves(returned) if there.isdisjoint(address_of(item[1]))]
-    return found + written
 
 
 def _outputs(found: Sequence[tuple[str, Any]]) -> list[Output]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from flopscope import _core
-from flopscope.measuring.arrays import bytes_of, filler, is_array, is_same
+from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_same
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import Case, Inputs
 from flopscope.measuring.checking.isolated import Crashed, Isolated
@@ -61,7 +61,8 @@ def check(
 ) -> Checked:
     """Return whether a kernel computes what a reference does, whether it is faster, and how far it is from the limit.
 
-    Both are called with arrays like ``args``, of torch, NumPy, CuPy, JAX or flopscope. First their outputs are compared
+    Both are called with arrays like ``args``, of torch, NumPy, CuPy, JAX or flopscope, also in tuples, lists and dicts.
+    First their outputs are compared
     for many inputs: the given ones, normal and large values, other shapes, zeros, one-hot rows, NaN, infinities. The
     error that is allowed follows from the reference in float64: 4 ULPs of the output and 64 times what rounding each
     input once changes, or 4 times the error that the reference itself has in the dtype. Then both are timed in turns,
@@ -89,21 +90,22 @@ def check(
     others = [*(baselines or {}).values()]
     for function in (kernel, reference, *others):
         require_callable(function)
-    args, written = checked_arguments(tuple(inputs(seed)) if inputs is not None else args, outputs), frozenset(outputs)
-    bench = Bench([kernel, reference, *others], args, [frozenset(), *[written] * (1 + len(others))])
+    args, written = checked_arguments(tuple(inputs(seed)) if inputs is not None else args, outputs)
+    bench = Bench([kernel, reference, *others], args, [frozenset(), *[frozenset(outputs)] * (1 + len(others))])
     names = [name_of(kernel), name_of(reference), *(baselines or {})]
     sides = [(bench, place) for place in range(len(names))]
     run = Run(sides, names, Inputs(args, inputs, seed, written), written)
     return run.checked(shapes, margin, max_time, device, peaks)
 
 
-def checked_arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[Any, ...]:
-    """Return the arguments. Raise ValueError if none is an array, or an output is none."""
-    if not any(is_array(one) for one in args):
+def checked_arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[tuple[Any, ...], frozenset[int]]:
+    """Return the arguments, and the places of outputs in flat(). Raise ValueError if none is an array, or an output is
+    none."""
+    if not any(is_array(one) for _, one in flat(args)):
         raise ValueError("check() needs arguments that are arrays: check(kernel, reference, x), or inputs=")
     if wrong := [at for at in outputs if not 0 <= at < len(args) or not is_array(args[at])]:
         raise ValueError(f"outputs={[*outputs]}: argument {wrong[0]} of {len(args)} is no array")
-    return args
+    return args, frozenset(len(flat(args[:at])) for at in outputs)
 
 
 class Run:
@@ -297,11 +299,11 @@ class Run:
         """Say which memory a call has changed or returned that is not its own, or return ""."""
         mine = self._outputs.arguments | self._changed
         if outcome.overrun is not None:
-            return f"it writes beyond its argument {outcome.overrun}"
+            return f"it writes beyond its argument {self._inputs.names[outcome.overrun]}"
         if changed := outcome.changed - mine:
-            return f"it changes its argument {min(changed)}, which {self._names[1]} does not"
+            return f"it changes its argument {self._inputs.names[min(changed)]}, which {self._names[1]} does not"
         if viewed := outcome.viewed - mine - self._viewed:
-            return f"it returns the memory of its argument {min(viewed)}"
+            return f"it returns the memory of its argument {self._inputs.names[min(viewed)]}"
         return ""
 
     # Times ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, is_array, is_floating, values_of
+from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, flat, is_array, is_floating, values_of
 
 ULPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 """Distance of 1 to the next number, by dtype. """
@@ -68,7 +68,8 @@ class Inputs:
         self, args: Sequence[Any], make: Callable[[int], Sequence[Any]] | None, seed: int, outputs: frozenset[int]
     ) -> None:
         self._outputs = outputs
-        self.args, self.seed, self._make = tuple(args), seed, make
+        self.names, self.args = zip(*flat(args), strict=True)
+        self.seed, self._make = seed, make
         self._given = tuple(values_of(one) if is_array(one) else one for one in self.args)
         self._varied = [at for at, one in enumerate(self.args) if is_array(one) and is_floating(one)]
         self.pool = [] if make else [self._drawn(index) for index in range(3)]
@@ -101,7 +102,8 @@ class Inputs:
     def content(self, number: int) -> tuple[Any, ...]:
         """Return the same contents as values."""
         if self._make is not None:
-            return tuple(values_of(one) if is_array(one) else one for one in self._make(self.seed + 1 + number))
+            made = flat(tuple(self._make(self.seed + 1 + number)))
+            return tuple(values_of(one) if is_array(one) else one for _, one in made)
         drawn = self.pool[number % len(self.pool)]
         return tuple(np.roll(one, number) if at in self._varied else one for at, one in enumerate(drawn))
 
@@ -137,7 +139,7 @@ class Inputs:
         normal = self.pool[0] if few else self._drawn(0, self._of_all(self._few()))
         for at in self._varied:
             for what, change in KINDS.items():
-                changed = self._changed(f"{what} in argument {at}", normal, partial(_each, change), [at])
+                changed = self._changed(f"{what} in argument {self.names[at]}", normal, partial(_each, change), [at])
                 yield changed._replace(optional=not few)
         yield Case("strided inputs", normal, "strided", True)
 
