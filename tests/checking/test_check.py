@@ -460,8 +460,7 @@ def test_baselines_are_timed_beside_the_kernel_if_they_are_right() -> None:
     found = fs.check(twin_softmax, softmax, x(256, 512), baselines=others, **BRIEF)
     assert found.verdict in JUDGED and [one.name for one in found.baselines] == ["by parts", "itself"]
     assert found.baselines[0].times.verdict == "faster" and found.baselines[1].times.verdict != "faster"
-    said = " ".join(str(found).split())
-    assert "beside by parts twin_softmax is faster than by parts: " in said, said
+    assert "beside by parts twin_softmax is faster than by parts: " in (said := " ".join(str(found).split())), said
     assert "note: zeros is not timed: output[" in said and "note: a crash is not timed: IndexError" in said
     assert [one["name"] for one in found.to_dict()["baselines"]] == ["by parts", "itself"]
 
