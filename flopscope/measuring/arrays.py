@@ -88,7 +88,8 @@ def dtype_of(array: Any) -> str:
 
 
 def is_floating(array: Any) -> bool:
-    return dtype_of(array).startswith(("float", "bfloat"))
+    """Return whether an array holds rounded numbers, real or complex."""
+    return dtype_of(array).startswith(("float", "bfloat", "complex"))
 
 
 def place_of(array: Any) -> str:
@@ -104,22 +105,24 @@ def bytes_of(dtype: str, shape: Sequence[int]) -> int:
 
 
 def values_of(array: Any) -> Any:
-    """Return a copy of the values as a contiguous array of NumPy; those of a floating dtype as float64."""
+    """Return a copy of the values as a contiguous array of NumPy; those of a floating dtype as float64, complex
+    ones as complex128."""
     import numpy
 
     library = library_of(array)
     if library == "torch":
         torch: Any = sys.modules["torch"]
         plain = array.detach().resolve_conj().resolve_neg().contiguous().cpu()
-        return plain.to(torch.float64 if plain.is_floating_point() else plain.dtype, copy=True).numpy()
+        exact = torch.complex128 if plain.is_complex() else torch.float64
+        return plain.to(exact if is_floating(array) else plain.dtype, copy=True).numpy()
     if library == "cupy":
         array = array.get()
     elif library == "flopscope":
         array = (array.to(dtype="float64") if is_floating(array) else array).numpy()
     elif dtype_of(array) == "bfloat16":
         array = array.astype("float32")
-    floating = getattr(array, "dtype", numpy.dtype(object)).kind == "f"
-    return numpy.array(array, dtype=numpy.float64 if floating else None, order="C")
+    kind = getattr(array, "dtype", numpy.dtype(object)).kind
+    return numpy.array(array, dtype={"f": "float64", "c": "complex128"}.get(kind), order="C")
 
 
 def copied(array: Any) -> Any:

@@ -248,26 +248,6 @@ def test_results_may_be_written_to_an_argument_alone() -> None:
     assert wrong.verdict == "wrong" and "nan instead of" in wrong.reason
 
 
-def test_arrays_in_tuples_lists_and_dicts_are_varied() -> None:
-    def sums(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
-        return [scale * (a + b) + more["c"] for a, b in pairs]
-
-    def once(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
-        kept[:] = kept or [sums(pairs, more, scale)]
-        return kept[0]
-
-    def changes(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
-        found = sums(pairs, more, scale)
-        more["c"].zero_()
-        return found
-
-    kept: list[Any] = []
-    arguments = [(x(), x()), (x(), x())], {"c": x(), "n": 7}, 0.5
-    assert fs.check(sums, sums, *arguments, **BRIEF).verdict in JUDGED
-    assert fs.check(once, sums, *arguments, **BRIEF).verdict == "wrong"
-    assert "it changes its argument 1['c'], which sums does not" in str(fs.check(changes, sums, *arguments, **BRIEF))
-
-
 def test_a_kernel_may_refuse_other_shapes_and_the_note_says_so() -> None:
     def of_48_rows(a: Any) -> Any:
         if len(a) != 48:

@@ -7,6 +7,7 @@ is still written after the return differs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -179,10 +180,11 @@ class Bench:
         return found + written
 
     def _new(self, values: Sequence[Any], layout: str = "plain", dtype: str = "") -> list[Any]:
-        return [
-            Guarded(like, value, dtype if is_floating(like) else "", layout) if is_array(like) else value
-            for value, like in zip(values, self._args, strict=True)
-        ]
+        made = []
+        for value, like in zip(values, self._args, strict=True):
+            wanted = dtype and {"complex64": "complex128", "complex128": "complex128"}.get(dtype_of(like), dtype)
+            made.append(Guarded(like, value, wanted if is_floating(like) else "", layout) if is_array(like) else value)
+        return made
 
 
 def array_of(argument: Any) -> Any:
@@ -190,4 +192,14 @@ def array_of(argument: Any) -> Any:
 
 
 def _outputs(found: Sequence[tuple[str, Any]]) -> list[Output]:
-    return [Output(path, values_of(one), dtype_of(one), place_of(one)) for path, one in found]
+    return [Output(path, _parts(values_of(one)), dtype_of(one), place_of(one)) for path, one in found]
+
+
+def _parts(values: Any) -> Any:
+    """Return complex numbers as pairs of numbers, both NaN if one is infinite or NaN: the other one then depends on the
+    order of operations."""
+    if values.dtype.kind != "c":
+        return values
+    pairs = values.view(values.real.dtype).reshape(*values.shape, 2)
+    pairs[abs(values) == math.inf] = pairs[values != values] = math.nan
+    return pairs

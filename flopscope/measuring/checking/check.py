@@ -242,7 +242,7 @@ class Run:
 
     def _in_float64(self, case: Case) -> list[Any]:
         found = self._side(1, case, "float64").outputs
-        if any(one.values.dtype.kind == "f" and one.dtype != "float64" for one in found):
+        if any(one.values.dtype.kind == "f" and one.dtype not in ("float64", "complex128") for one in found):
             raise TypeError("the outputs are not in float64")
         return [one.values for one in found]
 

@@ -23,6 +23,7 @@ import numpy as np
 from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, flat, is_array, is_floating, values_of
 
 ULPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+ULPS |= {"complex64": ULPS["float32"], "complex128": ULPS["float64"]}
 """Distance of 1 to the next number, by dtype. """
 LARGE = {"float16": 8.0}
 """Factor of large inputs by dtype, so that sums of a few thousand products stay finite; otherwise 64."""
@@ -82,9 +83,11 @@ class Inputs:
             given = self._given[at]
             shape = shapes[at] if shapes is not None else getattr(given, "shape", None)
             if at in self._varied:
-                scale = float(np.sqrt(np.mean(np.square(given)))) if given.size else 1.0
+                scale = float(np.sqrt(np.mean(np.square(np.abs(given))))) if given.size else 1.0
                 values[at] = draw.standard_normal(shape) * (scale if 0 < scale < np.inf else 1.0)
-                if given.size and given.min() >= 0:
+                if np.iscomplexobj(given):
+                    values[at] = values[at] + 1j * scale * draw.standard_normal(shape)
+                elif given.size and given.min() >= 0:
                     values[at] = np.abs(values[at])
             elif is_array(self.args[at]):
                 values[at] = np.resize(given, () if shape is None else shape)
