@@ -164,9 +164,6 @@ class Known(NamedTuple):
         return {"ideal": self.bound("ideal", ideal), **{name: self.bound(name, whole[name]) for name in SHARES}}
 
 
-ALL_KNOWN = Known(1.0, 1.0, 1.0)
-
-
 def known_shares(analysis: Analysis) -> Known:
     """Return how much of the work of the steps that are alike is known: what computes, each instant once."""
     chosen = (analysis.cells["step"] >= analysis.apart) & (analysis.cells["class"] == 0)

@@ -67,13 +67,6 @@ class Advice(NamedTuple):
         return shown_as_sentence(self.what.removeprefix(f"{self.action}: "))
 
 
-def _tied(analysis: Analysis, finding: Finding) -> list[dict[str, Any]]:
-    """Return the evidence with the ids of its rows, and None for events and rows that it has not."""
-    events = [one["event"] if one["event"] >= 0 else None for one in finding.evidence]
-    rows = [analysis.row_id(one["row"]) for one in finding.evidence]
-    return [{**one, "row": row, "event": event} for one, row, event in zip(finding.evidence, rows, events, strict=True)]
-
-
 class Pools:
     """The time that advice may still claim: of each op, of each idle time, and of all together."""
 
@@ -129,7 +122,10 @@ def advised(analysis: Analysis) -> Iterator[Advice]:
         replayed.gain(finding, claims, take=True)
         action, reason, given = finding.says
         facts = {name: _plain(value) for name, value in given.items()}
-        share, what, evidence = 100 * saving / analysis.unobserved, f"{action}: {reason}", _tied(analysis, finding)
+        share, what, evidence = 100 * saving / analysis.unobserved, f"{action}: {reason}", []
+        for one in finding.evidence:  # with the ids of its rows and events, None where it has none
+            event = one["event"] if one["event"] >= 0 else None
+            evidence.append({**one, "row": analysis.row_id(one["row"]), "event": event})
         by_host = finding.removed or any(isinstance(source, Gap) for source, _ in claims)
         up_to = bool(by_host) and analysis.bare is None and analysis.is_delayed
         yield Advice(rule, saving, alone, share, up_to, action, what, evidence, finding.where, facts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -108,11 +108,6 @@ class Analysis:
     def peaks(self) -> Mapping[str, Peaks]:
         """The peaks that ops are compared with, by device."""
         return self.facts.shares or {}
-
-    @property
-    def has_shapes(self) -> bool:
-        """Whether an op has input shapes."""
-        return self.facts.has_shapes
 
     @property
     def has_steps(self) -> bool:
@@ -222,11 +217,8 @@ class Analysis:
         cells = {name: values[alike] for name, values in self.cells.items()}
         cells["event"] = np.where(cells["owner"] >= 0, cells["owner"], cells["event"])
         cells |= {"time": cells["exclusive"], "ideal": self.cell_ideals()[alike]}
-        scales = {
-            "count": 1000 * scale,
-            **dict.fromkeys(("time", "ideal", "compute", "active", "memory", "cast"), scale),
-        }
-        scales |= {"casts": per_step, "reordered": scale, "reorders": per_step}
+        scales = dict.fromkeys(("time", "ideal", "compute", "active", "memory", "cast", "reordered"), scale)
+        scales |= {"count": 1000 * scale, "casts": per_step, "reorders": per_step}
         first, op_of = _numbered(cells["op"])
         sums = _sums(cells, op_of, scales)
         ops = list(map(self._op, _rows(cells, first, _OF_OP), sums))
@@ -289,9 +281,13 @@ class Analysis:
                 times[label] = times.get(label, 0.0) + gap.time
         return dict(sorted(times.items(), key=lambda item: -item[1]))
 
+    def gaps_of(self, *causes: str) -> list[Gap]:
+        """Return the idle times of these causes, longest first."""
+        return [gap for gap in self.gaps if gap.cause in causes]
+
     def idle(self, *causes: str) -> float:
         """Return the idle time of these causes, µs per step."""
-        return sum(gap.time for gap in self.gaps if gap.cause in causes)
+        return sum(gap.time for gap in self.gaps_of(*causes))
 
     def enclosing(self, event: int) -> list[tuple[str, str]]:
         """Return (kind, name) of an event and of those around it, innermost first."""
@@ -350,8 +346,7 @@ class Analysis:
     @cached_property
     def recording(self) -> Recording:
         """What recording cost the host, and how much of it delayed the device."""
-        gaps = [gap for gap in self.gaps if gap.cause in LATE and self.on_device]
-        calls = ALLOCATIONS if self.on_device else ()
+        gaps, calls = (self.gaps_of(*LATE), ALLOCATIONS) if self.on_device else ([], ())
         steps, count = self.alike, max(len(self.alike), 1)
         recorded = Recorded(
             by_torch="trace" in self.columns["timing_source"] and not self.facts.hints.own,
@@ -446,9 +441,7 @@ def analysis_of(
     window: of the time between, in µs since the profile began, as if it were a profile without steps.
     """
     core, source = store_of(results, what), peaks or usual_peaks_of(results)
-
-    def analyse() -> Analysis:
-        return Analysis(core, grouped(results, core, source, account=True, brief=True, window=window), results.graphs)
-
+    rows = partial(grouped, results, core, source, account=True, brief=True, window=window)
     key = (id(core), core.event_count, source, window)
-    return kept(results, "analysis" if window is None else "window", key, analyse)
+    name = "analysis" if window is None else "window"
+    return kept(results, name, key, lambda: Analysis(core, rows(), results.graphs))

@@ -225,15 +225,14 @@ def kinds_of(calls: Mapping[str, Sequence[Any]]) -> list[CollectiveKind]:
     """Sum the calls, the columns of Store.collectives(), by device and kind, in the order of their values."""
     keys, of = _numbered(zip(calls["device"], calls["collective"], strict=True))
     names = ("duration", "exposed", "message_bytes", "bus_gbytes_per_s")
-    columns = [np.array(calls[name], np.float64) for name in names]
-    return [_kind(*key, *(column[of == number] for column in columns)) for key, number in sorted(zip(keys, count()))]
-
-
-def _kind(device: int, collective: str, time: Floats, exposed: Floats, size: Floats, bus: Floats) -> CollectiveKind:
-    known = [values[~np.isnan(values)] for values in (size, bus)]
-    medians = [float(np.median(values)) if len(values) else math.nan for values in known]
-    most = float(known[1].max()) if len(known[1]) else math.nan
-    return CollectiveKind(device, collective, len(time), medians[0], time.sum(), exposed.sum(), medians[1], most)
+    columns, found = [np.array(calls[name], np.float64) for name in names], []
+    for key, number in sorted(zip(keys, count())):
+        time, exposed, *known = (column[of == number] for column in columns)
+        known = [values[~np.isnan(values)] for values in known]
+        size, bus = (float(np.median(values)) if len(values) else math.nan for values in known)
+        most = float(known[1].max()) if len(known[1]) else math.nan
+        found.append(CollectiveKind(*key, len(time), size, time.sum(), exposed.sum(), bus, most))
+    return found
 
 
 RULES = (straggler, communication)

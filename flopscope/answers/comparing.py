@@ -304,10 +304,8 @@ def sentences(
         times, on_device = (x.time, y.time), a.on_device and b.on_device
         head = f"{whose} takes {_times_text(times)}{_explained(x, y, on_device)}"
         idle = [Idle(part, x.parts[part], y.parts[part]) for part in IDLE[on_device]]
-        changed = [
-            _op_text(one) if isinstance(one, Change) else _idle_text(one, a, b, on_device)
-            for one in _most(changes, idle, times)
-        ]
+        most = _most(changes, idle, times)
+        changed = [_op_text(one) if isinstance(one, Change) else _idle_text(one, a, b, on_device) for one in most]
         names = _part_names(b.on_device)
         rest = _largest(changes, {names[part]: y.parts[part] for part in IDLE[b.on_device]})
     unequal = "The runs differ in length and at least one has no steps, so times are those of a call."
@@ -421,8 +419,8 @@ def _waits(a: Analysis, b: Analysis) -> str:
     """Return the calls of the op whose waits cost most, before and after."""
     waits: dict[str, list[float]] = {}
     for side, run in enumerate((a, b)):
-        for gap in run.gaps:
-            if gap.cause == "sync" and gap.wait >= 0:
+        for gap in run.gaps_of("sync"):
+            if gap.wait >= 0:
                 waits.setdefault(run.op_around(gap.wait), [0.0, 0.0])[side] += gap.time
     if not waits:
         return ""

@@ -22,7 +22,7 @@ from flopscope.answers.findings import (
     is_gpu,
     is_product,
     is_trained,
-    names_around,
+    names_at,
     product_sizes,
     ran_as,
     tensors,
@@ -40,8 +40,6 @@ RAMP = 8.0
 """µs that a product takes beside, to fill and to drain the device: of 30 to 80 µs, TF32 ones reach half of the peak."""
 ALIGNMENT = 16
 """Bytes: the fast kernels of cuBLAS load rows as 16-byte vectors (NVIDIA, Matrix Multiplication Background)."""
-
-
 FLASH_SHARE = 0.5
 """Share of the tensor cores' peak that fused attention reaches (FlashAttention-2, arXiv 2307.08691, section 4)."""
 FLASH_EXTRA = 1.2
@@ -81,8 +79,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     """
     if analysis.accelerator != "cuda":
         return
-    aligned: list[float] = []
-    found: list[tuple[Op, dict[str, int], dict[str, int]]] = []
+    aligned, found = list[float](), list[tuple[Op, dict[str, int], dict[str, int]]]()
     for op in analysis.ops:
         sizes = product_sizes(op) if is_product(op) and str(op.unit).endswith("_tensor") and op.compute > 0 else None
         if sizes is None:
@@ -109,9 +106,7 @@ def align(analysis: Analysis) -> Iterator[Finding]:
     vocabulary = len(odd) == 1 and _is_vocabulary(analysis, op, *odd.values())
     action = f"Pad {listed(before)} of {cut_end(op.key, OP_WIDTH)} to {listed([*map(str, padded.values())])}"
     if vocabulary:
-        action = (
-            f"Pad the vocabulary from {', '.join(map(str, odd.values()))} to {', '.join(map(str, padded.values()))}"
-        )
+        action = "Pad the vocabulary from {} to {}".format(*(", ".join(map(str, of.values())) for of in (odd, padded)))
     says = Said(
         action,
         f"rows that are not multiples of {ALIGNMENT} bytes keep {plural(products, 'product')} {per} off the fast "
@@ -360,13 +355,12 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     shapes = _score_shapes(analysis)
     if not shapes:
         return
-    written: list[Op] = []
-    fallen: list[Op] = []
+    written, fallen = list[Op](), list[Op]()
     for op in _touching(analysis, shapes):
-        (fallen if {SDPA, MATH} & set(names_around(analysis, op)) else written).append(op)
+        (fallen if {SDPA, MATH} & {*names_at(analysis, op.event)} else written).append(op)
     softmaxes = [op for op in fallen if op.key in SOFTMAX]
     if softmaxes:  # its backward pass is not within the op
-        inside = [op for op in analysis.ops if op not in fallen and {SDPA, MATH} & set(names_around(analysis, op))]
+        inside = [op for op in analysis.ops if op not in fallen and {SDPA, MATH} & {*names_at(analysis, op.event)}]
         fallen, written = [*fallen, *inside, *written], []
     elif analysis.accelerator == "cpu" and any(DROPOUT.search(op.key) for op in written):
         return  # with dropout the fused kernel of the CPU is none either
@@ -422,12 +416,12 @@ def _scores_of(op: Op) -> set[tuple[int, int, int]]:
 
 def _needs_weights(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> tuple[bool, bool]:
     """Return whether the scores are averaged over their heads, and whether nn.MultiheadAttention does it."""
-    averaged, module = False, False
+    averaged = module = False
     for op in analysis.ops:
         if op.key in OVER_HEADS and op.row >= 0 and op.shapes and len(op.shapes[0]) == 4 and shapes & _shapes_of(op):
             given = arguments(analysis, op)
             averaged = averaged or (len(given) > 1 and given[1].text in ("", "1", "[1]"))  # "": not recorded
-            module = module or any("MultiheadAttention" in name for name in names_around(analysis, op))
+            module = module or any("MultiheadAttention" in name for name in names_at(analysis, op.event))
     return averaged or module, module
 
 

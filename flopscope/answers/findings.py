@@ -14,8 +14,6 @@ from flopscope.answers.words import Said
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
-
-
 Claims = Sequence[tuple[Op | Gap, float]]
 
 
@@ -58,7 +56,7 @@ def calls_of(ops: Iterable[Op]) -> float:
     return sum({(op.row, op.key): op.calls or op.count for op in ops}.values())
 
 
-def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Gap, float]]) -> list[dict[str, Any]]:
+def gap_evidence(analysis: Analysis, parts: Iterable[tuple[Op | Gap, float]]) -> list[dict[str, Any]]:
     """Return the evidence of parts of idle times: the op that launched the next work, with all of its calls."""
     times: dict[str, float] = {}
     for gap, time in parts:
@@ -91,9 +89,9 @@ def entry(
     return {"op": name, "shapes": [*map(list, shapes)], "dtypes": [*dtypes], "time": time, "calls": calls, **place}
 
 
-def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
-    """Claim a share of the whole time of ops."""
-    return [(op, share * op.time) for op in ops]
+def claim_all(sources: Iterable[Op | Gap], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
+    """Claim a share of the whole time of ops or idle times."""
+    return [(one, share * one.time) for one in sources]
 
 
 def claim_late(analysis: Analysis, ops: Sequence[Op], share: float) -> list[tuple[Op | Gap, float]]:
@@ -102,10 +100,9 @@ def claim_late(analysis: Analysis, ops: Sequence[Op], share: float) -> list[tupl
     It may be longer for other reasons, and counts up to what the ops take on the host.
     """
     rows = {op.row for op in ops if op.row >= 0}
-    late = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
+    late = [gap for gap in analysis.gaps_of("host") if gap.row in rows]
     idle = sum(gap.time for gap in late)
-    kept = share * min(1.0, analysis.host_of(ops) / idle) if idle > 0 else 0.0
-    return [(gap, kept * gap.time) for gap in late]
+    return claim_all(late, share * min(1.0, analysis.host_of(ops) / idle) if idle > 0 else 0.0)
 
 
 def where(analysis: Analysis, event: int) -> str | None:
@@ -132,8 +129,6 @@ def _is_of(category: str, op: Op) -> bool:
 is_product = partial(_is_of, "matrix product")
 is_convolution = partial(_is_of, "convolution")
 is_attention = partial(_is_of, "attention")
-
-
 WITH_ADDEND = ("aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::_addmm_activation", "flopscope::addmm")
 
 
@@ -193,11 +188,6 @@ def names_at(analysis: Analysis, event: int) -> list[str]:
     return [name for _, name in analysis.enclosing(event)]
 
 
-def names_around(analysis: Analysis, op: Op) -> list[str]:
-    """Return the names of the first call of an op and of what encloses it, innermost first."""
-    return names_at(analysis, op.event)
-
-
 def _copies_of(analysis: Analysis, op: Op) -> Iterator[tuple[int, Argument, Argument]]:
     """Yield the calls of a row of copies with both tensors: the first of those that are alike, also in what is around
     them."""
@@ -224,7 +214,7 @@ def is_trained(analysis: Analysis) -> bool:
 
 def is_compiled(analysis: Analysis, op: Op) -> bool:
     """Return whether an op ran in code that torch.compile made."""
-    return any(COMPILED.search(name) for name in (op.key, *names_around(analysis, op)))
+    return any(COMPILED.search(name) for name in (op.key, *names_at(analysis, op.event)))
 
 
 def ran_as(op: Op, pattern: re.Pattern[str]) -> bool:

@@ -151,9 +151,7 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     for before, after, count in _pairs(analysis):
         counts[before, after] += count
     share = FUSED_SHARE * (SAVED_FOR_BACKWARD if is_trained(analysis) else 1.0)
-    saved: dict[int, float] = {}
-    chained: dict[int, Op] = {}
-    edges: dict[tuple[int, int], float] = {}
+    saved, chained, edges = dict[int, float](), dict[int, Op](), dict[tuple[int, int], float]()
     steps = analysis.step_count
     written, moved = (list(map(float, analysis.columns[name])) for name in ("bytes_written", "bytes_total_moved"))
     for (before, after), count in counts.items():
@@ -236,11 +234,9 @@ def is_fusable(op: Op) -> bool:
 
 def _are_fusable(first: Op, second: Op) -> bool:
     """Return whether the second op may read in the same kernel what the first one wrote or read."""
-    if not (is_fusable(first) and is_fusable(second)):
-        return False
-    if not (_is_pointwise(first) or (_reduces(first) and _is_pointwise(second))):
-        return False
-    return 0 < most_elements(first) == most_elements(second)
+    both = is_fusable(first) and is_fusable(second)
+    linked = _is_pointwise(first) or (_reduces(first) and _is_pointwise(second))
+    return both and linked and 0 < most_elements(first) == most_elements(second)
 
 
 RULES = (fuse,)

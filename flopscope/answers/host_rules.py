@@ -17,19 +17,12 @@ from flopscope.answers.words import Said, listed
 from flopscope.support.statistics import median
 from flopscope.support.units import plural, short_time_text
 
-
-def _gaps(analysis: Analysis, *causes: str) -> list[Gap]:
-    return [gap for gap in analysis.gaps if gap.cause in causes]
-
-
 COMPILATION = "_compile.compile_inner (dynamo_timed)"
 """The range that torch.compile records around each compilation (torch/_dynamo/convert_frame.py)."""
 BY_XLA = "(XLA compilation)"
 """What the names of XLA's compilations contain."""
 LOADING = re.compile(r"Module Loading|Lazy Function Loading|^(?:cu|hip)(?:Module|Library)Load")
 """Kineto's overhead events and the driver's calls that load code."""
-
-
 AGAIN = (
     " torch.compile compiled in {} later steps too: keep shapes and Python values that it guards from changing, or "
     "mark them dynamic (torch._dynamo.mark_dynamic, dynamic=True)."
@@ -54,8 +47,8 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     Facts: launching, trying: in first launches, and after waits in which a library measures kernels. later: steps after
     the first in which the program compiled. tried: µs of what was launched meanwhile. how: what records later steps.
     """
-    loads = () if analysis.once(_loads_again) else _gaps(analysis, "loading")
-    compiles, first, tunes = _gaps(analysis, "compile"), _gaps(analysis, "first_launch"), tuning_gaps(analysis)
+    loads = () if analysis.once(_loads_again) else analysis.gaps_of("loading")
+    compiles, first, tunes = analysis.gaps_of("compile"), analysis.gaps_of("first_launch"), tuning_gaps(analysis)
     gaps = [*compiles, *first, *loads, *tunes]
     if not gaps and not analysis.tried:
         return
@@ -84,9 +77,9 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
         {"compiling": compiling, "loading": loading, "launching": launching, "trying": trying, "per": per}
         | {"on_device": on_device, "later": later, "jax": jax, "tried": tried, "how": how},
     )
-    waits = [(gap, gap.time) for gap in gaps]
-    seen = host_times(analysis, names) or gap_evidence(analysis, waits)
-    yield Finding(says, [*claim_all(analysis.tried), *waits], seen, where(analysis, gaps[0].event) if gaps else None)
+    seen = host_times(analysis, names) or gap_evidence(analysis, claim_all(gaps))
+    place = where(analysis, gaps[0].event) if gaps else None
+    yield Finding(says, claim_all([*analysis.tried, *gaps]), seen, place)
 
 
 def _loading(analysis: Analysis) -> list[str]:
@@ -105,7 +98,7 @@ def loading(analysis: Analysis) -> Iterator[Finding]:
     Premises: overhead events or calls that load code in most steps after the first, and in two; the idle time passed in
     them (the cause `loading` of the accounting). The estimate is all of it.
     """
-    gaps, later = _gaps(analysis, "loading"), analysis.once(_loads_again)
+    gaps, later = analysis.gaps_of("loading"), analysis.once(_loads_again)
     if gaps and later:
         names, time, per = _loading(analysis), sum(gap.time for gap in gaps), analysis.per
         says = Said(
@@ -115,8 +108,7 @@ def loading(analysis: Analysis) -> Iterator[Finding]:
             "and keep shapes from changing: each may need kernels of its own.",
             {"time": time, "per": per, "names": names, "later": later},
         )
-        claims = [(gap, gap.time) for gap in gaps]
-        yield Finding(says, claims, host_times(analysis, names), where(analysis, gaps[0].event))
+        yield Finding(says, claim_all(gaps), host_times(analysis, names), where(analysis, gaps[0].event))
 
 
 WORKERS = {"_MultiProcessingDataLoaderIter": True, "_SingleProcessDataLoaderIter": False}
@@ -146,7 +138,7 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     Facts: workers: the loader has worker processes; None: unknown. starting: part of the wait, left out of
     ``waited``, in which the workers started. pageable: copies from pageable memory to the device were recorded.
     """
-    gaps = _gaps(analysis, "data")
+    gaps = analysis.gaps_of("data")
     names = [name for name in dict.fromkeys(analysis.columns["key"]) if _loads(name)]
     if not gaps or (names and len(calls_of(analysis, names)[0]) < FEWEST_WAITS):
         return
@@ -181,9 +173,9 @@ def data(analysis: Analysis) -> Iterator[Finding]:
     pin = " Copies to the device come from pageable memory: add pin_memory=True." if pageable else ""
     facts = {"waited": waited, "per": per, "workers": workers, "starting": starting, "on_device": on_device}
     says = Said(action, f"{waits} {why}{pin}", {**facts, "pageable": pageable})
-    seen = host_times(analysis, names) or gap_evidence(analysis, [(gap, gap.time) for gap in gaps])
-    claims = [(gap, KEPT * waited / total * gap.time) for gap in gaps]
-    yield Finding(says, claims, seen, None, sets_pace=bool(workers) and waited > PACE * analysis.unobserved)
+    seen = host_times(analysis, names) or gap_evidence(analysis, claim_all(gaps))
+    paces = bool(workers) and waited > PACE * analysis.unobserved
+    yield Finding(says, claim_all(gaps, KEPT * waited / total), seen, None, sets_pace=paces)
 
 
 PINNED = {True: 0.25, False: 1.0}

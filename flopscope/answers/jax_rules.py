@@ -20,10 +20,8 @@ from flopscope.support.columns import cut_end
 from flopscope.support.units import plural, short_time_text
 
 NUMBER = re.compile(r"\.\d+$")
-LONGEST_LIST = 3
-"""Names that a sentence lists."""
-
-LONGEST_NAME = 40
+LONGEST_LIST, LONGEST_NAME = 3, 40
+"""Names that a sentence lists, and characters of one."""
 WIDE = {"bf16": ("bfloat16", "bf16_tensor"), "f16": ("float16", "fp16_tensor")}
 """The types of 16 bits in the remarks: their names, and the unit of their products."""
 
@@ -111,8 +109,7 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
     if not (found := remarks(analysis, "callback")):
         return
     per, ops, time = analysis.per, *_cost(found)
-    gaps = [gap for gap in analysis.gaps if gap.cause in LATE]
-    gaps = [gap for gap in gaps if analysis.op_around(gap.event) in {op.key for op in ops}]
+    gaps = [gap for gap in analysis.gaps_of(*LATE) if analysis.op_around(gap.event) in {op.key for op in ops}]
     names = list(dict.fromkeys(NUMBER.sub("", op.key.rpartition("/")[2]) for op in ops))[:LONGEST_LIST]
     calls, idle = calls_of(ops), sum(gap.time for gap in gaps)
     idling = f" while the device idles {short_time_text(idle)} {per}" if idle > 0 else ""
@@ -123,8 +120,7 @@ def callback(analysis: Analysis) -> Iterator[Finding]:
         "return the value and use it after the step, or call it every few steps.",
         {"names": names, "calls": calls, "time": time, "idle": idle, "per": per},
     )
-    claims = [*claim_all(ops), *((gap, KEPT * gap.time) for gap in gaps)]
-    yield finding_about(analysis, says, claims, ops, ops)
+    yield finding_about(analysis, says, [*claim_all(ops), *claim_all(gaps, KEPT)], ops, ops)
 
 
 def precision(analysis: Analysis) -> Iterator[Finding]:

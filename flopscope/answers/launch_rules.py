@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, entry, gap_evidence, host_times, is_gpu, where
+from flopscope.answers.findings import Finding, claim_all, entry, gap_evidence, host_times, is_gpu, where
 from flopscope.answers.host_events import Activity, calls_named, has_stacks, sampled_lines, spent_while_idle, steps_of
 from flopscope.answers.lines import function_text, place_text
 from flopscope.answers.pieces import Gap
@@ -73,10 +73,9 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
             {"idle": idle, "per": per, "launches": launches, "late": percent, "torch": torch, "jax": jax},
         )
         claims = [(gap, KEPT * time) for gap, time in short]
-        waits = sum(gap.count for gap in analysis.gaps if gap.cause == "sync")
-        needs = "sync" if waits >= HANDFUL else ""  # no graph has waits in it
-        seen = gap_evidence(analysis, short)
-        yield Finding(says, claims, seen, where(analysis, short[0][0].event), needs=needs)
+        waits = sum(gap.count for gap in analysis.gaps_of("sync"))
+        needs, place = "sync" if waits >= HANDFUL else "", where(analysis, short[0][0].event)  # no graph has waits
+        yield Finding(says, claims, gap_evidence(analysis, short), place, needs=needs)
     pause = _pause(analysis, long, limit)
     movable = pause.movable
     covered = min(sum(one.time for one in movable), pause.idle)
@@ -97,9 +96,8 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
 
 def late_launches(analysis: Analysis, *, whole: bool = False) -> list[tuple[Gap, float]]:
     """Return the idle times that a late launch ended, without the time of the driver's allocations unless ``whole``."""
-    gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.event >= 0]
     taken = {} if whole else idle_within(analysis, HELD)
-    parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in gaps]
+    parts = [(gap, gap.time - taken.get(id(gap), 0.0)) for gap in analysis.gaps_of("host") if gap.event >= 0]
     return [(gap, time) for gap, time in parts if time > 0]
 
 
@@ -257,7 +255,7 @@ def plan(analysis: Analysis) -> Iterator[Finding]:
     """
     for op in PLANNED if is_gpu(analysis) else ():
         rows = {*analysis.rows_of.get(op, ())}
-        gaps = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
+        gaps = [gap for gap in analysis.gaps_of("host") if gap.row in rows]
         plans = _plans(analysis, op) if gaps else None
         if plans is not None:
             (event, calls, took, usual, time), steps, per = plans, len(analysis.alike), analysis.per
@@ -269,8 +267,7 @@ def plan(analysis: Analysis) -> Iterator[Finding]:
                 f"{short_time_text(took)} each on the host{others}, {short_time_text(time)} {per} in all. {how}",
                 {"op": op, "calls": calls, "took": took, "usual": usual, "time": time, "steps": steps, "per": per},
             )
-            share = min(time / sum(gap.time for gap in gaps), 1.0)
-            claims = [(gap, share * gap.time) for gap in gaps]
+            claims = claim_all(gaps, min(time / sum(gap.time for gap in gaps), 1.0))
             yield Finding(says, claims, host_times(analysis, [op]), where(analysis, event))
 
 

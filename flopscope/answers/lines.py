@@ -10,13 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope import _core
-from flopscope.support.columns import Rows
+from flopscope.support.columns import Rows, cut_start
 from flopscope.support.safe import printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
-    import pandas
-
     from flopscope._core import Store
 
 NAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
@@ -82,13 +80,6 @@ def lines_of(core: Store, first_step: int = 0, least: int = 0, *between: int) ->
         for name, (processes, threads, time, cpu, begin, end) in columns["groups"].items()
     }
     return Lines(found, groups)
-
-
-def lines_frame(found: Lines) -> pandas.DataFrame:
-    """Return the frame that Results.lines() describes."""
-    import pandas
-
-    return pandas.DataFrame(columns_of(found))
 
 
 def columns_of(found: Lines) -> dict[str, list[Any]]:
@@ -249,11 +240,9 @@ def _rows(places: Sequence[Place], scale: float, total: str = "") -> Rows:
 
 def _cut(place: str, width: int) -> str:
     """Shorten a place: the folders of its file first."""
-    if len(place) <= width:
-        return place
     path, _, rest = place.rpartition("/")
-    if path and len(rest) < width:
-        return f"…{place[1 - width :]}"
+    if len(place) <= width or (path and len(rest) < width):
+        return cut_start(place, width)
     return f"{rest[: width - 1]}…"
 
 

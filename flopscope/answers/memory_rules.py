@@ -71,8 +71,6 @@ def _by_autocast(analysis: Analysis, event: int) -> bool:
 
 MANY = 1000
 """Elements of a tensor, taken one by one, from which a loop is a finding."""
-
-
 VIEWS = ("aten::select", "aten::as_strided")
 
 

@@ -137,7 +137,7 @@ def missing(analysis: Analysis) -> list[str]:
         notes += of_launches
     elif kernels and not has_ops and not lost and _has_recorded_ops(analysis):
         notes.append(hints.kernels)  # ops were recorded, and none of them launched these
-    elif unknown and not analysis.has_shapes and (has_ops or analysis.uses_torch or not kernels):
+    elif unknown and not analysis.facts.has_shapes and (has_ops or analysis.uses_torch or not kernels):
         foreign = not (has_ops or analysis.on_device or analysis.uses_torch) and own
         without = ON_CPU_WITHOUT_OPS if foreign else WITHOUT_OPS.advice
         if not (foreign and any(analysis.known_work)):

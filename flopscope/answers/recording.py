@@ -67,25 +67,17 @@ def recording_cost(of: Recorded) -> Recording:
     The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
     idle time for which the host is the cause, less what the launches that end it take themselves.
     """
-    costs = COST if of.by_torch else OWN
+    costs, is_known = COST if of.by_torch else OWN, not math.isnan(of.launch_time)
+    slowness = min(max(of.launch_time / CALL, 0.3), 3.0) if is_known else 1.0  # of the host, over that of the fit
     host = sum(cost * of.events[kind] for kind, cost in costs.items())
     if of.by_torch:
         shapes = SHAPES * of.has_shapes  # fitted to all ops, also to those without inputs
-        host = (host + shapes * of.events["op"]) * _slowness(of.launch_time)
-    late = _late(of, costs["runtime"] * _slowness(of.launch_time))
-    return Recording(host, min(host, late), of.idle, host > late > 0)
-
-
-def _late(of: Recorded, cost: float) -> float:
-    """Return the idle time by the host, without what the driver itself takes: for the launches that end it, and to
-    allocate and free memory. cost: µs of recording a call."""
-    launch = 0.0 if math.isnan(of.launch_time) else max(of.launch_time - cost, 0.0)
-    time = sum(max(idle - launch * count, 0.0) for idle, count in of.late)
+        host = (host + shapes * of.events["op"]) * slowness
+    # Not the idle time in which the driver itself works: for the launches that end it, and to allocate and free memory.
+    call = costs["runtime"] * slowness
+    launch = max(of.launch_time - call, 0.0) if is_known else 0.0
+    late = sum(max(idle - launch * count, 0.0) for idle, count in of.late)
     for spent, count in of.allocations:
-        time -= max(spent - cost * count, 0.0)
-    return max(time, 0.0)
-
-
-def _slowness(launch_time: float) -> float:
-    """Return how much slower the host is than that of the fit, by its launch calls."""
-    return 1.0 if math.isnan(launch_time) else min(max(launch_time / CALL, 0.3), 3.0)
+        late -= max(spent - call * count, 0.0)
+    late = max(late, 0.0)
+    return Recording(host, min(host, late), of.idle, host > late > 0)

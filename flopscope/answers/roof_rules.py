@@ -96,8 +96,6 @@ LARGE = 1024
 """Rows, columns and inner dimension from which on a product reaches the usual share."""
 ARCHITECTURE = re.compile(r"(?:sm|cutlass_)(\d\d)(?=[_a-z])|(ampere|turing|volta|maxwell)_")
 GENERATIONS = {"ampere": 80, "turing": 75, "volta": 70, "maxwell": 50}
-
-
 Such = Literal["products", "large products", "scatter_add", "alike", "one block"]
 
 

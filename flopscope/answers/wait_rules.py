@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from flopscope.answers.analysis import Analysis
-from flopscope.answers.findings import Finding, entry, host_times, names_at, where
+from flopscope.answers.findings import Finding, claim_all, entry, host_times, names_at, where
 from flopscope.answers.host_events import (
     Wait,
     calls_in_work,
@@ -36,10 +36,10 @@ def idle_within(analysis: Analysis, names: Collection[str]) -> dict[int, float]:
     found: dict[int, float] = {}
     times = idle_in_calls(analysis, names) if analysis.on_device else {}
     groups: dict[str, list[Gap]] = {}
-    for gap in analysis.gaps if times else ():
-        if gap.cause == "host" and gap.event >= 0:
+    for gap in analysis.gaps_of("host") if times else ():
+        if gap.event >= 0:
             groups.setdefault(analysis.columns["key"][gap.row] if gap.row >= 0 else "", []).append(gap)
-    waits = [gap for gap in analysis.gaps if gap.cause == "sync"]
+    waits = analysis.gaps_of("sync")
     for key, time in times.items():
         for gaps in (groups.get(key, []), waits):  # after a wait, idle time is counted as that of the wait
             idle = sum(gap.time for gap in gaps)
@@ -78,7 +78,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     Premises: those of `recurring`. The estimate is the host time of those calls, from the idle time within them first,
     as far as the device waits for the host. Source: PyTorch, "CUDA semantics", memory management.
     """
-    gaps = [gap for gap in analysis.gaps if gap.cause in ("host", "sync")]
+    gaps = analysis.gaps_of("host", "sync")
     rows = host_times(analysis, [name for name in ALLOCATIONS if analysis.row_sum(name, "count") > 0])
     names = {row["op"] for row in rows}
     if not gaps or not rows or not recurring(analysis):
@@ -90,16 +90,13 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     left = sum(gap.time for gap in gaps) - within
     share = min(max(total - within, 0.0) / left, 1.0) if left > 0 else 0.0
     frees, listed = any("Free" in name for name in names), tuple(row["op"] for row in rows)
-    says = told(say_memory, calls, analysis.step_count, listed, total, analysis.per, frees, _retries(analysis))
+    # Where most frees are made within ops of torch, its allocator found no memory.
+    events, counts, _ = analysis.calls_alike(calls_named(analysis, FREES.__contains__)["event"], around=True)
+    of_torch = [any(name.startswith("aten::") for name in names_at(analysis, event)) for event in events.tolist()]
+    retries = 2 * int(counts[of_torch].sum()) > int(counts.sum())
+    says = told(say_memory, calls, analysis.step_count, listed, total, analysis.per, frees, retries)
     claims = [(gap, (1 - share) * taken.get(id(gap), 0.0) + share * gap.time) for gap in gaps]
     yield Finding(says, claims, rows, None)
-
-
-def _retries(analysis: Analysis) -> bool:
-    """Return whether most frees are made within ops of torch: its allocator found no memory."""
-    events, counts, _ = analysis.calls_alike(calls_named(analysis, FREES.__contains__)["event"], around=True)
-    within = [any(name.startswith("aten::") for name in names_at(analysis, event)) for event in events.tolist()]
-    return 2 * int(counts[within].sum()) > int(counts.sum())
 
 
 def say_memory(
@@ -154,8 +151,6 @@ RECURS = 2
 OWN_WAITS = ("cudaDeviceSynchronize", "hipDeviceSynchronize")
 """What the profiler itself calls when it starts and stops, twice at most."""
 COPIES = {"aten::to", "aten::copy_", "aten::_to_copy", "cudaMemcpyAsync", "cudaMemcpy"}
-
-
 BLAMED = {
     "aten::is_nonzero": "branched",
     "aten::_coalesce": "coalesced",
@@ -222,7 +217,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     for gap, wait in _waited(analysis):
         if not wait.tunes and not _is_expected(analysis, wait):
             groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
-    late = [gap for gap in analysis.gaps if gap.cause == "host"] if analysis.has_steps else []
+    late = analysis.gaps_of("host") if analysis.has_steps else []
     left = sum(gap.time for gap in late)
     for (call, op), pairs in groups.items():
         idle = sum(gap.time for gap, _ in pairs)
@@ -246,8 +241,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
             | {"per": per, "jax": jax, "checks": checks},
         )
         again = [(one, earlier * one.time / left) for one in late if earlier]
-        claims = [*((one, one.time) for one, _ in pairs), *again]
-        place = where(analysis, gap.wait)
+        claims, place = [*claim_all(one for one, _ in pairs), *again], where(analysis, gap.wait)
         yield Finding(says, claims, [entry(op, idle, known)], place, ends_waits=True)
 
 
@@ -277,7 +271,7 @@ def _waited(analysis: Analysis) -> Iterator[tuple[Gap, Wait]]:
 
     Of several, those are named that only wait, and then the most frequent ones.
     """
-    gaps = [gap for gap in analysis.gaps if gap.cause == "sync" and gap.wait >= 0]
+    gaps = [gap for gap in analysis.gaps_of("sync") if gap.wait >= 0]
     waits = analysis.once(waits_of) if gaps and analysis.on_device else []
     for gap in gaps if waits else ():
         around = analysis.enclosing(gap.wait)

@@ -67,8 +67,6 @@ OPS: dict[str, Callable[[_Program], object]] = {
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 GPU_SECONDS, CPU_SECONDS = 5.0, 8.0
 REPEAT = 10
-
-
 BENCH = Document(
     "bench",
     "a run of the benchmark program",

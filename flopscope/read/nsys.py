@@ -39,8 +39,6 @@ LONG_CALL = 1_000_000
 
 _PROCESS = "{} >> 24 & 16777215"
 _THREAD = "{} & 16777215"
-
-
 _WORK = columns(
     *("start", "end"),
     device="deviceId",

@@ -48,8 +48,6 @@ _PROPERTIES = {
     "clockRate": ("clock_rate",),
 }
 """Kineto's names of the properties of a device, from the stats of its plane."""
-
-
 _ACCELERATORS = {"AMD": "hip", "/device:TPU": "tpu"}
 """By the vendor of a device, or by the start of the name of its plane."""
 

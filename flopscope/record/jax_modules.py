@@ -30,8 +30,6 @@ _EVENTS = {
     "/jax/core/compile/backend_compile_duration": _COMPILED,
 }
 """What JAX reports when it ends; csrc/work/names.c knows these ops by the second name."""
-
-
 _ON_CPU = (
     "JAX runs on the CPU here, where a profile records its compilations alone; "
     "fs.work_of_hlo(jax.jit(f).lower(x).compile().as_text()) counts the work of a program"

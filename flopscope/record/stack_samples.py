@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ("program", "run")
 """Modules of the command line whose frames, and the callers of these, do not belong to the program."""
-
-
 PACKAGES = ("site-packages", "dist-packages")
 """Names of folders of installed packages."""
 

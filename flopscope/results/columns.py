@@ -124,8 +124,6 @@ ROW_FIELDS = (
     *(_field(column, True) for column in (STACK, *GROUPS)),
 )
 """The fields of a row in JSON; those of GROUPS and stack where rows are grouped by them."""
-
-
 DEVICE = record("device", columns("kind$ name$"), "the device that the times refer to")
 _SHARE = "a share of the device time: of ops whose bytes, or FLOPs, are known"
 _TIMES = columns("name$ time:µs")

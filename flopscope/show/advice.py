@@ -110,8 +110,6 @@ SUMMARY = Document(
     ),
 )
 SUMMARIES = Document("summaries", "the summaries of several traces", (Field("traces", "documents", of=SUMMARY),))
-
-
 WIDTH = 78  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 ALONE = 1.1  # times the saving after others from which on that of a change alone is told

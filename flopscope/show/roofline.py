@@ -33,8 +33,6 @@ STRIP = 1.2  # decades of the strip of ops without FLOPs
 NAMED = 12
 BESIDE = " · "  # between the name of a mark and its shapes
 Corner = tuple[float, float]
-
-
 Roofs = Sequence[tuple[str, Rates, Mapping[str, float]]]
 """As those of roofs_of(): name, rates and ridges."""
 Slopes = Sequence[tuple[str, Rates]]

@@ -28,8 +28,6 @@ PEAK_SOURCES = ("measured", "datasheet", "none")
 STORED = "stored"
 """The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
-
-
 _RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit")
 PEAKS_FIELDS = (
     *columns("source$"),

@@ -36,15 +36,9 @@ _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order
 _HIDDEN = frozenset({"is_user_annotation", "module_depth"})
 OTHERS = "Counters"
 """The group of columns that no row of _GROUPS names: those that hardware counters fill."""
-
-
 _MORE = {"input_shapes": "; others are arguments without dimensions, such as numbers, flags and lists"}
 """What the page adds to the description of a column."""
-
-
 _GROUP_OF = {name: title for title, names in _GROUPS for name in names}
-
-
 _HEADERS = {"pct_roofline": "% roof", "flops_total": "FLOPs total", "device_type": "Where"}
 
 

@@ -33,8 +33,6 @@ MOST_LABELS = 20_000
 ANOTHER = "(another name)"
 
 LARGE = 2**32 - 1  # a difference of times that is given apart
-
-
 Identity = tuple[str, str, bool, str]
 """Name of a row, its kind of device, whether it is an annotation, and its shapes."""
 
