@@ -19,7 +19,6 @@ from flopscope.support.units import bytes_text, number_text, percent_text
 
 if TYPE_CHECKING:
     from flopscope._core import Store
-    from flopscope.support.nvml import Energy
 
 NOISE = 2.0
 """Percent of activity of tensor cores that an H200 counts in kernels that do not use them."""
@@ -158,31 +157,6 @@ def _total(device: int, tracks: Mapping[str, Track], busy: tuple[Any, Any]) -> T
     whole, names = _seconds(busy), ("dram_bytes_read", "dram_bytes_written", "sm_active", "tensor_active")
     share = _within(track, busy) / whole if whole else seconds / span if span else math.nan
     return Total(device, seconds, share, *(value.get(name, math.nan) for name in names))
-
-
-@dataclass(frozen=True)
-class Used:
-    """Energy that a device used; NaN where it is unknown."""
-
-    device: str
-    joules: float
-    watts: float
-    """Mean power."""
-    gflop_per_joule: float
-    """FLOPs of the model, if there is one device; the FLOPs of several devices are not separate."""
-    missing: str
-    """Why the energy is unknown; "" where it is known."""
-
-
-def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
-    """Return the energy of each device. energy: as Results.energy. flops: of all ops; NaN where unknown."""
-    known = [number for number in flops if not math.isnan(number)]
-    done = sum(known) if known else math.nan
-    found = []
-    for device, one in energy.items():
-        rate = done / one.joules / 1e9 if len(energy) == 1 and one.joules > 0 else math.nan
-        found.append(Used(device, one.joules, one.watts, rate, one.missing))
-    return found
 
 
 def counter_rows(counted: Counted) -> list[tuple[str, ...]]:

@@ -210,10 +210,11 @@ def far_from_roof(analysis: Analysis) -> Iterator[Finding]:
             continue
         if explained.get(id(op), 0.0) > EXPLAINED * op.time:
             continue
-        causes = (cause_of(analysis, op, op.kernels[0], busy) for cause_of in CAUSES)
-        cause = next((one for one in causes if one is not None and _is_far(op, one)), None)
-        if cause is not None:
+        for cause in filter(None, (cause_of(analysis, op, op.kernels[0], busy) for cause_of in CAUSES)):
+            if not (math.isnan(cause.usual) or reached(op) <= FAR * cause.usual):
+                continue
             found.setdefault((op.key, cause.such), []).append((op, op.kernels[0], cause))
+            break
     if not found:
         return
     groups = sorted(found.values(), key=lambda group: -sum(cause.saving for _, _, cause in group))
@@ -286,10 +287,6 @@ def _far_op(op: FarOp, per: str) -> str:
         f"{op.op} takes {short_time_text(op.time)} {per}{reaches}: its kernel {cut_end(op.kernel, KERNEL_WIDTH)}{grid} "
         f"{cause}. {REMEDIES[op.such]}"
     )
-
-
-def _is_far(op: Op, cause: Slow) -> bool:
-    return math.isnan(cause.usual) or reached(op) <= FAR * cause.usual
 
 
 def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarOp:

@@ -215,7 +215,8 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     """
     groups: dict[tuple[str, str], list[tuple[Gap, Wait]]] = {}
     for gap, wait in _waited(analysis):
-        if not wait.tunes and not _is_expected(analysis, wait):
+        own = wait.call in OWN_WAITS and analysis.row_sum(wait.call, "count") * analysis.step_count <= 2
+        if not wait.tunes and not (own and not wait.ops) and COPIES.isdisjoint(wait.ops or (wait.call,)):
             groups.setdefault((wait.call, blamed(wait.call, wait.ops)[0]), []).append((gap, wait))
     late = analysis.gaps_of("host") if analysis.has_steps else []
     left = sum(gap.time for gap in late)
@@ -280,12 +281,6 @@ def _waited(analysis: Analysis) -> Iterator[tuple[Gap, Wait]]:
         same = [wait for wait in waits if (wait.ops[0] if wait.ops else wait.call) == name]
         if same:
             yield gap, min(same, key=lambda wait: ("Memcpy" in wait.call, -wait.calls))
-
-
-def _is_expected(analysis: Analysis, wait: Wait) -> bool:
-    """Return whether a wait is one of a copy, or the profiler's own."""
-    own = wait.call in OWN_WAITS and analysis.row_sum(wait.call, "count") * analysis.step_count <= 2
-    return not COPIES.isdisjoint(wait.ops or (wait.call,)) or (own and not wait.ops)
 
 
 RULES = (memory, collection, sync)

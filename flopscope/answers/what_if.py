@@ -212,7 +212,10 @@ class Times:
             self.replayed.scale(self._factors, host_us_per_launch)
             alike = parts[:, analysis.apart :]  # these are replayed
             late, wanted = alike[..., _HOST], self.replayed.share * analysis.unobserved / analysis.scale
-            _add(late, max(wanted - alike.sum(), -late.sum()), alike.sum(axis=-1))
+            amount = max(wanted - alike.sum(), -late.sum())
+            weights = late if amount < 0 else alike.sum(axis=-1)  # of each device and step
+            if weights.sum() > 0:
+                late += amount * weights / weights.sum()
         elif host_us_per_launch is not None:
             raise ValueError(f"what_if(host_us_per_launch={host_us_per_launch!r}): {NOT_REPLAYED}")
         return parts
@@ -227,14 +230,6 @@ def _take(left: list[float], granted: float, other_work: bool) -> None:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 1.0
-
-
-def _add(late: Floats, amount: float, weights: Floats) -> None:
-    """Add idle time to devices and steps by their weights; a negative amount, by their idle times."""
-    if amount < 0:
-        weights = late
-    if weights.sum() > 0:
-        late += amount * weights / weights.sum()
 
 
 # Changes: their arguments, and by how much the least time of each piece of work changes -------------------------------
@@ -317,7 +312,10 @@ def change_of(analysis: Analysis, peaks: object, dtype: object, device: object) 
     """Return the change that arguments of what_if() describe, None for no change; ValueError for invalid ones."""
     if peaks is None and dtype is None and device is None:
         return None
-    change = Change(_checked_peaks(peaks), None if device is None else _device_rates(device), _checked_dtype(dtype))
+    if peaks is not None and not isinstance(peaks, Mapping):
+        raise TypeError(f'what_if(peaks=…) takes rates by name, such as {{"memory": 8e12}}, not {peaks!r}')
+    rates = {} if peaks is None else checked_rates(peaks)
+    change = Change(rates, None if device is None else _device_rates(device), _checked_dtype(dtype))
     given = {"peaks": peaks, "dtype": dtype, "device": device}
     if device is not None and not analysis.on_device:
         raise ValueError(f"what_if(device={device!r}): the profile has no work of a GPU")
@@ -336,14 +334,6 @@ def checked_rules(rule: str | Iterable[str] | None) -> list[str]:
         if name not in RULES:
             raise ValueError(f"there is no rule {name!r}{did_you_mean(name, RULES)}; the rules are {', '.join(RULES)}")
     return [name for name in RULES if name in wanted]
-
-
-def _checked_peaks(peaks: object) -> dict[str, float]:
-    if peaks is None:
-        return {}
-    if not isinstance(peaks, Mapping):
-        raise TypeError(f'what_if(peaks=…) takes rates by name, such as {{"memory": 8e12}}, not {peaks!r}')
-    return checked_rates(peaks)
 
 
 def _checked_dtype(dtype: object) -> str | None:

@@ -195,14 +195,10 @@ def _argument(entry: Any, dtype: Any, value: Any) -> tuple[list[Any], Any, str]:
         return [], "Scalar", _text(entry)
     if not hasattr(entry, "shape") and isinstance(entry, Iterable) and not isinstance(entry, (str, bytes)):
         entry = list(entry)
-        if any(one is None or _is_tensor(one) for one in entry):
+        inside = [one for one in entry if not isinstance(one, (Number, str))]  # tensors or shapes, but no sizes
+        if any(one is None or hasattr(one, "shape") or isinstance(one, Sequence) for one in inside):
             return *_tensors(entry, dtype), ""
     return *_tensor(entry, dtype), ""
-
-
-def _is_tensor(entry: Any) -> bool:
-    """Return whether an entry is a tensor or a shape, and not a size."""
-    return not isinstance(entry, (Number, str)) and (hasattr(entry, "shape") or isinstance(entry, Sequence))
 
 
 def _tensors(entries: list[Any], dtypes: Any) -> tuple[list[Any], list[str]]:

@@ -15,7 +15,7 @@ from flopscope.results.columns import KINDS
 from flopscope.results.comparison import Comparison
 from flopscope.results.groups import GROUPINGS, ModuleTable
 from flopscope.results.results import device_of, store_of
-from flopscope.results.table import SORT_KEYS, EventTable
+from flopscope.results.table import SORT_KEYS
 from flopscope.show.columns import find_columns, headers_of
 from flopscope.show.fitted import LEAST_WIDTH, print_coloured, render
 from flopscope.support.files import write_json
@@ -66,14 +66,21 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
     if isinstance(table, ModuleTable) and given:
         raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
     by = options.sort_by or (table.own_time.removeprefix("self_") if isinstance(table, ModuleTable) else None)
-    every = _selected(table if by is None else table.sorted(by), _matcher(options.filter), options.kind)
+    every, matches = table if by is None else table.sorted(by), _matcher(options.filter)
+    every = every if options.kind is None else every.of_kind(options.kind)
+    if options.filter is not None:
+        every = every.select(i for i, key in enumerate(every.columns["key"]) if matches(key))
     if len(every):
         shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
         shown |= {"kind": options.kind, "width": 0 if options.wide else options.width}
         print_coloured(render(every, **shown, more="--limit -1"))
     else:
         print(_nothing(options, trace), end="")
-    _write(every if every.is_sorted else every.sorted(every.own_time), trace, options)
+    written = every if every.is_sorted else every.sorted(every.own_time)
+    if options.csv:
+        written.to_csv(options.csv)
+    if options.json:
+        write_json(options.json, written.to_dict(device=device_of(trace), files=[trace.source]))
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
@@ -87,14 +94,6 @@ def _matcher(pattern: str | None) -> Callable[[str], object]:
         raise ValueError(f"--filter is not a regular expression: {problem}{place}") from None
 
 
-def _selected(table: EventTable, matches: Callable[[str], object], kind: str | None) -> EventTable:
-    """Return the rows to print and to write."""
-    chosen = table if kind is None else table.of_kind(kind)
-    if matches is bool:
-        return chosen
-    return chosen.select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
-
-
 def _nothing(options: argparse.Namespace, trace: Trace) -> str:
     """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
     if store_of(trace, "table").lines()["groups"] and options.kind is None and options.filter is None:
@@ -103,13 +102,6 @@ def _nothing(options: argparse.Namespace, trace: Trace) -> str:
     kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
     name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
     return f"No rows{kind}{name}.\n"
-
-
-def _write(table: EventTable, trace: Trace, options: argparse.Namespace) -> None:
-    if options.csv:
-        table.to_csv(options.csv)
-    if options.json:
-        write_json(options.json, table.to_dict(device=device_of(trace), files=[trace.source]))
 
 
 # compare --------------------------------------------------------------------------------------------------------------

@@ -35,12 +35,8 @@ MOST_FINDINGS = 50
 
 def ranks_page(ranks: Ranks, title: str | None = None) -> Page:
     """Return the page of many ranks."""
-    page = Page("")
-    try:
+    with Page("") as page:
         add_ranks(page, ranks, title)
-    except BaseException:
-        page.columns.close()
-        raise
     return page
 
 
@@ -211,15 +207,11 @@ def report_of_ranks(
     """
     place, why = opened(ranks)
     shown = ranks.comparison.digests[place].rank
-    page = profile_page(profiles[shown], peaks=peaks)
-    try:
+    with profile_page(profiles[shown], peaks=peaks) as page:
         page.sections["timeline"] = timeline_of(_parts(profiles, shown, ranks), page.columns)
         add_ranks(page, ranks, title)
         if len(ranks) > 1:
             page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
-    except BaseException:
-        page.columns.close()
-        raise
     return page
 
 

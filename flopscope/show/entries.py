@@ -89,31 +89,26 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     ordered = usual_order(table.of_kind(shown))
     listed = len(ordered)
     if kind is None and not mixed and table.has_device and not table.is_sorted:
-        counting = [i for i, row in enumerate(ordered) if _counts(row)]
+        names = ("self_device_time_total", "gbytes_per_s", "tflops_per_s")
+        values = zip(*(ordered.columns[name] for name in names), strict=True)
+        counting = [i for i, numbers in enumerate(values) if any(number > 0 for number in numbers)]
         if counting or table.is_whole:  # else what was chosen by name is shown
             ordered = ordered.select(counting)
     chosen = ordered if limit < 0 else ordered[:limit]
-    launched = table.parts.get("kernels") is not None
-    entries: list[Entry] = []
-    for row in chosen:
-        entries += [Entry(row), *(_below(table, row.kernels) if kernels and launched else ())]
-    ranges: list[Entry] = []
-    alone: int | None = None
-    cut = 0
+    below = kernels and table.parts.get("kernels") is not None
+    entries = [one for row in chosen for one in (Entry(row), *(_below(table, row.kernels) if below else ()))]
+    ranges = list[Entry]()
+    alone, cut = None, 0
     if kind is None and not mixed:
         ranges = [Entry(row) for row in table.of_kind("range") if row.device_type == "cpu"]
         ranges.sort(key=lambda entry: -entry.row.cpu_time_total)
         if (unowned := _without_op(table, kinds)) is not None:
-            below = _alone(table, _kernels_left(table, kinds))
-            alone = len(below)
+            left = _alone(table, _kernels_left(table, kinds))
+            alone = len(left)
             cut = max(alone - limit, 0) if limit >= 0 else 0
-            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *below[: alone - cut]]
+            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *left[: alone - cut]]
     noun = "row" if shown == "all" else shown
     return Listing(entries, ranges, len(ordered), noun, alone, cut, listed - len(ordered))
-
-
-def _counts(row: EventRow) -> bool:
-    return bool(row.self_device_time_total > 0 or row.gbytes_per_s > 0 or row.tflops_per_s > 0)
 
 
 def _alone(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:

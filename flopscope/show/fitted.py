@@ -244,7 +244,9 @@ def notes_of(
         yield f"{listing.alone - listing.alone_cut} of these {listing.alone} kernels are listed; {more} shows all."
     if listing.noun != "module" and any(entry.depth for entry in listing.entries):
         yield "Indented: kernels, whose time is that of the row above."
-    if listing.noun == "row" and _has_both(listing):
+    timed = [entry.row for entry in listing.entries if entry.row.self_device_time_total > 0]
+    kinds = {(row.device_type == "cpu", row.is_user_annotation) for row in timed}
+    if listing.noun == "row" and {(True, False), (False, False)} <= kinds:
         yield "The time of a kernel is also that of its op."
     rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
     if any(row.is_user_annotation and row.device_type != "cpu" and row.self_device_time_total > 0 for row in rows):
@@ -265,9 +267,3 @@ def notes_of(
         yield "All FLOPs and bytes are known."
     elif listing.noun == "op":
         yield "--: the row has no work of its own (the ops inside it have), or no known limit."
-
-
-def _has_both(listing: Listing) -> bool:
-    rows = [entry.row for entry in listing.entries if entry.row.self_device_time_total > 0]
-    kinds = {(row.device_type == "cpu", row.is_user_annotation) for row in rows}
-    return {(True, False), (False, False)} <= kinds

@@ -77,7 +77,8 @@ def footnotes(
         return
     known = table.peaks.items()
     descriptions = {device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in known}
-    if unitless := [name(row.key) for row in rows if _lacks_unit(row)] if table.peaks else []:
+    stated = [row for row in rows if table.peaks and row.is_user_annotation and row.flops > 0 and row.unit is None]
+    if unitless := [name(row.key) for row in stated if math.isnan(row.pct_roofline)]:
         those = first_of(unitless)
         yield f"% Roofline: unknown for {those}, whose FLOPs are stated without a compute unit; pass unit=."
     for peaks, devices in devices_by_text(descriptions):
@@ -85,11 +86,6 @@ def footnotes(
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
         for reason, devices in devices_by_text(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
-
-
-def _lacks_unit(row: EventRow) -> bool:
-    """Whether the share of the roofline is unknown because the program stated FLOPs without a unit."""
-    return row.is_user_annotation and row.flops > 0 and row.unit is None and math.isnan(row.pct_roofline)
 
 
 def devices_by_text(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:

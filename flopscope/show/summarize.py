@@ -19,7 +19,7 @@ from flopscope.answers.accounting import (
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_rules import kinds_of
-from flopscope.answers.counted import Counted, counter_rows, used
+from flopscope.answers.counted import Counted, counter_rows
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.notes import skewed_clocks, without_peaks
@@ -221,14 +221,12 @@ def found_in(core: Store) -> Found:
     return Found(core.gpu_summary(), steps, core.launch_summary(), core.collectives()[0])
 
 
-def details(
-    core: Store, counted: Counted | None = None, energy: Section = (), found: Found | None = None
-) -> list[str | Rows]:
+def details(core: Store, counted: Counted, energy: Section = (), found: Found | None = None) -> list[str | Rows]:
     """Return device_sections() one below the other, with their titles.
 
     counted, found: of the same profile; None: read here. energy: what energy_section() returns.
     """
-    known = device_sections(core, counted or Counted(core), found)
+    known = device_sections(core, counted, found)
     if not known:
         return ["Nothing was recorded."]
     sections = {**known, "Energy in J, W": energy}
@@ -277,14 +275,15 @@ def _counter_section(counted: Counted) -> Section:
 
 
 def energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> Section:
-    """Return the section about energy."""
-    found = used(energy, analysis.columns["flops"])
-    if not found:
+    """Return the section about energy. FLOPs of a joule are those of the model; of several devices they are mixed."""
+    if not energy:
         return []
+    known = [number for number in analysis.columns["flops"] if not math.isnan(number)]
     rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
-    rows += [(one.device, *map(number_text, (one.joules, one.watts, one.gflop_per_joule))) for one in found]
-    missing = [f"  {one.device}: {one.missing}" for one in found if one.missing]
-    return [Rows(rows), *missing]
+    for device, one in energy.items():
+        rate = sum(known) / one.joules / 1e9 if known and len(energy) == 1 and one.joules > 0 else math.nan
+        rows.append((device, *map(number_text, (one.joules, one.watts, rate))))
+    return [Rows(rows), *(f"  {device}: {one.missing}" for device, one in energy.items() if one.missing)]
 
 
 def _step_section(steps: Columns, on_device: bool) -> dict[str, Section]:

@@ -27,14 +27,10 @@ SIDE = ("flops", "bytes", "pct_roofline")
 def compare_page(comparison: Comparison, title: str | None = None) -> Page:
     """Return the page of a comparison."""
     head, _, rest = " ".join(comparison.verdict[:1]).partition("; ")
-    page = Page(title or " → ".join(comparison.names), headline=head, lead=rest[:1].upper() + rest[1:])
-    try:
+    with Page(title or " → ".join(comparison.names), headline=head, lead=rest[:1].upper() + rest[1:]) as page:
         of = "; the time of a step is the median" if comparison.per == "step" else ""
         page.subtitle = f"comparison of two runs: a is before, b is after the arrow{of}"
         page.sections["compare"] = section(comparison, page.columns)
-    except BaseException:
-        page.columns.close()
-        raise
     return page
 
 
@@ -48,18 +44,17 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
         "total": _row(comparison.total_change),
         "changes": _changes(comparison.changes, columns),
-        "overviews": [
-            None if profile is None else _overview(comparison, which, profile, columns)
-            for which, profile in enumerate(profiles)
-        ],
+        "overviews": [_overview(comparison, which, profile, columns) for which, profile in enumerate(profiles)],
     }
 
 
-def _overview(comparison: Comparison, which: int, profile: Profile, columns: Columns) -> dict[str, Any]:
+def _overview(comparison: Comparison, which: int, profile: Profile | None, columns: Columns) -> dict[str, Any] | None:
     """Return the data of a run's overview, whose texts refer to no rows: those of the page are of both runs.
 
     The time of a step is that of the comparison, the median, so that a run has one time in the page.
     """
+    if profile is None:
+        return None
     content = dict(_without_rows(overview.section(profile, columns)))
     parts, analysis = comparison.parts[which], profile.analysis
     if comparison.per == "step" and parts and content["accounting"] and profile.steps:

@@ -48,8 +48,8 @@ STYLES = ("style.css", "parts.css", "overview.css", "ops.css", "sections.css", "
 class Page:
     """What a page shows: title, headline and what follows it, sections, and the columns that their data refers to."""
 
-    def __init__(self, title: str, *, subtitle: str = "", headline: str = "", lead: str = "") -> None:
-        self.title, self.subtitle, self.headline, self.lead = title, subtitle, headline, lead
+    def __init__(self, title: str, *, headline: str = "", lead: str = "") -> None:
+        self.title, self.subtitle, self.headline, self.lead = title, "", headline, lead
         self.columns = Columns()
         self.sections: dict[str, Any] = {}
         """The data of each section, by the names of SECTIONS."""
@@ -58,6 +58,14 @@ class Page:
         self.device_type = "cuda"
         """torch's type of the devices."""
         self.made = datetime.now(timezone.utc)
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """End the threads of the columns if an error prevents the page."""
+        if kind is not None:
+            self.columns.close()
 
     def content(self) -> dict[str, Any]:
         """Return the JSON of the page."""
@@ -77,9 +85,8 @@ class Page:
 def profile_page(results: Results, *, peaks: str | None = None, title: str | None = None) -> Page:
     """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded."""
     source = Profile(results, peaks, timeline.MOST_BLOCKS)
-    page = Page(title or overview.title_of(source))
-    page.device_type = source.core.device_type
-    try:
+    with Page(title or overview.title_of(source)) as page:
+        page.device_type = source.core.device_type
         page.rows = encode_table(source.rows, page.columns)
         for name, section in SECTIONS.items():
             if section is not None and (name == "lines" or not source.has_lines_alone):
@@ -88,9 +95,6 @@ def profile_page(results: Results, *, peaks: str | None = None, title: str | Non
         told = lines if source.has_lines_alone else overview
         page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
         page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
-    except BaseException:
-        page.columns.close()
-        raise
     return page
 
 
