@@ -235,18 +235,9 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     if not ops:
         return
     times = [op.cast for op in ops]
-    named = next((op for op in ops if len(set(op.dtypes[:2])) == 2), None)
-    says = told(
-        say_cast,
-        calls=sum(op.casts for op in ops),
-        per=analysis.per,
-        time=sum(times),
-        host=_host(analysis, ops, times),
-        source=named.dtypes[1] if named else "",
-        target=named.dtypes[0] if named else "",
-        autocast=autocast,
-        trained=is_trained(analysis),
-    )
+    target, source = next((op.dtypes[:2] for op in ops if len(set(op.dtypes[:2])) == 2), ("", ""))
+    calls, host, types = sum(op.casts for op in ops), _host(analysis, ops, times), (source, target)
+    says = told(say_cast, calls, analysis.per, sum(times), host, *types, autocast, is_trained(analysis))
     yield _left_out(analysis, says, ops, times)
 
 

@@ -293,19 +293,11 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarO
     """Return the facts of the rows of one op, which have one cause: of the kernel, those of the longest."""
     op, kernel, cause = group[0]
     time, ideal = sum(one.time for one, _, _ in group), sum(one.ideal for one, _, _ in group)
-    return FarOp(
-        op=op.key,
-        kernel=short_names([kernel.name])[kernel.name],
-        blocks=kernel.blocks,
-        time=time,
-        share=100 * ideal / time if ideal > 0 else math.nan,
-        usual=100 * cause.usual,
-        such=cause.such,
-        written_for=cause.written_for,
-        runs_on=f"sm{analysis.capabilities[op.device]}" if cause.written_for else "",
-        processors=analysis.sm_counts.get(op.device, 0),
-        units=analysis.core.matrix_units,
-    )
+    name, share = short_names([kernel.name])[kernel.name], 100 * ideal / time if ideal > 0 else math.nan
+    runs_on = f"sm{analysis.capabilities[op.device]}" if cause.written_for else ""
+    reaches = (time, share, 100 * cause.usual, cause.such, cause.written_for, runs_on)
+    processors = analysis.sm_counts.get(op.device, 0)
+    return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units)
 
 
 RULES = (small, far_from_roof)

@@ -6,6 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from flopscope import _core
@@ -48,19 +49,15 @@ class _Program:
     def mul(self) -> None:
         self.y = _core.mul(self.x, 0.5)
 
+    def apply(self, op: Callable[[Any], object]) -> None:
+        op(self.x)
+
 
 # The steps in order.
 OPS: dict[str, Callable[[_Program], object]] = {
-    "ones": _Program.ones,
-    "matmul": _Program.matmul,
-    "mul_": _Program.scale,
-    "mul": _Program.mul,
+    **{"ones": _Program.ones, "matmul": _Program.matmul, "mul_": _Program.scale, "mul": _Program.mul},
     "add": lambda p: _core.add(p.x, p.y),
-    "sum": lambda p: _core.sum(p.x),
-    "sqrt": lambda p: _core.sqrt(p.x),
-    "sin": lambda p: _core.sin(p.x),
-    "sigmoid": lambda p: _core.sigmoid(p.x),
-    "log10": lambda p: _core.log10(p.x),
+    **{name: partial(_Program.apply, op=getattr(_core, name)) for name in ("sum", "sqrt", "sin", "sigmoid", "log10")},
     "pow": lambda p: _core.pow(p.x, 3.14159),
 }
 

@@ -118,32 +118,17 @@ class Run:
     """A program and its recording."""
 
     def __init__(self, program: PythonProgram, outputs: Outputs, options: argparse.Namespace) -> None:
-        settings = {
-            "record_shapes": options.shapes,
-            "with_stack": options.stacks,
-            "profile_memory": options.memory,
-            "counters": options.counters,
-            "sample_stacks": not options.no_samples,
-        }
-        self._program = program
-        self._outputs = outputs
-        self._options = options
+        settings = {"record_shapes": options.shapes, "with_stack": options.stacks, "profile_memory": options.memory}
+        settings |= {"counters": options.counters, "sample_stacks": not options.no_samples}
+        self._program, self._outputs, self._options = program, outputs, options
         self._reporter = Reporter()
         from flopscope.cli.recording import Recording  # while that process starts
 
-        self._pid = os.getpid()
-        self._finished = False
-        self._writing = False
+        self._pid, self._finished, self._writing = os.getpid(), False, False
         self._ended: tuple[int, float] | None = None  # the first signal that ended the program, and when it came
         self._forking = threading.local()  # the signal mask of a thread that forks
-        self._recording = Recording(
-            options.steps or options.seconds,
-            settings,
-            self._reporter.tell,
-            rank=self._outputs.rank,
-            stops=options.stop,
-            whole=options.whole,
-        )
+        window, told = options.steps or options.seconds, self._reporter.tell
+        self._recording = Recording(window, settings, told, rank=outputs.rank, stops=options.stop, whole=options.whole)
         own_path.restore()
 
     def run(self) -> Any:

@@ -370,19 +370,9 @@ def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) ->
         like, most = np.unique(whole[:, LIKE], axis=0, return_inverse=True)[1].ravel(), np.zeros(len(whole))
         np.maximum.at(most, like, whole[:, COUNT])
         kept &= whole[:, COUNT] == most[like]
-    number = whole[:, -2]
-    group = Group(
-        name,
-        text,
-        np.array([part.place for part in parts], np.intp),
-        kind[kept],
-        size[kept],
-        number[kept].astype(np.int64),
-        np.fmax.reduce(factors, axis=1)[kept] if len(whole) else np.empty(0),
-        start[kept],
-        duration[kept],
-        exposed[kept],
-    )
+    members, factor = [part.place for part in parts], np.fmax.reduce(factors, axis=1) if len(whole) else np.empty(0)
+    facts = kind[kept], size[kept], whole[:, -2][kept].astype(np.int64), factor[kept]
+    group = Group(name, text, np.array(members, np.intp), *facts, start[kept], duration[kept], exposed[kept])
     again = [len(part.rows) - len(rows) for part, (_, rows) in zip(parts, keyed, strict=True)]
     return group, wrong, np.array(again, np.int64)
 

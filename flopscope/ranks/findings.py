@@ -208,10 +208,12 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
         together = host is not None and 2 * len(ranks) > comparison.hosts.count(host)
         for some in [ranks] if together else [[rank] for rank in ranks]:
             yield _straggler(comparison, some, cause, np.where(late[some], np.maximum(excess[some], 0.0), 0.0))
-    for rank in _slow_gpus(work):
-        if not late[rank].any():
-            slowness = float(work.ops.slowness[rank])
-            says = partial(sentences.slow_gpu, comparison.place(rank), slowness, int(last[rank]), int(calls[rank]))
+    slowness = work.ops.slowness
+    if work.has_shapes and np.isfinite(slowness).sum() > FEW_RANKS:
+        slow = slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))  # beyond what ranks differ by
+        for rank in np.flatnonzero(slow & ~late.any(axis=1)).tolist():
+            place, times = comparison.place(rank), float(slowness[rank])
+            says = partial(sentences.slow_gpu, place, times, int(last[rank]), int(calls[rank]))
             yield comparison.found("gpu", says, [rank], cause="gpu")
 
 
@@ -252,14 +254,6 @@ def _hidden(work: Work, late: Flags) -> list[int]:
     return hidden
 
 
-def _slow_gpus(work: Work) -> list[int]:
-    """Return the ranks whose kernels take longer than the same kernels of the others, beyond what ranks differ by."""
-    slowness = work.ops.slowness
-    if not work.has_shapes or np.isfinite(slowness).sum() <= FEW_RANKS:
-        return []
-    return list(np.flatnonzero(slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))).tolist())
-
-
 def _cause(work: Work, rank: int, late: Flags) -> str:
     """Return which parts of the accounting the rank's excess is in."""
     more = {}
@@ -268,19 +262,14 @@ def _cause(work: Work, rank: int, late: Flags) -> str:
         difference = (values - median_of_others(values, work.role))[rank][late]
         more[cause] = float(np.nan_to_num(mean(difference)))
     cause = max(more, key=lambda one: more[one])
-    if cause != "gpu":
-        return cause
-    if not work.has_shapes:
-        return "kernels"
-    return "work" if _explained_by_work(work, rank) else "gpu"
-
-
-def _explained_by_work(work: Work, rank: int) -> bool:
+    if cause != "gpu" or not work.has_shapes:
+        return cause if cause != "gpu" else "kernels"
     for amount in work.amounts.values():
         others = median(amount[work.others(rank)])
         if amount[rank] > IMBALANCE * others:
-            return not others > 0 or not work.ops.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
-    return False
+            by_work = not others > 0 or not work.ops.slowness[rank] > 1.0 + 0.7 * (amount[rank] / others - 1.0)
+            return "work" if by_work else "gpu"
+    return "gpu"
 
 
 def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Floats) -> Finding:
@@ -366,15 +355,8 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         most = float(((found["time"] - found["best"]) * found["calls"] * found["exposed"]).max())
         factor, cost = float((found["time"] / found["best"]).median()), comparison.cost(most / steps)
         one = found.iloc[0]
-        says = partial(
-            sentences.slow_link,
-            suspects,
-            KINDS[one["kind"]],
-            float(one["message_bytes"]),
-            factor,
-            len(one["members"]),
-            cost,
-        )
+        what = KINDS[one["kind"]], float(one["message_bytes"])
+        says = partial(sentences.slow_link, suspects, *what, factor, len(one["members"]), cost)
         yield comparison.found("link", says, sorted(members), cost)
 
 
@@ -422,10 +404,8 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
         heaviest, mean = int(np.nanargmax(own)), float(np.nanmean(own))
         cost = comparison.cost(float(own[heaviest] - mean))
         if cost.time > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
-            ranks = np.flatnonzero(work.role == numbers[heaviest]).tolist()
-            says = partial(
-                sentences.uneven_work, comparison.numbers(ranks), float(own[heaviest] / mean), len(numbers), cost
-            )
+            ranks, ratio = np.flatnonzero(work.role == numbers[heaviest]).tolist(), float(own[heaviest] / mean)
+            says = partial(sentences.uneven_work, comparison.numbers(ranks), ratio, len(numbers), cost)
             yield comparison.found("imbalance", says, ranks, cost)
 
 

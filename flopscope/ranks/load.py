@@ -133,9 +133,7 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
 
 def _rank_of(trace: Results, place: int) -> int:
     source = source_of(trace, place)
-    rank = rank_of(trace.metadata, source)
-    if rank is None:
-        raise ValueError(
-            f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'
-        )
-    return rank
+    if (rank := rank_of(trace.metadata, source)) is not None:
+        return rank
+    why = f'{source} does not name its rank (no "distributedInfo" in its metadata)'
+    raise ValueError(f"{why}: pass a dict, {{rank: trace}}")

@@ -55,19 +55,11 @@ class Ranks:
         reader; "" for none."""
         import pandas
 
-        rows: list[dict[str, Any]] = [
-            {
-                "source": d.identity.source,
-                "rank": d.rank,
-                "rank_from": d.identity.rank_from,
-                "host": host,
-                "device": d.identity.device,
-                "events": d.events,
-                "dropped": d.dropped,
-                "problem": "; ".join(d.problems),
-            }
-            for d, host in zip(self.comparison.digests, self.comparison.hosts, strict=True)
-        ]
+        rows: list[dict[str, Any]] = []
+        for digest, host in zip(self.comparison.digests, self.comparison.hosts, strict=True):
+            named = {name: getattr(digest.identity, name) for name in ("source", "rank", "rank_from")}
+            counts = {"events": digest.events, "dropped": digest.dropped, "problem": "; ".join(digest.problems)}
+            rows.append({**named, "host": host, "device": digest.identity.device, **counts})
         rows += [{"source": f.source, "problem": f.reason} for f in self.comparison.failures]
         return pandas.DataFrame(rows).astype({"rank": "Int64", "events": "Int64", "dropped": "Int64"})
 
@@ -121,13 +113,8 @@ class Ranks:
 
         work, digests = self.comparison.work, self.comparison.digests
         identities = [digest.identity for digest in digests]
-        steps = {
-            "total": work.total,
-            "own": work.own,
-            "excess": work.excess,
-            "communication": work.part("communication"),
-            "data": work.part("data"),
-        }
+        steps = {name: getattr(work, name) for name in ("total", "own", "excess")}
+        steps |= {name: work.part(name) for name in ("communication", "data")}
         columns: dict[str, Any] = {
             "rank": [digest.rank for digest in digests],
             "host": pandas.array(self.comparison.hosts, dtype="string"),
@@ -148,14 +135,9 @@ class Ranks:
         over its ranks; the ranks that waited include those of the same host."""
         grouped = self.ranks[self.ranks["host"].notna()].astype({"host": str}).groupby("host", sort=False)
         frame = grouped.agg(
-            ranks=("rank", "size"),
-            first_rank=("rank", "min"),
-            own=("own", "median"),
-            communication=("communication", "median"),
-            slowness=("slowness", "median"),
-            times_last=("times_last", "sum"),
-            waited=("waited", "sum"),
-            awaited=("awaited", "sum"),
+            **{"ranks": ("rank", "size"), "first_rank": ("rank", "min")},
+            **{name: (name, "median") for name in ("own", "communication", "slowness")},
+            **{name: (name, "sum") for name in ("times_last", "waited", "awaited")},
         )
         return _sorted(frame.reset_index(), "hosts", "awaited")
 
@@ -189,30 +171,21 @@ class Ranks:
         step and member; time that two collectives share counts for both.
         """
         stragglers = self.comparison.stragglers
-        groups = stragglers.matched.groups
+        groups, calls = stragglers.matched.groups, stragglers.calls
         hosts = [len({self.comparison.hosts[member] for member in group.members} - {None}) for group in groups]
-        members = [len(group.members) for group in groups]
-        calls = stragglers.calls
         place = calls["place"].to_numpy(np.intp)
         calls = calls.assign(
             size=_buckets(calls["message_bytes"].to_numpy(np.float64)),
-            ranks=np.array(members, np.int64)[place],
+            ranks=np.array([len(group.members) for group in groups], np.int64)[place],
             hosts=np.array(hosts, np.int64)[place],
             which=place if by_group else 0,
         ).sort_values(["place", "kind", "size"], kind="stable")
-        keys = ["collective", "size", "ranks", "hosts", "which"]
-        classes = calls.groupby(keys, sort=False)
+        classes = calls.groupby(["collective", "size", "ranks", "hosts", "which"], sort=False)
         frame = classes.agg(
-            group=("group", "first"),
-            groups=("place", "nunique"),
-            calls=("skew", "size"),
-            skew_median=("skew", "median"),
-            skew_uncertainty=("skew_uncertainty", "median"),
-            transfer_median=("transfer", "median"),
-            bus_gbytes_per_s=("bus_gbytes_per_s", "median"),
-            time=("time", "sum"),
-            waited=("waited", "sum"),
-            exposed=("exposed", "sum"),
+            **{"group": ("group", "first"), "groups": ("place", "nunique"), "calls": ("skew", "size")},
+            **{f"{name}_median": (name, "median") for name in ("skew", "transfer")},
+            **{name: (name, "median") for name in ("skew_uncertainty", "bus_gbytes_per_s")},
+            **{name: (name, "sum") for name in ("time", "waited", "exposed")},
         )
         frame["skew_p95"] = classes["skew"].quantile(SPREAD)
         frame = frame.reset_index()
@@ -253,12 +226,9 @@ class Ranks:
         columns: dict[str, Any] = {
             "step": np.tile(np.array(work.steps, object), ranks),
             "rank": np.repeat([d.rank for d in self.comparison.digests], steps),
-            "total": work.total.ravel(),
-            "own": work.own.ravel(),
-            "excess": work.excess.ravel(),
         }
-        columns |= {part: work.part(part).ravel() for part in PARTS}
-        return pandas.DataFrame(columns)
+        columns |= {name: getattr(work, name).ravel() for name in ("total", "own", "excess")}
+        return pandas.DataFrame(columns | {part: work.part(part).ravel() for part in PARTS})
 
     def summary(self) -> Summary:
         """Return what is slow across the ranks, the largest cost first.
@@ -309,15 +279,9 @@ class Ranks:
         ``steps``, ``last_calls`` as the methods and properties of these names; ``calls``: Stragglers.collectives;
         ``ops``: key_averages(), with lists as texts. Columns have the same types whatever the rows hold."""
         frames = {
-            "files": self.files,
-            "findings": self._finding_rows(),
-            "ranks": self.ranks,
-            "hosts": self.hosts(),
-            "groups": self.groups(),
-            "calls": self.comparison.stragglers.collectives,
-            "collectives": self.collectives(),
-            "ops": self.key_averages(),
-            "steps": self.steps(),
+            **{"files": self.files, "findings": self._finding_rows(), "ranks": self.ranks, "hosts": self.hosts()},
+            **{"groups": self.groups(), "calls": self.comparison.stragglers.collectives},
+            **{"collectives": self.collectives(), "ops": self.key_averages(), "steps": self.steps()},
             "last_calls": self.last_calls,
         }
         return {name: with_types(name, frame) for name, frame in frames.items()}

@@ -63,14 +63,11 @@ def _step(ranks: Ranks) -> list[str]:
         by_rank, middle = row_medians(values), median(values)
         if not middle > 0 and not np.nanmax(by_rank) > 0.01 * total:
             continue
-        low, high = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
         line = f"  {part:<14}{short_time_text(middle):>9}  {percent_text(work.percent(middle)):>6}"
         if len(ranks) > 1:
-            least, most = (
-                f"{short_time_text(float(by_rank[place]))} (rank {ranks.comparison.digests[place].rank})"
-                for place in (low, high)
-            )
-            line += f"   from {least} to {most}"
+            places = int(np.nanargmin(by_rank)), int(np.nanargmax(by_rank))
+            ends = [(short_time_text(float(by_rank[at])), ranks.comparison.digests[at].rank) for at in places]
+            line += f"   from {' to '.join(f'{time} (rank {rank})' for time, rank in ends)}"
         lines.append(line)
     totals = np.nanmedian(work.total, axis=0)
     whole, saving = float(totals.mean()), float(np.minimum(work.waiting, totals).mean())

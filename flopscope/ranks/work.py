@@ -89,11 +89,8 @@ class Ops:
         for name in ("input_shapes", "input_dtypes"):
             frame[name] = frame[name].map(literal_eval)
         frame["ranks"], frame["count"] = ops.size(), ops["count"].median()
-        frame["time_min"], frame["time_median"], frame["time_max"] = (
-            ops["time"].min(),
-            ops["time"].median(),
-            ops["time"].max(),
-        )
+        for name in ("min", "median", "max"):
+            frame[f"time_{name}"] = ops["time"].agg(name)
         for name, place in (("rank_min", ops["time"].idxmin()), ("rank_max", ops["time"].idxmax())):
             frame[name] = rows["rank"].to_numpy()[place]
         names = ["flops", "bytes_total_moved", "pct_roofline"]
@@ -142,9 +139,9 @@ class Work:
         for into, digest in zip(parts, self.digests, strict=True):
             columns = digest.accounting
             names = columns["step"]
-            rows = (
-                [row for row, name in enumerate(names) if name in place] if self.has_steps else range(len(names))[-1:]
-            )
+            rows: Sequence[int] = range(len(names))[-1:]
+            if self.has_steps:
+                rows = [row for row, name in enumerate(names) if name in place]
             at = [place[names[row]] if self.has_steps else 0 for row in rows]
             times = np.array([columns[name] for name in ("total", *PARTS)], np.float64)[:, rows]
             into[at] = 0.0

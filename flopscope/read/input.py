@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import IO, Any
 
@@ -44,20 +44,15 @@ class Format:
         """Return whether the data begin with a member of this format."""
         return re.match(self.start, data) is not None
 
-    def library(self) -> tuple[Any, type[Zlib]]:
-        """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
-        with forking.importing:
-            for name, streams in self.libraries:
-                if self.name in _found:
-                    break
-                with suppress(ImportError):
-                    _found[self.name] = importlib.import_module(name), streams
-        if self.name not in _found:
-            raise ImportError(self.missing)
-        return _found[self.name]
 
-
-_found: dict[str, tuple[Any, type[Zlib]]] = {}
+@cache
+def _library_of(form: Format) -> tuple[Any, type[Zlib]]:
+    """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
+    with forking.importing:
+        for name, streams in form.libraries:
+            with suppress(ImportError):
+                return importlib.import_module(name), streams
+    raise ImportError(form.missing)
 
 
 # The decompression of one gzip member or of one zstandard frame, by each library --------------------------------------
@@ -153,7 +148,7 @@ def decompressed(
     only a part of the text could be read; advance for each CHUNK of the file. Data after the last member are ignored.
     Raise ValueError if nothing can be decompressed, ImportError if no library can do it.
     """
-    library, streams = form.library()
+    library, streams = _library_of(form)
     stream, read, written = streams(library), 0, 0
     data += file.read(CHUNK - len(data))
     while data:

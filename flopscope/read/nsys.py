@@ -41,13 +41,9 @@ _PROCESS = "{} >> 24 & 16777215"
 _THREAD = "{} & 16777215"
 _WORK = columns(
     *("start", "end"),
-    device="deviceId",
+    **{name: f"{name}Id" for name in ("device", "stream", "context", "correlation", "graph")},
     process=Value(("globalPid",), _PROCESS),
-    stream="streamId",
-    context="contextId",
-    correlation="correlationId",
     graph_node="graphNodeId",
-    graph="graphId",
 )
 _LAUNCH = columns(
     name=("demangledName", "shortName", "mangledName"),
@@ -157,12 +153,8 @@ def read_nsys(
     database.read(reader, [*_EVENTS, *libraries, *_waits(database)], reading)
     samples = _metrics(database, devices, reading)
     report, metadata = finished("nsys", reader, store, facts, devices, samples, start, accelerator="")
-    metadata["nsys"] |= {
-        "tables": dict(reading.rows),
-        "unread": _unread(database, reading),
-        "marks": report["marks"],
-        "messages": report["messages"],
-    }
+    metadata["nsys"] |= {"tables": dict(reading.rows), "unread": _unread(database, reading)}
+    metadata["nsys"] |= {name: report[name] for name in ("marks", "messages")}
     if start:
         metadata["baseTimeNanoseconds"] = start
     if report["processes"] == 1:
@@ -219,15 +211,10 @@ _SAME = (
 )
 _PROPERTIES = {
     **{name: name for name in _SAME},
-    "totalGlobalMem": "totalMemory",
-    "regsPerBlock": "maxRegistersPerBlock",
-    "warpSize": "threadsPerWarp",
-    "sharedMemPerBlock": "maxShmemPerBlock",
-    "numSms": "smCount",
-    "regsPerMultiprocessor": "maxRegistersPerSm",
-    "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
-    "sharedMemPerMultiprocessor": "maxShmemPerSm",
-    "maxBlocksPerMultiprocessor": "maxBlocksPerSm",
+    **{"totalGlobalMem": "totalMemory", "warpSize": "threadsPerWarp", "numSms": "smCount"},
+    **{"regsPerBlock": "maxRegistersPerBlock", "regsPerMultiprocessor": "maxRegistersPerSm"},
+    **{"sharedMemPerBlock": "maxShmemPerBlock", "sharedMemPerBlockOptin": "maxShmemPerBlockOptin"},
+    **{"sharedMemPerMultiprocessor": "maxShmemPerSm", "maxBlocksPerMultiprocessor": "maxBlocksPerSm"},
 }
 
 

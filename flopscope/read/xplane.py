@@ -144,10 +144,9 @@ def read_hlo(hlo: Hlo | None) -> dict[str, Text]:
             if not isinstance(name, str) or not isinstance(text, (str, bytes)):
                 raise TypeError(f"hlo must map names of modules to text, not {shown(name)} to {shown(text)}")
         return _checked(dict(hlo))
-    if isinstance(hlo, bytes):
-        return _checked({"hlo": hlo})
-    if isinstance(hlo, str) and (len(hlo) > _MOST_PATH or "\n" in hlo or hlo.lstrip().startswith(_TEXT)):
-        return _checked({"hlo": hlo})
+    is_text = isinstance(hlo, str) and (len(hlo) > _MOST_PATH or "\n" in hlo or hlo.lstrip().startswith(_TEXT))
+    if isinstance(hlo, bytes) or is_text:
+        return _checked({"hlo": hlo})  # type: ignore[dict-item]
     if isinstance(hlo, (str, os.PathLike)):
         return _read_file(os.fspath(hlo))
     raise TypeError(f"hlo must be HLO as text, a path, or a dict of module to text, not {shown(hlo)}")

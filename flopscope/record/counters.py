@@ -77,13 +77,11 @@ class Counters:
         if why is not None:
             return self.refuse(why)
         reasons = self._count_on(_core.active_devices() or [0])
-        if reasons:
-            try:
-                return self.refuse("; ".join(reasons))
-            except RuntimeError:
-                self.stop()
-                raise
-        return True
+        try:
+            return self.refuse("; ".join(reasons)) if reasons else True
+        except RuntimeError:
+            self.stop()
+            raise
 
     def _count_on(self, devices: Iterable[int]) -> list[str]:
         """Start to count on devices, on all at the same time. Return why that is impossible on some of them."""

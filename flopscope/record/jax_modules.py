@@ -145,7 +145,6 @@ _said: set[str] = set()
 
 
 def _warn(problem: Exception) -> None:
-    """Say what is missing in this version of JAX."""
     _say(printable(f"kernels of JAX belong to no instruction: {type(problem).__name__}: {problem}"))
 
 

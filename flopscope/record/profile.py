@@ -186,7 +186,9 @@ class profile(Results):
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
         _refuse(timer not in TIMERS, f"timer must be one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
         _refuse(custom_trace_id_callback is not None, "custom_trace_id_callback is unsupported: trace ids are random")
-        _check_functions(schedule=schedule, on_trace_ready=on_trace_ready)
+        for name, function in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
+            if function is not None and not callable(function):
+                raise TypeError(f"{name} must be a function, not {function!r}")
         interval_ns = check_counters(counters, counter_interval_us)
         self.activities = activities_named(activities)
         _refuse(counters == "require" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_COUNT)
@@ -314,10 +316,12 @@ class profile(Results):
         elif before is after is _WARM_UP or (before is _RECORD and records):
             return  # it goes on
         else:
-            if before is _SAVE or (before is _RECORD and after is None):
-                self._save_and_hand_over()
-            elif before is not _NONE:
+            hands_over = before is _SAVE or (before is _RECORD and after is None)
+            # Without a recorder, on_trace_ready has stopped the profile, which called it for the results.
+            if before is not _NONE and not (hands_over and self._live is None):
                 self._save()
+                if hands_over and self.on_trace_ready is not None:
+                    self.on_trace_ready(self)
             if records:
                 self._record()
             elif after is _WARM_UP:
@@ -352,12 +356,12 @@ class profile(Results):
         """Start the counters, if they are wanted, and return whether they count."""
         if not self.counters or self._live is None or self._counters is not None:
             return False
-        early = self._recipe.early
-        kind = LateCounters if early else Counters
+        kind = LateCounters if self._recipe.early else Counters
         counters = kind(self.counters, self._interval_ns, begins_live=self._is_of_program)
         if self._timing != "cupti":
             self._counters_refused = True
-            return counters.refuse((None if early else why_no_counters()) or "CUPTI records no kernels to count for")
+            why = None if self._recipe.early else why_no_counters()
+            return counters.refuse(why or "CUPTI records no kernels to count for")
         self._counters = counters if counters.start() else None
         self._counted_from = time.monotonic_ns()
         return self._counters is not None
@@ -404,13 +408,6 @@ class profile(Results):
                 self.with_stack = self.with_stack or bool(self.hlo.get("instructions"))
             warn_of_losses(core)
 
-    def _save_and_hand_over(self) -> None:
-        if self._live is None:  # on_trace_ready has stopped the profile, which called it for the results
-            return
-        self._save()
-        if self.on_trace_ready is not None:
-            self.on_trace_ready(self)
-
     def _begin_step(self) -> None:
         if self.schedule is not None and self._live is not None and self._live.store is self._core:
             self._step = self._live.begin_range(f"ProfilerStep#{self.step_num}", True)
@@ -419,13 +416,6 @@ class profile(Results):
         step, self._step = self._step, None
         if step is not None and self._live is not None:
             self._live.end_range(step)
-
-    def _abandon(self) -> None:
-        """Detach the profile in a forked child; the parent continues it."""
-        record_into(None)
-        LAUNCHES.end(self)
-        self._live = self._core = self._counters = None
-        self._state = "forked"
 
     def _why_nothing(self) -> str:
         if self._state == "forked":
@@ -454,17 +444,13 @@ def _refuse(wrong: object, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_functions(**arguments: object) -> None:
-    for name, function in arguments.items():
-        if function is not None and not callable(function):
-            raise TypeError(f"{name} must be a function, not {function!r}")
-
-
 def _forget_in_child() -> None:
-    """Leave the running profile to the parent process."""
-    prof = running()
-    if prof is not None:
-        prof._abandon()
+    """Leave the running profile to the parent process, which continues it."""
+    if (prof := running()) is not None:
+        record_into(None)
+        LAUNCHES.end(prof)
+        prof._live = prof._core = prof._counters = None
+        prof._state = "forked"
     _current.clear()
 
 

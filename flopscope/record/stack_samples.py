@@ -99,14 +99,11 @@ class StackSamples:
             self._sampler.start()
 
     def _after_in_child(self) -> None:
-        if not self._with_children:
-            _sampling.discard(self)
-            return
-        try:
-            self._sampler = _core.StackSampler(log=os.path.join(self._folder, str(os.getpid())))
-            self._sampler.start()
-        except (OSError, RuntimeError):  # the folder was removed, so there is no reader
-            _sampling.discard(self)
+        if self._with_children:
+            with suppress(OSError, RuntimeError):  # the folder was removed, so there is no reader
+                self._sampler = _core.StackSampler(log=os.path.join(self._folder, str(os.getpid())))
+                return self._sampler.start()
+        return _sampling.discard(self)
 
 
 _sampling: weakref.WeakSet[StackSamples] = weakref.WeakSet()

@@ -28,8 +28,7 @@ class Layout:
         max_src_column_width: int | None,
         roofline: bool,
     ) -> None:
-        self.table: EventTable = table
-        self.time_unit, self.max_name_width = time_unit, max_name_column_width
+        self.table, self.time_unit, self.max_name_width = table, time_unit, max_name_column_width
         values = table.columns
         stacks, shapes = table.stacks or (), values["input_shapes"]
         counters = zip(values["dram_gbytes_per_s"], values["tensor_active"], strict=True)

@@ -29,30 +29,22 @@ STORED = "stored"
 """The peaks that are known without measuring: measured ones of what was recorded here, else the datasheet's."""
 _PEAKS_WANTED = '"measured", "datasheet", "none", or rates such as "memory=8e11,bf16_tensor=2e14"'
 _RATES = by_name("flops", Field("rate", unit="FLOP/s"), "dense, by compute unit")
+_ABSENT = "not measured, or not published"
 PEAKS_FIELDS = (
     *columns("source$"),
     _RATES,
-    *columns(
-        "bandwidth copy_bandwidth read_bandwidth write_bandwidth l2_bandwidth", "B/s", "not measured, or not published"
-    ),
-    *columns("launch_ns kernel_ns", why="not measured, or not published"),
+    *columns("bandwidth copy_bandwidth read_bandwidth write_bandwidth l2_bandwidth", "B/s", _ABSENT),
+    *columns("launch_ns kernel_ns", why=_ABSENT),
     *columns("when$ busy:share", why="not measured"),
     *(Field(name, "any") for name in ("versions", "missing", "spread")),
 )
 _PROPERTIES = "as the driver names them, sizes in bytes, clocks in kHz"
+_SHEET = columns("bandwidth:B/s sm_count# clock_mhz tensor_clock_mhz l2_bytes", why="not published")
+_NO_SHEET = "there is no datasheet of this device"
 DEVICE_FIELDS = (
     *columns("id$ kind$ name$", id='as the option --device takes it: "cpu", "cuda:0"'),
     Field("properties", "any", doc=_PROPERTIES, why="the driver does not report it"),
-    record(
-        "datasheet",
-        (
-            *columns("names@ source$"),
-            _RATES,
-            *columns("bandwidth:B/s sm_count# clock_mhz tensor_clock_mhz l2_bytes", why="not published"),
-        ),
-        "the vendor's numbers",
-        "there is no datasheet of this device",
-    ),
+    record("datasheet", (*columns("names@ source$"), _RATES, *_SHEET), "the vendor's numbers", _NO_SHEET),
     record("measured", PEAKS_FIELDS, "the peaks measured on this machine", "not measured; flopscope devices --measure"),
 )
 DEVICE = Document("device", "a device of this machine", DEVICE_FIELDS)

@@ -54,9 +54,7 @@ TENSOR = (
 
 PLANS = {
     "cpu": _Plan(0.09, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
-    "cuda": _Plan(
-        0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384, l2=True
-    ),
+    "cuda": _Plan(0.04, 0.002, (*PLAIN, ("float16", "fp16")), (PLAIN[1], *TENSOR), largest_product=16384, l2=True),
 }
 
 BANDWIDTHS = ("write", "read", "copy")  # write comes first, because it touches the fresh pages
@@ -108,9 +106,8 @@ class Measurement:
     def run(self, progress: bool) -> Peaks:
         """Measure all numbers and return them. Raise RuntimeError if none could be measured."""
         busy = busy_meter(self.device)
-        steps: dict[str, Callable[[], Iterator[_Series]]] = {
-            what: partial(self._bandwidth, what) for what in BANDWIDTHS
-        }
+        steps = dict[str, Callable[[], Iterator[_Series]]]()
+        steps |= {what: partial(self._bandwidth, what) for what in BANDWIDTHS}
         steps |= {"l2": self._l2} if self.plan.l2 else {}
         steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
         steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}

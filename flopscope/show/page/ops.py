@@ -28,13 +28,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     shapes = _below(named, len(names), longest_first(source.rows), "shape", columns) if by_shape else None
     groupings = [
         {**_grouping("name", "Name", names, columns, children=shapes), "left_out": names_left},
-        {
-            "id": "shape",
-            "title": "Name and shape" if by_shape else "Name",
-            "table": None,
-            "names": columns.add(np.array(named, dtype=np.int64)),
-            "hidden": not by_shape,
-        },
+        {"id": "shape", "title": "Name and shape" if by_shape else "Name", "table": None}
+        | {"names": columns.add(np.array(named, dtype=np.int64)), "hidden": not by_shape},
     ]
     for word in _FLAT:
         table = source.table(("name", word)) if _is_told(source, word) else None
@@ -42,10 +37,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             groupings.append(_named(word, f"Name and {word}", table, columns, name_of))
     category = source.names.by_category()
     of = {key: place for place, key in enumerate(category.columns["key"])}
-    hosts = names.columns["device_type"]
-    inside = [
-        of.get(word, -1) if host == "cpu" else -1 for word, host in zip(names.columns["category"], hosts, strict=True)
-    ]
+    words = zip(names.columns["category"], names.columns["device_type"], strict=True)
+    inside = [of.get(word, -1) if host == "cpu" else -1 for word, host in words]
     children = _below(inside, len(category), longest_first(names), "name", columns)
     groupings.append(_grouping("category", "Category", category, columns, children=children))
     groupings += _modules(source, columns, name_of)
@@ -87,11 +80,8 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
     if tree is None or inner is None:
         return []
     of = {path: place for place, path in reversed(list(enumerate(tree.groups["module"])))}
-    hosts = inner.columns["device_type"]
-    inside = [
-        of.get(path or NO_MODULE, -1) if host == "cpu" else -1
-        for path, host in zip(inner.groups["module"], hosts, strict=True)
-    ]
+    paths = zip(inner.groups["module"], inner.columns["device_type"], strict=True)
+    inside = [of.get(path or NO_MODULE, -1) if host == "cpu" else -1 for path, host in paths]
     children = _below(inside, len(tree), longest_first(inner), "name and module", columns)
     depth = columns.add(np.array(tree.groups["module_depth"], dtype=np.int64))
     named = _named("name and module", "Name and module", inner, columns, name_of, whole=True)

@@ -35,23 +35,23 @@ _UNRATED = (
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return what the overview shows."""
-    where = _Places(source.rows)
+    where, analysis = _Places(source.rows), source.analysis
     return {
         "facts": list(facts(source)),
         "steps": source.steps,
         "accounting": _accounting(source, columns),
         "recording": {
-            "is_delayed": source.analysis.is_delayed and source.analysis.bare is None,
-            "unobserved": source.analysis.unobserved or None,
-            "recorded": source.analysis.bare and source.analysis.bare.recorded,
+            "is_delayed": analysis.is_delayed and analysis.bare is None,
+            "unobserved": analysis.unobserved or None,
+            "recorded": analysis.bare and analysis.bare.recorded,
         },
         "advice": [_advice(row, where) for row in source.advice],
         "unjudged": [*map(sentence, source.advice.notes)],
         "largest": _largest(source, where),
-        "coverage": source.analysis.once(known_shares)._asdict(),
+        "coverage": analysis.once(known_shares)._asdict(),
         "hfu": source.counted.hfu(source.accounting).percent,
         "missing": list(missing(source)),
-        "notes": [*map(sentence, (*recorded_lines(source.analysis), *notes(source)))],
+        "notes": [*map(sentence, (*recorded_lines(analysis), *notes(source)))],
     }
 
 
@@ -267,8 +267,8 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from ((f"Peaks of {devices}", text) for text, devices in devices_by_text(shown))
     yield "Device times" if rows.has_device else "Times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
-    label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
-    yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
+    by_shape = source.has_shape_rows
+    yield f"Rows by name{' and shape' * by_shape}", f"{len(rows if by_shape else source.names):,}"
     for key, label in _VERSIONS.items():
         value = results.metadata.get(key)
         if isinstance(value, (int, str)) and value:

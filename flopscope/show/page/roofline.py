@@ -74,13 +74,9 @@ def _device(source: Profile, name: str, times: Times, columns: Columns) -> dict[
     def left_out(why: str, rows: list[int]) -> dict[str, Any]:
         """Return how many rows are not drawn, their time, and the names of those with the most."""
         names = list(dict.fromkeys(table[row].key for row in rows))
-        return {
-            "why": why,
-            "rows": len(rows),
-            "time": math.fsum(times[row] for row in rows),
-            "names": [columns.text(name) for name in names[:NAMED]],
-            "more": max(len(names) - NAMED, 0),
-        }
+        shown, more = [columns.text(name) for name in names[:NAMED]], max(len(names) - NAMED, 0)
+        time = math.fsum(times[row] for row in rows)
+        return {"why": why, "rows": len(rows), "time": time, "names": shown, "more": more}
 
     found = {mark.bound for mark in shown}
     roofs = roofs_of(peaks, sorted({mark.unit for mark in shown if mark.unit}))

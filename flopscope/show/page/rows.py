@@ -124,10 +124,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
         "groups": [*(title for title, _ in _GROUPS), OTHERS],
         "columns": encoded,
         "kernels": _kernels(table, columns),
-        "totals": {
-            "self_cpu_time_total": table.self_cpu_time_total,
-            "self_device_time_total": table.self_device_time_total,
-        },
+        "totals": {name: getattr(table, name) for name in ("self_cpu_time_total", "self_device_time_total")},
         "has_device": table.has_device,
     }
 
