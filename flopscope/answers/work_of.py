@@ -152,14 +152,12 @@ def _why(name: str, found: dict[str, Any], dims: Sequence[Any]) -> str | None:
 
 MOST_SIZE = 2**63 - 1
 _EQUAL = {
-    "mm": (((0, -1), (1, -2)),),
+    **dict.fromkeys(("mm", "matmul"), (((0, -1), (1, -2)),)),
+    **dict.fromkeys(("mv", "linear"), (((0, -1), (1, -1)),)),
     "bmm": (((0, -1), (1, -2)), ((0, 0), (1, 0))),
     "addmm": (((1, -1), (2, -2)),),
     "baddbmm": (((1, -1), (2, -2)), ((1, 0), (2, 0))),
-    "mv": (((0, -1), (1, -1)),),
     "addmv": (((1, -1), (2, -1)),),
-    "matmul": (((0, -1), (1, -2)),),
-    "linear": (((0, -1), (1, -1)),),
 }
 """Sizes of products that must be equal, each as the number of an argument and that of a dimension."""
 

@@ -110,12 +110,8 @@ def _nothing(options: argparse.Namespace, trace: Trace) -> str:
 def add_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="a trace, or a folder or quoted pattern with one")
     parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
-    parser.add_argument(
-        "--by",
-        choices=("name", "shape"),
-        help="what rows are matched by; the table groups them by name and shows the shapes that differ, "
-        "or all with --by shape",
-    )
+    text = "what rows are matched by; the table groups them by name and shows the shapes that differ, or all with "
+    parser.add_argument("--by", choices=("name", "shape"), help=f"{text}--by shape")
     text = "what is compared (default: %(default)s, with its kernels)"
     parser.add_argument("--kind", choices=("op", "kernel"), default="op", help=text)
     add_captures(parser)
@@ -170,9 +166,8 @@ def _fail_over(comparison: Comparison, most: float) -> None:
 
 def _one_trace(source: str, captures: list[str] | None) -> Trace:
     """Return the trace of a file, or of a folder or a pattern with one file."""
-    traces = load_traces(source, captures=captures)
-    if len(traces) > 1:
-        raise ValueError(
-            f"{source} has {len(traces)} traces, but compare takes one: name a file, such as {traces[0].source}"
-        )
-    return traces[0]
+    first, *others = load_traces(source, captures=captures)
+    if others:
+        several = f"{source} has {1 + len(others)} traces, but compare takes one"
+        raise ValueError(f"{several}: name a file, such as {first.source}")
+    return first

@@ -140,9 +140,7 @@ def add_ab(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("head", metavar="HEAD", nargs="?", help="the same; by default the working tree")
     text = "command that installs what is measured, run in the tree of each side, in a virtual environment of its own"
     parser.add_argument("--setup", default="", metavar="COMMAND", help=text)
-    share = parsed(
-        lambda text: float(text.removesuffix("%")) / 100, lambda number: 0 < number < math.inf, "a percentage"
-    )
+    share = parsed(lambda text: float(text.removesuffix("%")) / 100, lambda of: 0 < of < math.inf, "a percentage")
     text = "percent within which times count as the same, and intervals are narrow enough (default: 1%%)"
     parser.add_argument("--resolution", type=share, default=0.01, metavar="PERCENT", help=text)
     text = "start no process that may end after this time (default: %(default)s)"

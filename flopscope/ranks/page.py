@@ -70,7 +70,7 @@ def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
     places = {digest.rank: place for place, digest in enumerate(digests)}
     known = [part for part in PARTS if np.nansum(work.part(part)) > 0]
     own = {part: means(work.part(part)) for part in known}
-    place, why = opened(ranks)
+    place, reason = opened(ranks)
     has_waits = len(ranks.stragglers().collectives) > 0
     unmatched = "" if has_waits or len(ranks) == 1 else NO_MATCH.format("which rank the others waited for")
     return {
@@ -79,7 +79,7 @@ def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
         "label": columns.texts(digest.identity.source for digest in digests),
         "device": columns.texts(digest.identity.device or "" for digest in digests),
         "where": columns.texts(_places(rows)),
-        "opened": {"place": place, "why": why},
+        "opened": {"place": place, "why": reason},
         "has_steps": work.has_steps,
         "parts": {part: columns.add(times) for part, times in own.items()},
         # The median over the other ranks of the same program.
@@ -93,12 +93,9 @@ def section(ranks: Ranks, columns: Columns) -> dict[str, Any]:
         "tables": [text_table(title, parts) for title, parts in page_tables(ranks).items() if parts],
         "why": sentence(unmatched),
         "findings": [
-            {
-                "what": sentence(one.what),
-                "action": sentence(one.action),
-                "place": places.get(next(iter(one.ranks), -1), -1),
-            }
+            {"what": sentence(one.what), "action": sentence(one.action), "place": places.get(first, -1)}
             for one in ranks.findings[:MOST_FINDINGS]
+            for first in [next(iter(one.ranks), -1)]
         ],
         "findings_left_out": max(len(ranks.findings) - MOST_FINDINGS, 0),
         "notes": [*map(sentence, ranks.notes)],
@@ -167,18 +164,13 @@ def _rank_columns(has_steps: bool, parts: Sequence[str], has_waits: bool, unmatc
     """Return the columns of the list of ranks: those of waits only where they are known, and the parts that occur."""
     left_out = {*PARTS} - {*parts} | (set() if has_waits else {*_WAITS})
     why = sentence(unmatched or "The rank's collectives match those of no other rank.")
-    return [
-        {
-            "name": name,
-            "title": "The recording" if name == "time" and not has_steps else title,
-            "unit": unit or None,
-            "doc": sentence(doc),
-            "bar": bar,
-            "missing": _MISSING.get(name, why),
-        }
-        for name, title, unit, doc, bar in _RANK_COLUMNS
-        if name not in left_out
-    ]
+    found = []
+    for name, title, unit, doc, bar in _RANK_COLUMNS:
+        named = {"name": name, "title": "The recording" if name == "time" and not has_steps else title}
+        if name not in left_out:
+            about = {"unit": unit or None, "doc": sentence(doc), "bar": bar, "missing": _MISSING.get(name, why)}
+            found.append({**named, **about})
+    return found
 
 
 def _time_sentence(work: Work) -> str:

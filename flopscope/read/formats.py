@@ -170,14 +170,9 @@ def _read_xplane(given: Input, store: _core.Store) -> Content:
 
 def _report(path: str, report: Mapping[str, Any], reading: Reading) -> dict[str, Any]:
     """Return the counts under the names of a trace's."""
-    return {
-        **report,
-        "bytes": os.stat(path).st_size,
-        "unknown": reading.too_long,
-        "first_unknown": None,
-        **dict.fromkeys(("mended", "without_duration", "contradicting", "guessed"), 0),
-        "truncated": bool(reading.problems),
-    }
+    without = dict.fromkeys(("mended", "without_duration", "contradicting", "guessed"), 0)
+    found = {"bytes": os.stat(path).st_size, "unknown": reading.too_long, "first_unknown": None}
+    return {**report, **found, **without, "truncated": bool(reading.problems)}
 
 
 FORMATS = (

@@ -177,11 +177,8 @@ def unmatched_graphs(counts: Mapping[str, int]) -> str:
     missing = counts["works"] - counts["matched"]
     if not missing:
         return ""
-    parts = {
-        "match no captured graph": counts["unseen"],
-        "match several captured graphs of different ops": counts["ambiguous"],
-    }
-    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    parts = ("no captured graph", counts["unseen"]), ("several captured graphs of different ops", counts["ambiguous"])
+    why = " and ".join(f"{count:,} match {what}" for what, count in parts if count)
     launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
     return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
 

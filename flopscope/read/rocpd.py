@@ -63,9 +63,9 @@ class _Process:
         """Return the name that a table of rocpd has for this process."""
         return f"{PREFIX}{name}{self.suffix}"
 
-    def pid(self, column: str = "pid") -> Value:
+    def pid(self) -> Value:
         """The process id, made different from those of the file's other processes."""
-        return Value((column,), "{}" if not self.place else f"({{}} + {self.place * MOST_PIDS})")
+        return Value(("pid",), "{}" if not self.place else f"({{}} + {self.place * MOST_PIDS})")
 
     def of_category(self, *starts: str) -> str:
         """Return the condition that a category begins with one of the words."""
@@ -127,17 +127,14 @@ class _Process:
 
     def _dispatches(self) -> Query:
         name = "kernel_dispatch"
+        blocks = '({{}} + t."workgroup_size_{axis}" - 1) / t."workgroup_size_{axis}"'  # rocpd counts work-items
         launch = columns(
             name="kernel_id",
             space=self.kernels,
             registers="s.arch_vgpr_count",
             dynamic_shared="group_segment_size",
             **{f"block_{axis}": f"workgroup_size_{axis}" for axis in "xyz"},
-            # rocpd counts work-items.
-            **{
-                f"grid_{axis}": Value((f"grid_size_{axis}",), f"({{}} + {block} - 1) / {block}")
-                for axis, block in ((axis, f't."workgroup_size_{axis}"') for axis in "xyz")
-            },
+            **{f"grid_{axis}": Value((f"grid_size_{axis}",), blocks.format(axis=axis)) for axis in "xyz"},
         )
         joins = (*self.event, Join("s", self.table("info_kernel_symbol"), "kernel_id"))
         found = self._work("agent_id", name) | launch

@@ -26,8 +26,7 @@ def sum_rows(table: EventTable, keys: Sequence[Hashable]) -> dict[Any, dict[str,
 
     keys: one for each row of the table. The sums are those of EventTable.by_category(); omitted columns are unknown.
     """
-    groups: dict[Hashable, int] = {}
-    devices = zip(keys, table.columns["device_type"], strict=True)
+    groups, devices = dict[Hashable, int](), zip(keys, table.columns["device_type"], strict=True)
     numbers = [groups.setdefault(key, len(groups)) if device == "cpu" else -1 for key, device in devices]
     return dict(zip([*groups, None], rows_of_groups(table, numbers, [-1] * len(groups)), strict=False))
 

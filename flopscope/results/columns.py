@@ -126,6 +126,7 @@ ROW_FIELDS = (
 """The fields of a row in JSON; those of GROUPS and stack where rows are grouped by them."""
 DEVICE = record("device", columns("kind$ name$"), "the device that the times refer to")
 _SHARE = "a share of the device time: of ops whose bytes, or FLOPs, are known"
+_MISFITS = "ops with other arguments than their rule expects"
 _TIMES = columns("name$ time:µs")
 _SOURCE = Field("share", unit="share")
 COVERAGE = (
@@ -133,9 +134,7 @@ COVERAGE = (
     rows("unmodelled", _TIMES, "ops whose bytes are unknown"),
     rows("estimated", _TIMES, "ops whose work is an estimate", optional=True),
     rows("estimated_flops", _TIMES, "ops of whose work only the FLOPs are an estimate", optional=True),
-    rows(
-        "misfits", columns("name$ seen$ expected$"), "ops with other arguments than their rule expects", optional=True
-    ),
+    rows("misfits", columns("name$ seen$ expected$"), _MISFITS, optional=True),
     *columns("unseen_graphs:µs", optional=True, unseen_graphs="kernels of CUDA graphs whose capture was not seen"),
     by_name("bytes_source", _SOURCE, "the share of bytes by where they are known from", optional=True),
     by_name("flops_source", _SOURCE, "the share of flops by where they are known from", optional=True),

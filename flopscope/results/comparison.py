@@ -37,6 +37,7 @@ COMPARISON_ROWS = (
     *columns("flops_a flops_b bytes_a bytes_b pct_roofline_a pct_roofline_b", why=_ABSENT),
     *columns("ratio ratio_per_call", why="a run has no such row, or no time", ratio="time of a / time of b"),
 )
+_OF_ROWS = "a row for each name and shape, times and work of the whole run; the longest first"
 COMPARISON = Document(
     "comparison",
     "what changed between two runs, a and b",
@@ -49,9 +50,7 @@ COMPARISON = Document(
         *columns("slowdown_pct", why="the runs differ in length and have no steps, or one has no time"),
         *columns("verdict@", verdict="sentences"),
         rows("changes", CHANGE, "by name, the largest difference first"),
-        rows(
-            "rows", COMPARISON_ROWS, "a row for each name and shape, times and work of the whole run; the longest first"
-        ),
+        rows("rows", COMPARISON_ROWS, _OF_ROWS),
     ),
 )
 
@@ -272,10 +271,8 @@ class Comparison:
         more: fields that a comparison lacks: "device" and "files", as ``flopscope compare --json`` writes them.
         """
         changes = [{field.name: getattr(change, field.name) for field in CHANGE} for change in self.changes]
-        own = {
-            name: getattr(self, name)
-            for name in ("names", "by", "per", "time", "unrecorded", "slowdown_pct", "verdict")
-        }
+        names = ("names", "by", "per", "time", "unrecorded", "slowdown_pct", "verdict")
+        own = {name: getattr(self, name) for name in names}
         return COMPARISON.of({**own, "changes": changes, "rows": self.to_dicts(), **more})
 
     def to_pandas(self) -> pandas.DataFrame:

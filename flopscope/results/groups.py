@@ -53,9 +53,8 @@ def words_of(group_by: str | Iterable[str]) -> tuple[str, ...]:
             hint = did_you_mean(word, GROUPINGS)
             raise ValueError(f"group_by must be one or several of {', '.join(GROUPINGS)}; got {word!r}{hint}")
     if "stream" in words and sums_names(words):
-        raise ValueError(
-            'group_by: "module" and "category" sum up ops, which have no stream; group by ["name", "stream", …]'
-        )
+        why = '"module" and "category" sum up ops, which have no stream'
+        raise ValueError(f'group_by: {why}; group by ["name", "stream", …]')
     return words
 
 
@@ -100,9 +99,8 @@ def grouped(core: Store, table: EventTable, by_row: Mapping[str, Any], words: Se
     if tree is not None:
         found["module"] = [tree.path(module) for module in found["module"]]
     if "dtype" in words:
-        found["dtype"] = [
-            ", ".join(dtype for dtype in dtypes if dtype not in NOT_DTYPES) for dtypes in table.columns["input_dtypes"]
-        ]
+        known = ((one for one in dtypes if one not in NOT_DTYPES) for dtypes in table.columns["input_dtypes"])
+        found["dtype"] = [", ".join(dtypes) for dtypes in known]
     return table._with_groups(found)
 
 
@@ -110,11 +108,8 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: Tree | None
     """Return one row for each combination of the values found, the sum of the host's rows that have it."""
     if tree is not None and len(found) == 1:
         return by_module(table, found["module"], tree)
-    keys = list(zip(*found.values(), strict=True))
-    sums = sum_rows(table, keys)
-    labels: dict[str, list[Any]] = {
-        word: [None if key is None else key[i] for key in sums] for i, word in enumerate(found)
-    }
+    sums, labels = sum_rows(table, list(zip(*found.values(), strict=True))), dict[str, list[Any]]()
+    labels |= {word: [None if key is None else key[i] for key in sums] for i, word in enumerate(found)}
     if tree is not None:
         labels["module"] = [tree.path(module) for module in labels["module"]]
     categories_of = labels.pop("category", [None] * len(sums))

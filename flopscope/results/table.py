@@ -245,12 +245,9 @@ class EventTable(Sequence[EventRow]):
             name: values.chosen(chosen) if isinstance(values, Numbers) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
-        parts, groups = (
-            {name: [values[i] for i in chosen] for name, values in of_rows.items()}
-            for of_rows in (self.parts, self.groups)
-        )
+        more = [{name: [of[i] for i in chosen] for name, of in each.items()} for each in (self.parts, self.groups)]
         is_whole = self.is_whole and len(chosen) == len(self)
-        return type(self)(columns, replace(self.facts, is_whole=is_whole), parts, groups)
+        return type(self)(columns, replace(self.facts, is_whole=is_whole), *more)
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
@@ -367,10 +364,8 @@ class EventTable(Sequence[EventRow]):
         not nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work
         that the program states for a range is the work of the ops in it, so it counts only if no op's work is known.
         """
-        summed = sum_rows(self, self.columns["category"])
-        return self.with_rows(
-            {**row, "key": NO_OP if name is None else name, "category": name} for name, row in summed.items()
-        )
+        summed = sum_rows(self, self.columns["category"]).items()
+        return self.with_rows({**row, "key": NO_OP if of is None else of, "category": of} for of, row in summed)
 
     def to_pandas(self, kind: str = "all") -> pandas.DataFrame:
         """Return a DataFrame with the columns of COLUMNS. kind: see `of_kind`.

@@ -30,11 +30,11 @@ def shapes_text(
     nested: writes the shapes in a list, None for this function.
     """
     texts = [_shape_text(shape, nested or shapes_text) for shape in shapes if shape not in ((), [])]
-    runs = [(text, len([*equal])) for text, equal in groupby(texts)]
-    return " ".join(
-        repeated.format(text=text, count=count) if count >= REPEATS else " ".join([text] * count)
-        for text, count in runs
-    )
+    found = []
+    for text, equal in groupby(texts):
+        count = len([*equal])
+        found += [repeated.format(text=text, count=count)] if count >= REPEATS else [text] * count
+    return " ".join(found)
 
 
 def _shape_text(shape: Any, nested: Callable[[Sequence[Any]], str]) -> str:

@@ -151,9 +151,8 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
     notes = [line if wide else cut_end(line, whole) for line in _footer(comparison, shown, wide)]
     verdict = [f for line in comparison.verdict for f in textwrap.wrap(printable(line), whole)]
     first = [line if wide else cut_end(line, whole) for line in legend(comparison)]
-    return (
-        "\n".join([*first, rule, head, rule, *body, rule, *total, *notes, *([""] if verdict else []), *verdict]) + "\n"
-    )
+    below = [*total, *notes, *([""] if verdict else []), *verdict]
+    return "\n".join([*first, rule, head, rule, *body, rule, *below]) + "\n"
 
 
 def html(comparison: Comparison) -> str:

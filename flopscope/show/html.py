@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from flopscope import _core
 from flopscope.results.table import EventTable
@@ -62,9 +63,8 @@ def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
 def _table(entries: Sequence[Entry], table: EventTable, names: Sequence[str] | None, caption: str = "") -> str:
     columns = fit_columns(entries, table, CHARACTERS, names)
     head = "".join(map(_header, columns))
-    body = "\n".join(
-        f"<tr>{''.join(_cell(column, i, entry, table) for column in columns)}</tr>" for i, entry in enumerate(entries)
-    )
+    rows = (map(partial(_cell, i=i, entry=entry, table=table), columns) for i, entry in enumerate(entries))
+    body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
     title = f"<caption>{markup(caption)}</caption>\n" if caption else ""
     high = " high" if len(entries) > HIGH else ""
     return (

@@ -249,16 +249,14 @@ def device_sections(core: Store, counted: Counted, found: Found | None = None) -
 
 
 def _gpu_section(core: Store, gpu: Columns, whole: str) -> Section:
-    if not gpu["device"]:
-        return []
     headers = ("device", "utilization", "SM efficiency", "occupancy", core.matrix_units, "idle")
     facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
     rows = [(core.device_name(device), *map(percent_text, shares)) for device, *shares in facts]
-    return [
-        Rows([headers, *rows]),
+    note = (
         f"  utilization, SM efficiency, idle: of the time of {whole}; {core.matrix_units}: of the kernels' time, "
-        "in kernels whose names show their use",
-    ]
+        "in kernels whose names show their use"
+    )
+    return [Rows([headers, *rows]), note] if rows else []
 
 
 def _counter_section(counted: Counted) -> Section:

@@ -91,16 +91,11 @@ def stop_core(core: _core.Profiler) -> None:
 
 def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
     """Start a recorder. Without the CPU activity it records no ops, unless they carry the device times."""
-    options: dict[str, Any] = {
-        "profile_memory": recipe.profile_memory,
-        "ops": ProfilerActivity.CPU in recipe.activities or timing == "event",
-        "event_times": timing == "event",
-        "nvtx": True,
-    }
+    events, ops = timing == "event", ProfilerActivity.CPU in recipe.activities
+    options: dict[str, Any] = {"profile_memory": recipe.profile_memory, "ops": ops or events, "event_times": events}
     if timing == "cupti":
         options |= {"cupti": True, "api_calls": recipe.api_calls, "may_share": may_evict()}
-    if recipe.with_stack:
-        options["with_stack"] = True
+    options |= {"nvtx": True, **({"with_stack": True} if recipe.with_stack else {})}
     _core.inject_nvtx()
     core = _core.Profiler(**options)
     keep(core)
@@ -215,9 +210,8 @@ def activities_named(activities: Iterable[Any] | None) -> frozenset[ProfilerActi
     if activities is None:
         return frozenset(ProfilerActivity)
     if not isinstance(activities, Iterable) or isinstance(activities, (str, bytes)):
-        raise TypeError(
-            f"activities must be a list like [ProfilerActivity.CPU, ProfilerActivity.CUDA], not {activities!r}"
-        )
+        what = "a list like [ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+        raise TypeError(f"activities must be {what}, not {activities!r}")
     named = frozenset(map(_activity, activities))
     if not named:
         raise ValueError("activities=[] records nothing; omit it to record all, or name ProfilerActivity.CPU or .CUDA")

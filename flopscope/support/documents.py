@@ -81,11 +81,9 @@ def columns(text: str, unit: str = "", why: str = WHY, *, optional: bool = False
     found = []
     for word in text.split():
         name, _, own = word.partition(":")
-        kind = SIGNS.get(name[-1], "number")
-        name = name.rstrip("".join(SIGNS))
-        found.append(
-            Field(name, kind, own or (unit if kind == "number" else ""), docs.get(name, ""), why, optional=optional)
-        )
+        kind, name = SIGNS.get(name[-1], "number"), name.rstrip("".join(SIGNS))
+        own = own or (unit if kind == "number" else "")
+        found.append(Field(name, kind, own, docs.get(name, ""), why, optional=optional))
     return tuple(found)
 
 
@@ -122,11 +120,8 @@ class Document(NamedTuple):
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON Schema of these documents."""
-        head = {
-            "format": {"const": f"flopscope.{self.kind}"},
-            "version": {"const": FORMAT},
-            "flopscope": {"type": "string", "description": "version of flopscope"},
-        }
+        head = {"format": {"const": f"flopscope.{self.kind}"}, "version": {"const": FORMAT}}
+        head["flopscope"] = {"type": "string", "description": "version of flopscope"}
         why = "why values are null, by the path of their field"
         tail = {"why": {"type": "object", "additionalProperties": {"type": "string"}, "description": why}}
         found = _object(self.fields)

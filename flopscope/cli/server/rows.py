@@ -161,10 +161,8 @@ def _row_lines(table: EventTable, place: int, analysis: Analysis, op: Op | None)
 
 
 def _kernel_lines(kernels: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = [
-        f"  {_name(one['name'])}: {plural(one['count'], 'call')}, {short_time_text(one['time'])}"
-        for one in kernels[:TOP]
-    ]
+    facts = ((_name(one["name"]), plural(one["count"], "call"), one["time"]) for one in kernels[:TOP])
+    lines = [f"  {name}: {calls}, {short_time_text(time)}" for name, calls, time in facts]
     more = [f"  and {len(kernels) - TOP} more"] if len(kernels) > TOP else []
     return ["It launched:", *lines, *more] if lines else []
 
@@ -196,10 +194,8 @@ def _event(trace: Trace, path: str, number: int) -> Answer:
     found = {"event": facts, "around": around, "kernels": kernels, "launcher": launched_by}
     where = f"{event.device_type}:{event.device_index}, stream" if event.device_type != "cpu" else "CPU, thread"
     lasts = "had not ended" if math.isnan(end) else f"takes {short_time_text(end - start)}"
-    lines = [
-        f"Event {number}: {event.kind} {printable(event.name)}, on {where} {event.thread}.",
-        f"It begins {short_time_text(start)} after the profile did and {lasts}.",
-    ]
+    lines = [f"Event {number}: {event.kind} {printable(event.name)}, on {where} {event.thread}."]
+    lines += [f"It begins {short_time_text(start)} after the profile did and {lasts}."]
     lines += [f"It is in {_around_text(around)}."] if around else []
     lines += [f"Event {launcher.id}, {printable(launcher.name)}, launched it."] if launcher is not None else []
     document = EXPLAINED.of({**NOTHING, "file": path, **found})

@@ -75,15 +75,11 @@ def _facts(trace: Trace) -> dict[str, Any]:
     }
     times = [step.time for step in analysis.steps if step.name is not None]
     return {
-        "events": len(trace),
-        "steps": len(times),
+        **{"events": len(trace), "steps": len(times), "step": median(times) if times else math.nan},
         "devices": [core.device_names.get(one, core.device_name(one)) for one in analysis.devices if one >= 0],
         "recorded": [what for what, is_known in recorded.items() if is_known],
-        "step": median(times) if times else math.nan,
-        "known_bytes": coverage["bytes"],
-        "known_flops": coverage["flops"],
-        "rank": trace.rank,
-        "dropped": trace.dropped,
+        **{f"known_{name}": coverage[name] for name in ("bytes", "flops")},
+        **{"rank": trace.rank, "dropped": trace.dropped},
     }
 
 

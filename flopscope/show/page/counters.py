@@ -64,15 +64,12 @@ def tracks(parts: Iterable[tuple[str, Store, int]], origin: int, columns: Column
                 one = _samples(since(start, origin - shift), since(end, origin - shift), value, kind == "amount")
                 unit = {"bytes": "GB/s"}.get(unit, f"G{unit}/s") if kind == "amount" else unit
                 found.setdefault((title, device), {})[name] = unit, 100.0 if kind == "share" else 0.0, one
-    known = list(_LABELS)
-
-    def place(pair: tuple[str, Any]) -> tuple[int, str]:
-        return known.index(pair[0]) if pair[0] in known else len(known), pair[0]
-
+    places = {name: place for place, name in enumerate(_LABELS)}
     listed = [
         encoded(title, device, (name, _LABELS.get(name, name), unit), samples, columns, least_top)
         for (title, device), named in found.items()
-        for name, (unit, least_top, samples) in sorted(named.items(), key=place)[:MOST_TRACKS]
+        for name in sorted(named, key=lambda one: (places.get(one, len(places)), one))[:MOST_TRACKS]
+        for unit, least_top, samples in [named[name]]
     ]
     left_out = sum(max(len(named) - MOST_TRACKS, 0) for named in found.values())
     return {"tracks": listed, "left_out": left_out, "limit": MOST_BUCKETS}

@@ -47,11 +47,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
 
 
 def _cells(place: Place, waits: bool) -> list[str]:
-    shown = [
-        f"{name.partition(' ')[2] or name} {percent_text(share)}"
-        for name, share in place.within[:MOST_WITHIN]
-        if share >= LEAST_WITHIN
-    ]
+    most = [(name, share) for name, share in place.within[:MOST_WITHIN] if share >= LEAST_WITHIN]
+    shown = [f"{name.partition(' ')[2] or name} {percent_text(share)}" for name, share in most]
     within = ", ".join([*shown, *["…"][: len(place.within) - len(shown)]]) if shown else ""
     waited = [short_time_text(place.waited)] if waits else []
     times = short_time_text(place.time), percent_text(place.share), *map(short_time_text, (place.total, place.cpu))

@@ -152,9 +152,8 @@ def _ops(changes: _Changes, allocated: npt.NDArray[np.float64], peak: int, colum
 def _largest(sums: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """Return the rows that allocated most, and those that hold most, the largest first."""
     most = sums.get("held", sums["allocated"])
-    chosen = {
-        int(row) for values in (most, sums["allocated"]) for row in np.argsort(-values, kind="stable")[:MOST_ROWS]
-    }
+    ordered = (np.argsort(-values, kind="stable").tolist() for values in (most, sums["allocated"]))
+    chosen = {row for rows in ordered for row in rows[:MOST_ROWS]}
     return np.array(sorted(chosen, key=lambda row: (-most[row], -sums["allocated"][row])), dtype=np.int64)
 
 

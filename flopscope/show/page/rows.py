@@ -15,30 +15,25 @@ from flopscope.show.columns import SEEN, shapes_text
 from flopscope.show.page.encode import Columns
 from flopscope.support.units import plural
 
-_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
-    ("Roofline", ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth")),
-    ("Device time", ("self_device_time_total", "device_time_total", "device_busy_time")),
-    ("Host time", ("self_cpu_time_total", "cpu_time_total")),
-    ("Time per call", ("time_min", "time_median", "time_p95", "time_max", "time_std")),
-    (
-        "Work",
-        (
-            *("flops", "flops_total", "bytes_read", "bytes_written", "bytes_total_moved", "arithmetic_intensity"),
-            *("unit", "bytes_source", "flops_source"),
-        ),
-    ),
-    ("Rates", ("tflops_per_s", "gbytes_per_s")),
-    ("Memory", ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage")),
-    ("Identity", ("key", "overload_name", "device_type", "is_user_annotation", "count", "timing_source")),
-    ("Inputs", ("input_shapes", "input_dtypes")),
-    ("Group", ("category", "step", "stream", "line", "module", "module_calls", "pct_roofline_total", "stack")),
-)
+_WORK = "flops flops_total bytes_read bytes_written bytes_total_moved arithmetic_intensity"
+_GROUPS = {  # of columns, in the order of the page
+    "Roofline": "bound pct_roofline headroom roofline_time pct_peak_flops pct_peak_bandwidth",
+    "Device time": "self_device_time_total device_time_total device_busy_time",
+    "Host time": "self_cpu_time_total cpu_time_total",
+    "Time per call": "time_min time_median time_p95 time_max time_std",
+    "Work": f"{_WORK} unit bytes_source flops_source",
+    "Rates": "tflops_per_s gbytes_per_s",
+    "Memory": "self_device_memory_usage device_memory_usage self_cpu_memory_usage cpu_memory_usage",
+    "Identity": "key overload_name device_type is_user_annotation count timing_source",
+    "Inputs": "input_shapes input_dtypes",
+    "Group": "category step stream line module module_calls pct_roofline_total stack",
+}
 _HIDDEN = frozenset({"is_user_annotation", "module_depth"})
 OTHERS = "Counters"
 """The group of columns that no row of _GROUPS names: those that hardware counters fill."""
 _MORE = {"input_shapes": "; others are arguments without dimensions, such as numbers, flags and lists"}
 """What the page adds to the description of a column."""
-_GROUP_OF = {name: title for title, names in _GROUPS for name in names}
+_GROUP_OF = {name: title for title, names in _GROUPS.items() for name in names.split()}
 _HEADERS = {"pct_roofline": "% roof", "flops_total": "FLOPs total", "device_type": "Where"}
 
 
@@ -99,17 +94,10 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
     """Return a table for the page: its columns, the kind of each row, the kernels of each row, and its totals."""
     described, encoded = [], {}
     for column, values in table.described_columns():
-        if column.name not in _HIDDEN:
-            described.append(
-                {
-                    "name": column.name,
-                    "header": header_of(column.name),
-                    "unit": column.unit,
-                    "doc": f"{column.doc}{_MORE.get(column.name, '')}",
-                    "type": "number" if column.type in ("int64", "float64") else "text",
-                    "group": _GROUP_OF.get(column.name, OTHERS),
-                }
-            )
+        if (name := column.name) not in _HIDDEN:
+            kind = "number" if column.type in ("int64", "float64") else "text"
+            about = {"unit": column.unit, "doc": f"{column.doc}{_MORE.get(name, '')}", "type": kind}
+            described.append({"name": name, "header": header_of(name), **about, "group": _GROUP_OF.get(name, OTHERS)})
         if column.type in _NUMBERS:
             encoded[column.name] = columns.add(np.asarray(values, dtype=_NUMBERS[column.type]))
         else:
@@ -121,7 +109,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
     return {
         "count": len(table),
         "described": described,
-        "groups": [*(title for title, _ in _GROUPS), OTHERS],
+        "groups": [*_GROUPS, OTHERS],
         "columns": encoded,
         "kernels": _kernels(table, columns),
         "totals": {name: getattr(table, name) for name in ("self_cpu_time_total", "self_device_time_total")},

@@ -95,6 +95,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     steps = np.diff(start, prepend=start[:1] * 0)  # times ascend in a lane
     steps[firsts] = start[firsts]
     moving = np.flatnonzero(joined["bytes"])
+    processes = [(one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found]
     merged = any(one.facts["merged_ns"] for one in found)
     if merged:
         joined |= {name: np.concatenate([one.column(name) for one in found]) for name in ("count", "busy")}
@@ -111,11 +112,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
         "count": columns.add(joined["count"]) if merged else None,
         "busy": _amounts(joined["busy"], columns) if merged else None,
         "steps": _steps(found, origin, columns),
-        "counters": counters.tracks(
-            ((one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found),
-            origin,
-            columns,
-        ),
+        "counters": counters.tracks(processes, origin, columns),
         "facts": {
             "blocks": len(start),
             **{name: sum(one.facts[name] for one in found) for name in _COUNTS},
@@ -209,20 +206,14 @@ def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
 
 def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
     """Return the lanes: what they hold, their device, stream or thread and process, and their blocks."""
-    return [
-        {
-            "part": columns.text(one.part.title) if len(found) > 1 else -1,
-            "role": role,
-            "device": device,
-            "model": columns.text(models.get(device)),
-            "id": None if id is None else str(id),
-            "depth": depth,
-            "count": count,
-        }
-        for one in found
-        for models in [one.part.core.device_names]
-        for role, device, id, depth, count in one.lanes
-    ]
+    lanes = []
+    for one in found:
+        models = one.part.core.device_names
+        for role, device, id, depth, count in one.lanes:
+            part = columns.text(one.part.title) if len(found) > 1 else -1
+            place = {"part": part, "role": role, "device": device, "model": columns.text(models.get(device))}
+            lanes.append({**place, "id": None if id is None else str(id), "depth": depth, "count": count})
+    return lanes
 
 
 def _amounts(values: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
