@@ -94,11 +94,9 @@ def compare(
         (x.on_device, y.on_device),
         changes,
         scale.per,
-        time=(wholes[0].time, wholes[1].time),
-        unrecorded=(wholes[0].unrecorded, wholes[1].unrecorded),
+        **{name: tuple(getattr(whole, name) for whole in wholes) for name in ("time", "unrecorded", "parts")},
         verdict=list(sentences(changes, scale, (x.analysis, y.analysis), wholes)),
         every_shape=by == "shape",
-        parts=(wholes[0].parts, wholes[1].parts),
         profiles=(x.results, y.results),
         peaks=source,
         total_change=change_of(ComparisonRow("total", *sums), scale),
@@ -380,7 +378,6 @@ def _large(found: Sequence[Differing], least: float) -> list[Differing]:
 
 
 def _op_text(change: Change) -> str:
-    """Return a change as text."""
     before, after = short_time_text(change.time_a), short_time_text(change.time_b)
     name = _full_name(change)
     if change.cause == "only a":

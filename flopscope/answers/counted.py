@@ -246,9 +246,7 @@ def cached(analysis: Analysis) -> Iterator[str]:
 def _moved(analysis: Analysis, op: Op) -> float:
     """Return the counted over the modelled bytes; of those that are read where the written ones are unknown."""
     ratio, must = _counted(analysis, op, "traffic_ratio"), _counted(analysis, op, "bytes_read")
-    if math.isnan(ratio) and must > 0:
-        return _counted(analysis, op, "dram_bytes_read") / must
-    return ratio
+    return _counted(analysis, op, "dram_bytes_read") / must if math.isnan(ratio) and must > 0 else ratio
 
 
 RULES = (traffic,)

@@ -150,10 +150,8 @@ def _add_by_index(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Sl
 
 
 def _one_block(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
-    processors = analysis.sm_counts.get(op.device, 0)
-    if kernel.blocks != 1 or processors < 2 or kernel.time < LEAST_SHARE * busy:
-        return None
-    return Slow(kernel.time / 2, math.nan, "one block")
+    alone = kernel.blocks == 1 and analysis.sm_counts.get(op.device, 0) > 1 and kernel.time >= LEAST_SHARE * busy
+    return Slow(kernel.time / 2, math.nan, "one block") if alone else None
 
 
 def _same_op(analysis: Analysis, op: Op, kernel: Kernel, busy: float) -> Slow | None:
@@ -272,7 +270,6 @@ REMEDIES: Mapping[Such, str] = {
 
 
 def _far_op(op: FarOp, per: str) -> str:
-    """Return the sentences on an op."""
     usual = SUCH[op.such].format(percent_text(op.usual), op.units)
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""

@@ -175,7 +175,6 @@ def _unequal(name: str, dims: Sequence[Any]) -> str:
 
 
 def _dtype(dtype: Any) -> str | None:
-    """Return the name of a dtype of torch or NumPy."""
     if dtype is None:
         return None
     if isinstance(dtype, type) and hasattr(dtype, "dtype"):  # numpy.float32

@@ -110,8 +110,7 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
         "Compare the traces of the ranks of a distributed program: which rank, host or link is slow, and why. "
         "Processes of this machine read the traces."
     )
-    text = "traces, folders or quoted patterns"
-    parser.add_argument("paths", nargs="+", metavar="PATH", help=text)
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="traces, folders or quoted patterns")
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")
     add_files(parser, json="the findings, the ranks and the files", output="the report, an HTML page")
     parser.set_defaults(run=_ranks)

@@ -307,6 +307,5 @@ def _told_warnings(tell: Callable[[object], None]) -> Iterator[None]:
 
 
 def _end_by(number: int) -> None:
-    """End the process by a signal."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

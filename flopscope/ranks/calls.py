@@ -293,7 +293,6 @@ class _Part:
 
 
 def _by_group(calls: Calls, rows: npt.NDArray[np.intp]) -> list[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
-    """Return the rows of each group."""
     order = rows[np.argsort(calls.group[rows], kind="stable")]
     if not len(order):
         return []

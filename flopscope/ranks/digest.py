@@ -147,11 +147,8 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
 
 
 def _identity(trace: Results, source: str, place: int) -> Identity:
-    rank, origin = rank_of(trace.metadata, source), "trace"
-    if rank is None:
-        rank, origin = rank_of_name(source), "file name"
-    if rank is None:
-        rank, origin = place, "order"
+    ranks = {"trace": rank_of(trace.metadata, source), "file name": rank_of_name(source), "order": place}
+    origin, rank = next((origin, rank) for origin, rank in ranks.items() if rank is not None)
     devices: Mapping[int, str] = getattr(trace, "devices", {})
     ran = sorted(index_of(name) for name in store_of(trace, "digest").devices if name != "cpu")
     index = ran[0] if ran else None
@@ -185,8 +182,7 @@ def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCal
 
 def _memory_peak(trace: Results) -> float:
     """Return the largest sum of the recorded changes of memory on one device, from the start of the recording."""
-    core = store_of(trace, "digest")
-    columns, _, kinds, _ = core.events()
+    columns, _, kinds, _ = store_of(trace, "digest").events()
     chosen = (columns["kind"] == kinds.index("memory")) & (columns["device"] >= 0)
     if not chosen.any():
         return float("nan")
@@ -236,12 +232,10 @@ def _largest(columns: Mapping[str, Any]) -> dict[str, Any]:
     kept, rest = np.sort(order[:ROWS]), order[ROWS:]
     table: dict[str, Any] = {}
     for name, last in KEPT.items():
-        values = columns[name]
-        if isinstance(values, np.ndarray):
+        if isinstance(values := columns[name], np.ndarray):
             table[name] = np.append(values[kept], np.nansum(values[rest]) if last is None else last)
         else:
-            some = [values[i] for i in kept]
-            table[name] = [*some, sum(values[i] for i in rest) if last is None else last]
+            table[name] = [*(values[i] for i in kept), sum(values[i] for i in rest) if last is None else last]
     return table
 
 

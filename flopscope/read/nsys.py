@@ -37,14 +37,10 @@ NEWEST_SCHEMA = 3  # major
 LONG_CALL = 1_000_000
 """ns from which on a call of the operating system is read: short ones tell nothing about idle time."""
 
-_PROCESS = "{} >> 24 & 16777215"
-_THREAD = "{} & 16777215"
-_WORK = columns(
-    *("start", "end"),
-    **{name: f"{name}Id" for name in ("device", "stream", "context", "correlation", "graph")},
-    process=Value(("globalPid",), _PROCESS),
-    graph_node="graphNodeId",
-)
+_PROCESS, _THREAD = "{} >> 24 & 16777215", "{} & 16777215"
+_PID = Value(("globalPid",), _PROCESS)
+_WORK = columns("start", "end", process=_PID, graph_node="graphNodeId")
+_WORK |= columns(**{name: f"{name}Id" for name in ("device", "stream", "context", "correlation", "graph")})
 _LAUNCH = columns(
     name=("demangledName", "shortName", "mangledName"),
     registers="registersPerThread",
@@ -53,14 +49,8 @@ _LAUNCH = columns(
     **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
 )
 _HOST = columns("start", "end", process=Value(("globalTid",), _PROCESS), thread=Value(("globalTid",), _THREAD))
-_RANGE = columns(
-    "text",
-    name="textId",
-    type="eventType",
-    domain="domainId",
-    end_thread=Value(("endGlobalTid",), _THREAD),
-    payload="binaryData",
-)
+_RANGE = columns("text", name="textId", type="eventType", domain="domainId", payload="binaryData")
+_RANGE |= columns(end_thread=Value(("endGlobalTid",), _THREAD))
 _TIMES = ("start", "end")
 
 # Tables of libraries' calls. A kernel belongs to the innermost one, unless an op of torch is inside it.
@@ -76,14 +66,8 @@ _FACTS = (
 _NAMED = _HOST | columns(name="nameId")
 _CALL = _NAMED | columns(correlation="correlationId")
 _COPY = _WORK | columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})
-_MEMORY = columns(
-    *("start", "bytes", "address"),
-    device="deviceId",
-    correlation="correlationId",
-    process=Value(("globalPid",), _PROCESS),
-    type="memoryOperationType",
-    **{"from": "memKind"},
-)
+_MEMORY = columns("start", "bytes", "address", device="deviceId", correlation="correlationId", process=_PID)
+_MEMORY |= columns(type="memoryOperationType", **{"from": "memKind"})
 _NODE = _HOST | columns(graph_node="graphNodeId", original="originalGraphNodeId")
 _DOMAIN = columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS))
 
@@ -219,7 +203,6 @@ _PROPERTIES = {
 
 
 def _values(database: Database, table: str) -> dict[str, Any]:
-    """Return the values of a table of names and values."""
     return {str(row.get("name")): row.get("value") for row in database.facts(table, "name", "value")}
 
 

@@ -146,12 +146,8 @@ class _Process:
         joins = (*self.event, *(Join(alias, self.table("info_agent"), column) for alias, column in ends))
         kinds = " ".join(f"WHEN '{direction}' THEN {kind}" for direction, kind in _COPIES.items())
         memory = f"CASE {{}} WHEN 'CPU' THEN {_HOST} WHEN 'GPU' THEN {_DEVICE} END"
-        what = columns(
-            bytes="size",
-            copy_kind=Value(("a.type",), f"CASE {{}} || b.type {kinds} END"),
-            to=Value(("b.type",), memory),
-            **{"from": Value(("a.type",), memory)},
-        )
+        what = columns(bytes="size", copy_kind=Value(("a.type",), f"CASE {{}} || b.type {kinds} END"))
+        what |= columns(to=Value(("b.type",), memory), **{"from": Value(("a.type",), memory)})
         device = Value(("b.type",), "CASE {} WHEN 'CPU' THEN t.src_agent_id ELSE t.dst_agent_id END")
         return Query("copy", self.table(name), self._work(device, name) | what, ("start", "end"), None, joins)
 
@@ -159,14 +155,8 @@ class _Process:
         """Yield the changes of the GPUs' memory, then those of the host's; a free may lack its agent."""
         name = "memory_allocate"
         joins = (*self.event, Join("a", self.table("info_agent"), "agent_id"))
-        change = columns(
-            *("start", "address"),
-            process=self.pid(),
-            thread="tid",
-            correlation=_CORRELATION,
-            bytes="size",
-            type=Value(("type",), "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"),
-        )
+        change = columns("start", "address", process=self.pid(), thread="tid", correlation=_CORRELATION, bytes="size")
+        change |= columns(type=Value(("type",), "CASE {} WHEN 'ALLOC' THEN 0 WHEN 'FREE' THEN 1 END"))
         for of_gpu, more in (("=", columns(device="agent_id")), ("IS NOT", {})):
             where = ("a.type", f"{of_gpu} 'GPU'")
             yield Query("memory", self.table(name), change | more, ("start", "bytes", "type"), where, joins)

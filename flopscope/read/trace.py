@@ -225,8 +225,7 @@ def load_traces(
     for source in sources:
         if not isinstance(source, (str, os.PathLike)):
             raise TypeError(f"load_traces() takes paths, load_traces(*paths), not {source!r}")
-        found = find_traces(os.fspath(source))
-        loaded, skipped = _load(found, max_bytes, captured)
+        loaded, skipped = _load(find_traces(os.fspath(source)), max_bytes, captured)
         if not loaded:
             raise ValueError(printable(f"{os.fspath(source)}: none of its files is a trace: {skipped[0]}"))
         if skipped:

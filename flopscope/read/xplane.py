@@ -90,8 +90,7 @@ def read_xplane(
     notes = [f"the profiler reported: {text}" for kind, text in space["remarks"] if kind != "host"]
     ties: Any = report["instructions"]
     events, places, instructions = ties or ((), (), [])
-    modules = Modules(protos, events, places, instructions)
-    return report, metadata, [*notes, *_notes(planes)], modules
+    return report, metadata, [*notes, *_notes(planes)], Modules(protos, events, places, instructions)
 
 
 def _device(plane: Mapping[str, Any]) -> dict[str, Any]:

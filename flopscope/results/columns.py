@@ -41,6 +41,9 @@ _NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
 _BEFORE_UNIT, _COUNTED = ([number.name for number in _NUMBERS].index(n) for n in ("roofline_time", "dram_bytes_read"))
 
+_UNIT = 'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them'
+_SOURCES = "; ".join(["where the bytes come from", *map(": ".join, _core.work_sources.items())])
+_CATEGORIES = ", ".join(name for name, *_ in _core.categories)
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
     Column("overload_name", "", "overload of the op, where it was recorded"),
@@ -51,33 +54,14 @@ COLUMNS = (
     Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
     Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
     *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
-    Column(
-        "unit",
-        "",
-        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
-        "None if nothing computes or the unit is unknown",
-    ),
-    Column(
-        "bytes_source",
-        "",
-        "where the bytes come from; "
-        + "; ".join(f"{name}: {meaning}" for name, meaning in _core.work_sources.items())
-        + "; None if they are unknown, and for sums over several rows",
-    ),
+    Column("unit", "", f"{_UNIT}; None if nothing computes or the unit is unknown"),
+    Column("bytes_source", "", f"{_SOURCES}; None if they are unknown, and for sums over several rows"),
     Column("flops_source", "", "where the FLOPs come from, as bytes_source"),
     *_NUMBERS[_BEFORE_UNIT:_COUNTED],
-    Column(
-        "bound",
-        "",
-        "what bounds the row; " + "; ".join(f"{name}: {bound.meaning}" for name, bound in _core.bounds.items()),
-    ),
+    Column("bound", "", "; ".join(["what bounds the row", *(f"{n}: {of.meaning}" for n, of in _core.bounds.items())])),
     *_NUMBERS[_COUNTED:],
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
-    Column(
-        "category",
-        "",
-        f"kind of op, by its name: {', '.join(name for name, *_ in _core.categories)}; None for sums over several",
-    ),
+    Column("category", "", f"kind of op, by its name: {_CATEGORIES}; None for sums over several"),
 )
 
 # Columns that only some tables have, each a value for every row: EventRow has attributes for them.

@@ -54,9 +54,8 @@ SHOWN = 60  # characters of a wrong value
 
 def members_of(head: bytes) -> dict[str, Any]:
     """Parse the members other than the events. Nonstandard JSON is read as far as Python can, or else ignored."""
-    text = head.decode("utf-8", "replace")
     try:
-        members = json.loads(text, strict=False, parse_int=_integer)
+        members = json.loads(head.decode("utf-8", "replace"), strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
@@ -133,14 +132,10 @@ def _is_like(value: object, usual: object) -> bool:
 
 def rank_of(metadata: Mapping[str, Any], source: str) -> int | None:
     """Return the rank that the trace names, or None. Raise ValueError if it is invalid."""
-    if RANK not in metadata:
-        return None
-    info = metadata[RANK]
+    info = metadata.get(RANK, {})
     if not isinstance(info, Mapping):
         raise ValueError(_wrong(source, RANK, info, 'an object such as {"rank": 0, "world_size": 8}'))
-    if "rank" not in info:
-        return None
-    return _integer_of(source, f'{RANK}"."rank', info["rank"], range(MOST_RANKS))
+    return _integer_of(source, f'{RANK}"."rank', info["rank"], range(MOST_RANKS)) if "rank" in info else None
 
 
 def world_size_of(metadata: Mapping[str, Any], source: str) -> int | None:

@@ -54,8 +54,7 @@ def _not_two(what: str, one: str, other: str) -> str:
 
 def _span(trace: Results, source: str) -> tuple[int, int]:
     """Return when the recording of the host began and ended, in ns of Unix time if the trace has its base."""
-    core = store_of(trace, "events")
-    columns, _, _, _ = core.events()
+    columns = store_of(trace, "events").events()[0]
     known = ~columns["on_device"].astype(bool) & (columns["start"] != UNKNOWN_TIME)
     start, duration = columns["start"][known], columns["duration"][known]
     duration[duration == UNKNOWN_TIME] = 0

@@ -411,8 +411,7 @@ class Results(Summaries):
             return str(problem)
         if device == "cpu":
             return why_cpu_unknown(self._cpu)
-        model = Model.of_properties(found.properties)
-        return why_unknown(model, here=True, measured=source != "datasheet")
+        return why_unknown(Model.of_properties(found.properties), here=True, measured=source != "datasheet")
 
     def __len__(self) -> int:
         """Number of events recorded."""

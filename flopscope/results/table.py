@@ -381,7 +381,6 @@ class EventTable(Sequence[EventRow]):
         return pandas.DataFrame({column.name: pandas.Series(values) for column, values in columns})
 
     def _lists(self) -> dict[str, list[Any]]:
-        """Return the columns of to_pandas() as lists."""
         return {column.name: self.columns.get(column.name, values) for column, values in self.described_columns()}
 
     def to_dicts(self) -> list[dict[str, Any]]:

@@ -150,7 +150,6 @@ def _shared(natural: Sequence[int], room: int) -> list[int]:
 
 
 def _block(entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None) -> list[str]:
-    """Return the lines of a table."""
     columns = fit_columns(entries, table, width, names)
     lines = [_line([c.column.fitted_header for c in columns], columns), dashes(c.width for c in columns)]
     for i, entry in enumerate(entries):

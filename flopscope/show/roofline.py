@@ -50,8 +50,7 @@ def roofline_svg(shown: Sequence[Point], roofs: Roofs, slopes: Slopes) -> str:
     shown: the longest first. roofs, slopes: those of roofs_of() and slopes_of(); rates of the datasheet are dashed.
     """
     least = LEAST_SHARE * math.fsum(mark.us for mark in shown)
-    relevant = [mark for mark in shown if mark.us >= least]
-    frame = _frame(relevant or shown, roofs)
+    frame = _frame([mark for mark in shown if mark.us >= least] or shown, roofs)
     placed = (mark if mark.is_drawn else frame.moved(mark, number) for number, mark in enumerate(shown))
     drawn = [mark for mark in placed if frame.holds(mark)]
     head = f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" '

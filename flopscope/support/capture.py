@@ -76,8 +76,7 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
     core = _started(recipe, timing, keep)
     if recipe.timer == "auto" and (no_events is None or _core.cuda_is_here()):
         only_ops = "only flopscope's own ops have device times, from CUDA events"
-        outcome = only_ops if no_events is None else "none are recorded"
-        warn_user(_NO_CUPTI.format(why, outcome))
+        warn_user(_NO_CUPTI.format(why, only_ops if no_events is None else "none are recorded"))
     elif no_events is not None and recipe.asked_for_cuda:
         warn_user(f"CUDA is not profiled: {why or no_events}")
     return core, timing

@@ -257,14 +257,11 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
     """
     if source not in PEAK_SOURCES:
         raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
-    if source == "none":
-        return {}
     known = {}
     here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
-    for model in {*models.values()}:  # the GPUs of a machine are often alike
+    for model in {*models.values()} if source != "none" else ():  # the GPUs of a machine are often alike
         datasheet = Datasheet.of_model(model)
-        peaks = here.get(model.name) or (None if datasheet is None else datasheet.peaks)
-        if peaks is not None:
+        if peaks := here.get(model.name) or (datasheet and datasheet.peaks):
             known[model] = peaks
     return {device: known[model] for device, model in models.items() if model in known}
 

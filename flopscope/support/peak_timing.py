@@ -260,5 +260,4 @@ def _buffer_bytes(device: Device) -> int:
         # Server processors have a last-level cache per group of about eight cores.
         groups = -(-int(device.properties.get("threads", 1)) // 8)
         desired = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
-    bounded = min(desired, LARGEST_BUFFER, free_bytes(device) // 8)
-    return max(MIB, bounded // MIB * MIB)
+    return max(MIB, min(desired, LARGEST_BUFFER, free_bytes(device) // 8) // MIB * MIB)

@@ -125,10 +125,8 @@ def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
         "count": len(shown),
         "left_out": len(rows) - len(shown),
         "parent": columns.add(np.array([parent for _, parent in shown], dtype=np.int64)),
-        "name": columns.texts(change.name for change, _ in shown),
-        "cause": columns.texts(change.cause for change, _ in shown),
+        **{name: columns.texts(getattr(change, name) for change, _ in shown) for name in ("name", "cause")},
         "why": columns.texts(sentence(change.why) for change, _ in shown),
-        "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
-        "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
+        **{f"unit_{of}": columns.texts(getattr(getattr(one, of), "unit", None) for one, _ in shown) for of in "ab"},
         "numbers": {name: columns.numbers(one[name] for one in numbers) for name in (numbers or [{}])[0]},
     }

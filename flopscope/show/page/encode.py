@@ -62,8 +62,7 @@ class Columns:
             return {**column, "blob": self._start((data,)), "offset": 0}
         if self._size + len(data) > SHARED:
             self._close()
-        offset = self._size
-        padding = -len(data) % 8
+        offset, padding = self._size, -len(data) % 8
         self._parts += [data, b"\0" * padding]
         self._size += len(data) + padding
         return {**column, "blob": self._shared, "offset": offset}
@@ -75,13 +74,10 @@ class Columns:
 
     def text(self, value: str | None) -> int:
         """Return the number of a text in the table of strings, -1 for None. See `cut`."""
-        if value is None:
-            return -1
-        place = self._places.get(value)
-        if place is None:
-            place = self._places[value] = len(self.strings)
+        if value is not None and value not in self._places:
+            self._places[value] = len(self.strings)
             self.strings.append(cut(value))
-        return place
+        return -1 if value is None else self._places[value]
 
     def texts(self, values: Iterable[str | None]) -> dict[str, Any]:
         """Add a column of texts, as numbers in the table of strings."""

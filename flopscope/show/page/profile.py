@@ -113,8 +113,7 @@ class Profile:
         if len(set(identities(found.columns))) < len(found.columns["key"]):  # an op and a call of one name
             return self.results.key_averages(peaks=self.peaks, kernels=True)
         places, launched = self._name_of(found.columns), self.shaped.accounting["launched"]
-        of_names = {name: places[launched[name]] for name in ("row", "kernel")}
-        return table_of(found, {**launched, **of_names})
+        return table_of(found, {**launched, **{name: places[launched[name]] for name in ("row", "kernel")}})
 
     def _name_of(self, names: Mapping[str, Any]) -> npt.NDArray[np.int64]:
         """Return for each row by name and shape its row by name."""
