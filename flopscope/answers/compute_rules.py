@@ -301,13 +301,6 @@ def _batched_sizes(op: Op) -> tuple[int, int, int, int] | None:
     return product_sizes(op) if op.key in BATCHED else None
 
 
-def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
-    """Return the (matrices, rows, columns) of the arguments of softmax that are also those of a batched product."""
-    first = (op.shapes[0] for op in analysis.ops if op.key in SOFTMAX and op.shapes)
-    products = {sizes[:3] for op in analysis.ops if (sizes := _batched_sizes(op)) is not None}
-    return products & {_flat(shape) for shape in first if len(shape) >= 3}
-
-
 PARTS = re.compile(
     r"softmax|dropout|bernoulli|masked_fill|where|tri[lu]|"
     r"(?:^aten::(?:add|sub|mul|div|rsub|baddbmm|copy|clone|_to_copy|to|contiguous)_?(?:$|_backward))"
@@ -334,14 +327,6 @@ def _touching(analysis: Analysis, shapes: set[tuple[int, int, int]]) -> list[Op]
     return ops
 
 
-def _fused_time(ops: Sequence[Op]) -> float:
-    """Return the time of attention in a fused kernel; where no peak is known, that of its products."""
-    products = [op for op in ops if op.key in BATCHED]
-    if all(op.compute > 0 for op in products):
-        return sum(op.compute for op in products) * FLASH_EXTRA / FLASH_SHARE
-    return sum(op.time for op in products)
-
-
 def attention(analysis: Analysis) -> Iterator[Finding]:
     """Attention in products, mask and softmax that move the scores through memory.
 
@@ -352,7 +337,9 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     Facts: names: ops on the scores, in the order of their first calls. averaged: the scores are averaged over their
     heads, as nn.MultiheadAttention does to return them. module: it does.
     """
-    shapes = _score_shapes(analysis)
+    first = (op.shapes[0] for op in analysis.ops if op.key in SOFTMAX and op.shapes)
+    products = {sizes[:3] for op in analysis.ops if (sizes := _batched_sizes(op)) is not None}
+    shapes = products & {_flat(shape) for shape in first if len(shape) >= 3}  # matrices, rows and columns of scores
     if not shapes:
         return
     written, fallen = list[Op](), list[Op]()
@@ -365,7 +352,10 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     elif analysis.accelerator == "cpu" and any(DROPOUT.search(op.key) for op in written):
         return  # with dropout the fused kernel of the CPU is none either
     ops = shown = fallen if softmaxes else written
-    time, fused = sum(op.time for op in ops), _fused_time(ops)
+    time, batched = sum(op.time for op in ops), [op for op in ops if op.key in BATCHED]
+    fused = sum(op.time for op in batched)  # where no peak is known
+    if all(op.compute > 0 for op in batched):
+        fused = sum(op.compute for op in batched) * FLASH_EXTRA / FLASH_SHARE
     if time <= 0 or fused > 0.8 * time:
         return
     if softmaxes:

@@ -6,7 +6,7 @@ import ast
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import (
@@ -225,7 +225,10 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     and of its gradient, once a step each, which training in mixed precision needs. Autocast is named where its casts
     lie within the calls of the ops that it serves, and weights are converted once only without a backward pass.
     """
-    trained = _trained(analysis)
+    trained = dict[tuple[int, ...], float]()  # how many parameters of a shape got a gradient per step
+    for key, shapes, count in analysis.rows("key", "input_shapes", "count"):
+        if key == ACCUMULATE and len(shapes) > 0:
+            trained[tuple(shapes[0])] = int(count) / analysis.step_count
     ops, autocast = [], False
     for op in (op for op in analysis.ops if _is_copy(op) and op.cast > 0 and op.part != "copy"):
         served = any(_by_autocast(analysis, event) for event in casts_of(analysis, op) or [op.event])
@@ -262,16 +265,6 @@ def say_cast(
         f"{shown_as_sentence(f'{once}where an op needs the wider dtype')}, a fused op or torch.compile casts while it "
         "computes.",
     )
-
-
-def _trained(analysis: Analysis) -> Mapping[tuple[int, ...], float]:
-    """Return how many parameters of each shape got a gradient per step."""
-    counts: dict[tuple[int, ...], float] = {}
-    for row, key in enumerate(analysis.columns["key"]):
-        shapes = analysis.columns["input_shapes"][row]
-        if key == ACCUMULATE and len(shapes) > 0:
-            counts[tuple(shapes[0])] = int(analysis.columns["count"][row]) / analysis.step_count
-    return counts
 
 
 CONVERSION = re.compile(

@@ -135,27 +135,19 @@ class Times:
                         self.rated &= rule not in CHANGE_WORK
                     pools.times[id(source)] -= granted
                 self.replayed.gain(finding, claims, take=True)
-        if rules:
-            self._keep_ops(ops)
-            self._keep_idle(pools.times)
-
-    def _keep_ops(self, left: Mapping[int, Sequence[float]]) -> None:
-        """Shrink the cells of each op to the time and the ideal time that are left of it."""
-        numbers = self.analysis.cells["op"]
+        if not rules:
+            return
+        numbers, idle = analysis.cells["op"], analysis.gap_numbers
         kept = np.ones((1 + numbers.max(initial=-1), 2))  # of ops that only steps apart have: all
-        for op in self.analysis.ops:
-            time, ideal = left[id(op)]
+        for op in analysis.ops:
+            time, ideal = ops[id(op)]
             kept[op.number] = _ratio(time, op.time), _ratio(ideal, op.ideal)
         self.time = self.time * kept[numbers, 0]
         self.ideal = np.minimum(self.ideal * kept[numbers, 1], self.time)
-
-    def _keep_idle(self, left: Mapping[int, float]) -> None:
-        """Shrink the idle times to what is left of each, as without recording."""
-        numbers = self.analysis.gap_numbers
-        kept = np.ones(1 + numbers.max(initial=-1))
-        for gap in self.analysis.gaps:
-            kept[gap.number] = _ratio(left[id(gap)], self.analysis.gap_unobserved(gap))
-        self.idle = self.idle * kept[numbers]
+        left = np.ones(1 + idle.max(initial=-1))
+        for gap in analysis.gaps:
+            left[gap.number] = _ratio(pools.times[id(gap)], analysis.gap_unobserved(gap))
+        self.idle = self.idle * left[idle]
 
     # Peaks, dtypes, devices -----------------------------------------------------------------------------------------
 

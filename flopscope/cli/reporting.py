@@ -91,16 +91,14 @@ class Outputs:
         """Return the files that are wanted of a program. Raise OSError if one cannot be written."""
         rank = rank_of(os.environ)
 
-        def path_of(path: str | None) -> str | None:
-            if path is None:
-                return None
-            path = os.path.abspath(with_rank(path, rank))
-            require_writable(path)
-            return path
-
         free = None if options.no_report or options.output else f"{name}.report.html"
         pattern = options.trace and with_rank(options.trace, {"rank": 0}).replace(".rank0", ".rank*")
-        return cls(rank, path_of(options.output), path_of(options.trace), path_of(options.json), path_of(free), pattern)
+        wanted = (options.output, options.trace, options.json, free)
+        paths = [None if path is None else os.path.abspath(with_rank(path, rank)) for path in wanted]
+        for path in paths:
+            if path is not None:
+                require_writable(path)
+        return cls(rank, *paths, pattern=pattern)
 
     def write_report(self, prof: Any, title: str) -> None:
         """Write the report, if one is wanted. A path that was not chosen by the user is created, and kept if all goes
@@ -220,11 +218,8 @@ class Report:
         if _attempt("report", lambda: outputs.write_report(prof, about["title"])) and leads and outputs.report:
             tell(f"report: {outputs.report}")
         if leads and outputs.rank is not None:
-            tell(
-                f"all ranks together: flopscope ranks {outputs.pattern}"
-                if outputs.pattern
-                else "each rank has its own results; with --trace FILE.json.gz, `flopscope ranks` joins them"
-            )
+            alone = "each rank has its own results; with --trace FILE.json.gz, `flopscope ranks` joins them"
+            tell(f"all ranks together: flopscope ranks {outputs.pattern}" if outputs.pattern else alone)
 
     def _write_trace(self, prof: Recorded, path: str) -> None:
         if self._kineto is None:

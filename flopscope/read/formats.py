@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -126,20 +126,15 @@ def feed_pftrace(given: Input, reader: _core.TraceReader) -> None:
     pieces, at, size = [], 0, len(content)
     for begin, end, inner, inner_end in reader.packed(content):
         pieces.append(content[at:begin])
-        for piece in _expanded(content[inner:inner_end]):
-            size += len(piece)
-            given.check_size(size, len(content))
-            pieces.append(piece)
+        try:
+            for piece in Zlib(zlib, zlib.MAX_WBITS).pieces(content[inner:inner_end]):
+                size += len(piece)
+                given.check_size(size, len(content))
+                pieces.append(piece)
+        except zlib.error as problem:
+            raise ValueError(f"a compressed packet cannot be expanded: {problem}") from None
         at = end
     reader.feed_pftrace(b"".join([*pieces, content[at:]]) if pieces else content)
-
-
-def _expanded(packed: bytes) -> Iterator[bytes]:
-    """Yield what is compressed, in pieces of bounded size."""
-    try:
-        yield from Zlib(zlib, zlib.MAX_WBITS).pieces(packed)
-    except zlib.error as problem:
-        raise ValueError(f"a compressed packet cannot be expanded: {problem}") from None
 
 
 # Files of other profilers ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from flopscope.results.comparison import Change, Comparison
 from flopscope.show.fitted import LEAST_WIDTH, terminal_width
@@ -35,14 +36,10 @@ def _ratio(change: Change) -> str:
     return units.ratio_text(change.time_a / change.time_b if change.time_a and change.time_b else math.nan)
 
 
-def _of(which: str, name: str, text: Callable[[float], str]) -> Callable[[Change], str]:
+def _of(which: str, name: str, text: Callable[[float], str], change: Change) -> str:
     """Return the cell of a number of one side of a change."""
-
-    def cell(change: Change) -> str:
-        side = getattr(change, which)
-        return "" if side is None else text(getattr(side, name))
-
-    return cell
+    side = getattr(change, which)
+    return "" if side is None else text(getattr(side, name))
 
 
 Columns = tuple[tuple[str, Callable[["Change"], str]], ...]
@@ -59,7 +56,7 @@ WORK = (
     ("Bytes", "bytes", units.bytes_text),
     ("Roof", "pct_roofline", units.roofline_text),
 )
-WIDE: Columns = tuple((f"{title} {which}", _of(which, name, text)) for title, name, text in WORK for which in "ab")
+WIDE: Columns = tuple((f"{title} {of}", partial(_of, of, name, text)) for title, name, text in WORK for of in "ab")
 """The columns that only wide tables have."""
 PER = {"step": "Times and calls are those of a step.", "call": "Times are those of a call.", "run": ""}
 

@@ -40,11 +40,6 @@ FRAME = f"""
 BAR = "background: linear-gradient(to right, color-mix(in srgb, currentColor 18%, transparent) {0:.1f}%, transparent 0)"
 
 
-def _header(column: FittedColumn) -> str:
-    style = ' class="name"' if column.is_text else ""
-    return f'<th{style} title="{markup(column.column.header)}">{markup(column.column.fitted_header)}</th>'
-
-
 def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
     shown, share_of = column.cells[i], column.column.texts.share
     style = ""
@@ -62,7 +57,8 @@ def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
 
 def _table(entries: Sequence[Entry], table: EventTable, names: Sequence[str] | None, caption: str = "") -> str:
     columns = fit_columns(entries, table, CHARACTERS, names)
-    head = "".join(map(_header, columns))
+    heads = ((' class="name"' if one.is_text else "", one.column) for one in columns)
+    head = "".join(f'<th{style} title="{markup(of.header)}">{markup(of.fitted_header)}</th>' for style, of in heads)
     rows = (map(partial(_cell, i=i, entry=entry, table=table), columns) for i, entry in enumerate(entries))
     body = "\n".join(f"<tr>{''.join(cells)}</tr>" for cells in rows)
     title = f"<caption>{markup(caption)}</caption>\n" if caption else ""
