@@ -90,15 +90,14 @@ class Outputs:
     def of(cls, options: argparse.Namespace, name: str) -> Outputs:
         """Return the files that are wanted of a program. Raise OSError if one cannot be written."""
         rank = rank_of(os.environ)
-
         free = None if options.no_report or options.output else f"{name}.report.html"
         pattern = options.trace and with_rank(options.trace, {"rank": 0}).replace(".rank0", ".rank*")
-        wanted = (options.output, options.trace, options.json, free)
-        paths = [None if path is None else os.path.abspath(with_rank(path, rank)) for path in wanted]
-        for path in paths:
+        paths = {"report": options.output, "trace": options.trace, "json": options.json, "free": free}
+        for what, path in paths.items():
             if path is not None:
-                require_writable(path)
-        return cls(rank, *paths, pattern=pattern)
+                paths[what] = os.path.abspath(with_rank(path, rank))
+                require_writable(paths[what])
+        return cls(rank, **paths, pattern=pattern)
 
     def write_report(self, prof: Any, title: str) -> None:
         """Write the report, if one is wanted. A path that was not chosen by the user is created, and kept if all goes
