@@ -482,9 +482,6 @@ def verdict_of(comparison: Comparison, findings: Sequence[Finding]) -> str:
     if findings:
         return findings[0].what
     work = comparison.work
-    return sentences.nothing_found(
-        len(comparison.digests),
-        bool(np.isfinite(work.total).any()),
-        bool(np.isfinite(work.excess).any()),
-        bool(np.nansum(work.part("communication")) > 0),
-    )
+    worked, compared = (bool(np.isfinite(times).any()) for times in (work.total, work.excess))
+    communicated = bool(np.nansum(work.part("communication")) > 0)
+    return sentences.nothing_found(len(comparison.digests), worked, compared, communicated)

@@ -205,13 +205,10 @@ def by_module(table: EventTable, modules: Sequence[int | None], tree: Tree) -> M
             used[tree.parents[module]] = True
     order = [module for module in depth_first(tree.parents, range(outside)) if used[module]]
     order += [group for group in range(outside, len(rows)) if group > outside or used[group]]
-    labels: dict[str, list[Any]] = {
-        "key": [*tree.names, NO_MODULE, NO_OP],
-        "module": [*tree.paths, NO_MODULE, NO_OP],
-        "module_depth": [*tree.depths, 0, 0],
-        "module_calls": [*tree.calls, 0, 0],
-        "pct_roofline_total": [row["pct_roofline_total"] for row in rows],
-    }
+    named = {"key": tree.names, "module": tree.paths}
+    labels: dict[str, list[Any]] = {name: [*values, NO_MODULE, NO_OP] for name, values in named.items()}
+    labels |= {"module_depth": [*tree.depths, 0, 0], "module_calls": [*tree.calls, 0, 0]}
+    labels["pct_roofline_total"] = [row["pct_roofline_total"] for row in rows]
     names, *columns = ([values[group] for group in order] for values in labels.values())
     plain = table.with_rows({**rows[group], "key": name} for group, name in zip(order, names, strict=True))
     return ModuleTable(plain._sources, plain.facts, groups=dict(zip(list(labels)[1:], columns, strict=True)))

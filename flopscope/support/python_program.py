@@ -232,11 +232,8 @@ def wait_for_threads() -> None:
     managed = [getattr(pools[0], "_threads_queues", ()), getattr(pools[1], "_threads_wakeups", ())]
     me = threading.current_thread()
     while True:
-        running = [
-            thread
-            for thread in threading.enumerate()
-            if thread is not me and not thread.daemon and not any(thread in known for known in managed)
-        ]
-        if not running:
+        others = (one for one in threading.enumerate() if one is not me and not one.daemon)
+        thread = next((one for one in others if not any(one in known for known in managed)), None)
+        if thread is None:
             return
-        running[0].join()
+        thread.join()

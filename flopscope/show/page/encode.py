@@ -55,8 +55,9 @@ class Columns:
         """
         array = _stored(np.asarray(values))
         column: dict[str, Any] = {"type": array.dtype.str[1:], "length": int(array.size)}
-        if array.size == 0 or _is_constant(array):
-            return {**column, "fill": array[0].item() if array.size else 0}
+        first = array[0] if array.size else np.int64(0)
+        if (array == first if first == first else array != array).all():  # NaN differs from itself
+            return {**column, "fill": first.item()}
         data = array.tobytes()
         if len(data) >= SHARED:
             return {**column, "blob": self._start((data,)), "offset": 0}
@@ -121,12 +122,6 @@ def _stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if low <= least and most < high:
             return array.astype(f"<{name}" if name != "u1" else name)
     return array.astype("<f8")
-
-
-def _is_constant(array: npt.NDArray[Any]) -> bool:
-    first = array[0]
-    same = array == first if first == first else array != array
-    return bool(same.all())
 
 
 def since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:

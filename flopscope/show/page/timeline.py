@@ -310,9 +310,8 @@ def _product(sizes: Iterable[int]) -> str:
 
 def _steps(found: Sequence[_LaidOut], origin: int, columns: Columns) -> dict[str, Any]:
     """Return the steps of the first part that has any."""
-    steps = next((one for one in found if one.facts["steps"]), None)
-    listed = steps.facts["steps"] if steps is not None else []
-    shift = steps.part.shift - origin if steps is not None else 0
+    known = ((one.facts["steps"], one.part.shift - origin) for one in found)
+    listed, shift = next((one for one in known if one[0]), ([], 0))
     return {
         "name": columns.texts(name for name, _, _ in listed),
         "begin": columns.numbers(begin + shift for _, begin, _ in listed),
