@@ -16,7 +16,7 @@ from helpers import ROOT
 CAPS = {
     "lines in all": 195_000,
     "bytes of the checkout": 10_165_000,
-    "lines of flopscope/*.py": 38_010,
+    "lines of flopscope/*.py": 37_410,
     "modules of flopscope": 195,
     "lines of tests": 59_400,
     "lines of benchmarks": 6_000,
