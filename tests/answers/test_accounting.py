@@ -224,7 +224,7 @@ def test_a_collective_of_cpus_is_communication(ranges: list[str], op: str) -> No
 
 def test_a_profile_of_nothing_raises() -> None:
     prof = fs.profile()
-    for ask in (prof.accounting, prof.advice):
+    for ask in (prof.accounting, prof.advice, prof.what_if):
         with pytest.raises(RuntimeError, match=r"there is no (accounting|advice)"):
             ask()
     with prof, pytest.raises(RuntimeError, match="still running"):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from helpers.advice_cases import TRACES, check, recorded, savings
+from helpers.advice_cases import check, savings
 from helpers.hand_traces import Program
 
 from flopscope.answers.analysis import analysis_of
@@ -117,8 +117,3 @@ def test_a_graph_needs_the_waits_gone() -> None:
     assert (sync.rule, launch.rule) == ("sync", "launch")
     assert sync.saving_us == sync.saving_alone_us == pytest.approx(now - then, rel=0.03)
     assert 0 < launch.saving_us <= then - 930 and launch.saving_alone_us == 0
-
-
-@pytest.mark.parametrize("name", TRACES)
-def test_savings_of_recordings_add_up_to_no_more_than_the_step(name: str) -> None:
-    check(recorded(name))

@@ -2,14 +2,12 @@
 
 import json
 import re
-from functools import cache
-from typing import Any
 
 import pytest
 from helpers.advice_cases import TRACES, check, only, recorded, told
 from helpers.faulty_programs import SIZE, adam, collectives, compiling, generating, late, messages, uploads
 from helpers.hand_traces import PAGEABLE, PINNED, Program
-from helpers.recordings import HELD_OUT
+from helpers.recordings import FAULTS, HELD_OUT
 
 from flopscope.answers.analysis import analysis_of
 
@@ -339,16 +337,9 @@ SOURCES = {
 """The causes of idleness from which a rule may claim."""
 
 
-@cache
-def held_out(name: str) -> Any:
-    import flopscope as fs
-
-    return fs.load_trace(HELD_OUT / f"{name}.json.gz")
-
-
 @pytest.mark.parametrize("name", [*TRACES, *(path.name[:-8] for path in sorted(HELD_OUT.glob("*_before.json.gz")))])
 def test_no_rule_saves_more_than_the_parts_that_it_comes_from(name: str) -> None:
-    trace = recorded(name) if name in TRACES else held_out(name)
+    trace = recorded(name, FAULTS if name in TRACES else HELD_OUT)
     analysis = analysis_of(trace, "advice")
     for row in check(trace):
         json.dumps(row.facts, allow_nan=False)

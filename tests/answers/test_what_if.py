@@ -2,26 +2,20 @@
 
 import json
 import math
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.advice_cases import PAIRS
+from helpers.advice_cases import recorded as trace
 from helpers.hand_traces import BF16, Program
-from helpers.recordings import FAULTS, RECORDINGS
+from helpers.recordings import RECORDINGS
 
 import flopscope as fs
 from flopscope.answers.advice import RULES
 from flopscope.answers.analysis import PARTS, analysis_of
 from flopscope.answers.what_if import Change, Times
-
-PAIRS: dict[str, Any] = json.loads((FAULTS / "measured.json").read_text(encoding="utf-8"))
-
-
-@cache
-def trace(name: str) -> Any:
-    return fs.load_trace(FAULTS / f"{name}.json.gz")
 
 
 def whole(frame: Any) -> dict[str, Any]:
@@ -307,8 +301,3 @@ def test_a_cpu_program_has_no_launches_and_no_gpu(tmp_path: Path) -> None:
             cpu.what_if(**change)
     with pytest.raises(ValueError, match=r"what_if\(dtype='float16'\): the peaks of the devices that ran are unknown"):
         cpu.what_if(dtype="float16")
-
-
-def test_without_a_recording_there_is_no_what_if() -> None:
-    with pytest.raises(RuntimeError, match="there is no accounting"):
-        fs.profile().what_if()

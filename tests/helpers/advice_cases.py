@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ TRACES = sorted(path.name[:-8] for path in FAULTS.glob("*.json.gz"))
 
 
 @cache
-def recorded(name: str) -> fs.Trace:
-    return fs.load_trace(FAULTS / f"{name}.json.gz")
+def recorded(name: str, folder: Path = FAULTS) -> fs.Trace:
+    return fs.load_trace(folder / f"{name}.json.gz")
 
 
 def savings(advice: AdviceTable) -> dict[str, float]:

@@ -91,20 +91,6 @@ def launches(count: int) -> list[dict[str, Any]]:
     return events
 
 
-def test_kernels_find_their_ops_by_any_number_of_threads(tmp_path: Path) -> None:
-    count = 40_000
-    path = tmp_path / "trace.json"
-    path.write_bytes(text_of(*launches(count)))
-    for threads in THREADS:
-        columns, names, report = columns_of(path, threads)
-        kernels = columns["on_device"] == 1
-        assert report["contradicting"] == 0
-        assert kernels.sum() == count
-        launchers = columns["launcher"][kernels]
-        assert np.array_equal(columns["start"][launchers], np.arange(count) * 10_000)
-        assert {names[name] for name in columns["name"][launchers]} == {"aten::add", "aten::mul"}
-
-
 @pytest.mark.parametrize("again", [1, 39_999])
 def test_a_correlation_that_two_processes_share_is_found_by_any_number_of_threads(again: int) -> None:
     """One call of another process repeats a correlation; each kernel belongs to the op of its own process."""

@@ -147,18 +147,6 @@ def test_an_external_id_that_contradicts_the_call_is_reported() -> None:
     assert rows == {"first": 10, "second": 7, "launch": 3, "k": 0}
 
 
-def test_correlations_are_separate_for_each_process() -> None:
-    """Two ranks in one file use the same ids. Ids of a single process identify the device of each rank."""
-    events = []
-    for pid, device in ((10, 0), (20, 1)):
-        for i in range(6):
-            at = 100 * i + pid
-            correlation = 5 + i if i < 4 else 1000 * pid + i  # the last two occur in a single process
-            events += [op(f"op {i} of {pid}", at, 20, pid=pid), call("launch", at + 2, 3, correlation, pid=pid)]
-            events.append(kernel(f"kernel {i} of {pid}", at + 60, correlation, device=device))
-    assert launchers(load(events)) == {f"kernel {i} of {p}": f"op {i} of {p}" for p in (10, 20) for i in range(6)}
-
-
 def test_an_ambiguous_external_id_names_no_op() -> None:
     events = [op("mine", 0, 10, 3, pid=1), op("its", 0, 10, 3, pid=2), op("other", 20, 10, 4, pid=2)]
     assert launchers(load([*events, kernel("a", 40, None, 3), kernel("b", 50, None, 4)])) == {"a": None, "b": "other"}
