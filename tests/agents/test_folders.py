@@ -35,20 +35,10 @@ def tree(tmp_path: Path) -> Path:
 
 
 OUTSIDE = [
-    "../outside/secret.json.gz",
-    "../outside/none.json.gz",
-    "below/../../outside/secret.json.gz",
-    "link.json.gz",
-    "chain.json.gz",
-    "folder",
-    "folder/secret.json.gz",
-    "..",
-    "/",
-    "/etc/passwd",
-    "/none",
-    "s3://bucket/trace.json.gz",
+    "../outside/secret.json.gz", "../outside/none.json.gz", "below/../../outside/secret.json.gz", "link.json.gz",
+    "chain.json.gz", "folder", "folder/secret.json.gz", "..", "/", "/etc/passwd", "/none", "s3://bucket/trace.json.gz",
     "file:///etc/passwd",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("path", OUTSIDE)

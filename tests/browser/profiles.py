@@ -28,19 +28,10 @@ __all__ = [*("NASTY", "PROFILES"), *("hostile", "huge", "many_ranks", "ranks_of"
 EVENTS = 200_000
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
 NASTY = (
-    "</script><script>alert(1)</script>",
-    "<img src=x onerror=alert(2)>",
-    "\"quotes\" 'and' `back` ${ticks}",
-    "right\u202eto left\u2066",
-    "line\nfeed\x1b[31m\u2028",
-    "=HYPERLINK(1)",
-    "<!--",
-    "long " * 200_000,
-    "lone \ud800",
-    "",
-    "__proto__",
-    "constructor",
-)
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(2)>", "\"quotes\" 'and' `back` ${ticks}",
+    "right\u202eto left\u2066", "line\nfeed\x1b[31m\u2028", "=HYPERLINK(1)", "<!--", "long " * 200_000, "lone \ud800",
+    "", "__proto__", "constructor",
+)  # fmt: skip
 
 
 def _load(path: Path | bytes) -> fs.Trace:

@@ -14,21 +14,12 @@ def made(*rows: dict[str, Any], busy: str | None = None) -> bench.Bench:
     """Return a run of ops of 10 calls with these times in µs, MB and shares of the limit in percent."""
     given = [
         {
-            "count": 10,
-            "self_cpu_time_total": 10.0 * row["us"],
-            "flops": 1e6,
-            "bytes_total_moved": 10e6 * row["mb"],
-            "bound": "memory",
-            "device_busy_time": 0.0,
-            "time_median": row["us"],
-            "time_p95": row["us"],
-            "pct_peak_bandwidth": row["share"],
-            "pct_roofline": row["share"],
-            **row,
-            "key": f"flopscope::{row['key']}",
+            "count": 10, "self_cpu_time_total": 10.0 * row["us"], "flops": 1e6, "bytes_total_moved": 10e6 * row["mb"],
+            "bound": "memory", "device_busy_time": 0.0, "time_median": row["us"], "time_p95": row["us"],
+            "pct_peak_bandwidth": row["share"], "pct_roofline": row["share"], **row, "key": f"flopscope::{row['key']}",
         }
         for row in rows
-    ]
+    ]  # fmt: skip
     known = peaks.Peaks("measured", flops={"fp32": 1e12}, bandwidth=1e11)
     return bench.Bench(find_device("cpu"), known, "float32", 1024, 10, make_table(*given), busy)
 

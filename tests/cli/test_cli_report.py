@@ -36,18 +36,11 @@ def test_options_choose_file_title_and_peaks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "source, name",
     [
-        ("trace.json", "trace"),
-        ("runs/rank0.pt.trace.json.gz", "rank0"),
-        ("a.b.json.zst", "a.b"),
-        ("capture", "capture"),
-        ("capture.sqlite", "capture"),
-        ("out/7_results.db.zst", "7_results"),
-        ("run.nsys-rep", "run"),
-        ("runs/*/rank*.json.gz", "rank"),
-        ("*", "traces"),
-        (".", "run.7"),
+        ("trace.json", "trace"), ("runs/rank0.pt.trace.json.gz", "rank0"), ("a.b.json.zst", "a.b"),
+        ("capture", "capture"), ("capture.sqlite", "capture"), ("out/7_results.db.zst", "7_results"),
+        ("run.nsys-rep", "run"), ("runs/*/rank*.json.gz", "rank"), ("*", "traces"), (".", "run.7"),
     ],
-)
+)  # fmt: skip
 def test_the_name_of_the_page_is_that_of_the_trace(
     source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,16 +229,12 @@ def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
     store.add_samples(1, 'a "level"', start[:1], start[:1] + 1000, np.array([-2.25]))
     events = json.loads(b"[" + store.trace_text("samples") + b"]")
     expected = [
-        ("dram_bytes_read", 1000.0, {"GB/s": 4.321}),
-        ("dram_bytes_read", 1001.0, {"GB/s": 0}),
-        ("dram_bytes_read", 1002.0, {"GB/s": 0, "missing": 1}),
-        ("dram_bytes_read", 1005.25, {"GB/s": 2000}),
-        ("dram_bytes_read", 1006.25, {"GB/s": 0, "missing": 1}),
-        ("tensor_active", 1000.0, {"%": 37.5}),
-        ("tensor_active", 1001.0, {"%": 0, "missing": 1}),
-        ('a "level"', 1000.0, {"value": -2.25}),
+        ("dram_bytes_read", 1000.0, {"GB/s": 4.321}), ("dram_bytes_read", 1001.0, {"GB/s": 0}),
+        ("dram_bytes_read", 1002.0, {"GB/s": 0, "missing": 1}), ("dram_bytes_read", 1005.25, {"GB/s": 2000}),
+        ("dram_bytes_read", 1006.25, {"GB/s": 0, "missing": 1}), ("tensor_active", 1000.0, {"%": 37.5}),
+        ("tensor_active", 1001.0, {"%": 0, "missing": 1}), ('a "level"', 1000.0, {"value": -2.25}),
         ('a "level"', 1001.0, {"value": 0, "missing": 1}),
-    ]
+    ]  # fmt: skip
     assert [(e["name"], e["ts"], e["args"]) for e in events] == expected
     assert {(e["ph"], e["pid"]) for e in events} == {("C", 1)}
     pieces: list[bytes] = []

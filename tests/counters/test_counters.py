@@ -43,34 +43,16 @@ def test_kernels_shorter_than_two_samples_are_missing_not_wrong(run: Run) -> Non
 
 
 REFUSALS = {
-    35: "NVreg_RestrictProfilingToAdminUsers=0",
-    26: "another profiler holds the counters",
-    43: "MIG",
-    40: "virtual GPU",
-    33: "virtual GPU",
-    41: "confidentially",
-    42: "mining",
-    44: "SLI",
-    45: "WSL",
-    46: "update it",
-    3: "context was destroyed",
-    7: "in use in this process already",
-    15: "was detached from the process",
-    27: "does not support it",
-    36: "older interface",
-    999: "CUPTI_ERROR_FAKE",
-}
+    35: "NVreg_RestrictProfilingToAdminUsers=0", 26: "another profiler holds the counters", 43: "MIG",
+    40: "virtual GPU", 33: "virtual GPU", 41: "confidentially", 42: "mining", 44: "SLI", 45: "WSL", 46: "update it",
+    3: "context was destroyed", 7: "in use in this process already", 15: "was detached from the process",
+    27: "does not support it", 36: "older interface", 999: "CUPTI_ERROR_FAKE",
+}  # fmt: skip
 STEPS = (
-    "cuptiProfilerInitialize",
-    "cuptiDeviceGetChipName",
-    "cuptiPmSamplingGetCounterAvailability",
-    "cuptiProfilerHostInitialize",
-    "cuptiPmSamplingEnable",
-    "cuptiPmSamplingSetConfig",
-    "cuptiPmSamplingGetCounterDataSize",
-    "cuptiPmSamplingCounterDataImageInitialize",
-    "cuptiPmSamplingStart",
-)
+    "cuptiProfilerInitialize", "cuptiDeviceGetChipName", "cuptiPmSamplingGetCounterAvailability",
+    "cuptiProfilerHostInitialize", "cuptiPmSamplingEnable", "cuptiPmSamplingSetConfig",
+    "cuptiPmSamplingGetCounterDataSize", "cuptiPmSamplingCounterDataImageInitialize", "cuptiPmSamplingStart",
+)  # fmt: skip
 
 
 def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:

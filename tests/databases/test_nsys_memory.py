@@ -72,14 +72,10 @@ def test_the_curve_of_the_report_is_the_running_sum(tmp_path: Path) -> None:
 
 
 BAD = {
-    "no kind of change": {"memoryOperationType": 7},
-    "a text": {"bytes": "many"},
-    "a negative size": {"bytes": -5},
-    "an impossible size": {"bytes": 1 << 60},
-    "no time": {"start": None},
-    "no device like it": {"deviceId": 1 << 40},
+    "no kind of change": {"memoryOperationType": 7}, "a text": {"bytes": "many"}, "a negative size": {"bytes": -5},
+    "an impossible size": {"bytes": 1 << 60}, "no time": {"start": None}, "no device like it": {"deviceId": 1 << 40},
     "a negative device": {"deviceId": -7},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)

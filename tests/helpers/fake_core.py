@@ -23,32 +23,16 @@ H200_ROW = {
 
 # Rates of the fake devices: FLOP/s or bytes/s by (probe, dtype); launches/s for "empty".
 CUDA_RATES = {
-    ("write", "float32"): 4.4e12,
-    ("read", "float32"): 4.3e12,
-    ("copy", "float32"): 4.2e12,
-    ("l2", "float32"): 5.6e12,
-    ("fma", "float64"): 32e12,
-    ("fma", "float32"): 64e12,
-    ("fma", "float16"): 128e12,
-    ("matmul", "float64"): 60e12,
-    ("matmul", "float32"): 51e12,
-    ("matmul", "tf32"): 400e12,
-    ("matmul", "float16"): 780e12,
-    ("matmul", "bfloat16"): 800e12,
-    ("matmul", "fp8"): 1400e12,
-    ("matmul", "int8"): 1500e12,
+    ("write", "float32"): 4.4e12, ("read", "float32"): 4.3e12, ("copy", "float32"): 4.2e12, ("l2", "float32"): 5.6e12,
+    ("fma", "float64"): 32e12, ("fma", "float32"): 64e12, ("fma", "float16"): 128e12, ("matmul", "float64"): 60e12,
+    ("matmul", "float32"): 51e12, ("matmul", "tf32"): 400e12, ("matmul", "float16"): 780e12,
+    ("matmul", "bfloat16"): 800e12, ("matmul", "fp8"): 1400e12, ("matmul", "int8"): 1500e12,
     ("empty", "float32"): 1e9 / 550,
-}
+}  # fmt: skip
 CPU_RATES = {
-    ("write", "float32"): 9e9,
-    ("read", "float32"): 12e9,
-    ("copy", "float32"): 10e9,
-    ("fma", "float64"): 40e9,
-    ("fma", "float32"): 80e9,
-    ("matmul", "float64"): 45e9,
-    ("matmul", "float32"): 75e9,
-    ("empty", "float32"): 1e9 / 90,
-}
+    ("write", "float32"): 9e9, ("read", "float32"): 12e9, ("copy", "float32"): 10e9, ("fma", "float64"): 40e9,
+    ("fma", "float32"): 80e9, ("matmul", "float64"): 45e9, ("matmul", "float32"): 75e9, ("empty", "float32"): 1e9 / 90,
+}  # fmt: skip
 
 
 class FakeCore:
@@ -69,13 +53,9 @@ class FakeCore:
 
     def cuda_device_properties(self, index: int) -> dict[str, Any]:
         return {
-            "name": self.cuda_name,
-            "uuid": f"GPU-{index}",
-            "driver_version": self.driver,
-            "runtime_version": 13000,
-            "l2_bytes": 60 * MIB,
-            "memory_bytes": self.memory_bytes,
-        }
+            "name": self.cuda_name, "uuid": f"GPU-{index}", "driver_version": self.driver, "runtime_version": 13000,
+            "l2_bytes": 60 * MIB, "memory_bytes": self.memory_bytes,
+        }  # fmt: skip
 
     def default_device(self) -> str:
         return "cuda:0" if self.cuda_count else "cpu"

@@ -24,36 +24,17 @@ def _sigmoid(x: Array) -> Array:
 
 
 UNARY: dict[str, Callable[[Array], Array]] = {
-    "neg": np.negative,
-    "abs": np.abs,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "reciprocal": np.reciprocal,
-    "square": np.square,
-    "exp": np.exp,
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tanh": np.tanh,
-    "erf": _erf,
-    "sigmoid": _sigmoid,
-    "relu": lambda x: np.maximum(x, 0),
-    "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
-    "silu": lambda x: x * _sigmoid(x),
-}
+    "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": np.reciprocal,
+    "square": np.square, "exp": np.exp, "log": np.log, "log2": np.log2, "log10": np.log10, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "erf": _erf, "sigmoid": _sigmoid, "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))), "silu": lambda x: x * _sigmoid(x),
+}  # fmt: skip
 POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10"}  # ops with positive inputs, so that NumPy does not warn
 
 BINARY: dict[str, Callable[[Any, Any], Array]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "pow": np.power,
-    "maximum": np.maximum,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power, "maximum": np.maximum,
     "minimum": np.minimum,
-}
+}  # fmt: skip
 
 
 def norm(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:

@@ -93,15 +93,9 @@ def space(*planes: Plane, hosts: Iterable[str] = ("host",), errors: Iterable[str
 
 
 GPU_STATS = {
-    "device_vendor": "Nvidia",
-    "gpu_device_name": "NVIDIA H200",
-    "clock_rate": 1980000,
-    "core_count": 132,
-    "memory_bandwidth": 4814304000000,
-    "memory_size": 150109880320,
-    "compute_cap_major": 9,
-    "compute_cap_minor": 0,
-}
+    "device_vendor": "Nvidia", "gpu_device_name": "NVIDIA H200", "clock_rate": 1980000, "core_count": 132,
+    "memory_bandwidth": 4814304000000, "memory_size": 150109880320, "compute_cap_major": 9, "compute_cap_minor": 0,
+}  # fmt: skip
 
 
 def environment(start: int, stop: int) -> Plane:

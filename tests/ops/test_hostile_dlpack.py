@@ -22,17 +22,11 @@ DELETER = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 class DLTensor(ctypes.Structure):
     _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8),
-        ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
-    ]
+    ]  # fmt: skip
 
 
 class Plain(ctypes.Structure):
@@ -41,13 +35,9 @@ class Plain(ctypes.Structure):
 
 class Versioned(ctypes.Structure):
     _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("context", ctypes.c_void_p),
-        ("deleter", DELETER),
-        ("flags", ctypes.c_uint64),
-        ("tensor", DLTensor),
-    ]
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", DELETER),
+        ("flags", ctypes.c_uint64), ("tensor", DLTensor),
+    ]  # fmt: skip
 
 
 class Producer:
@@ -90,18 +80,11 @@ def versioned(request: pytest.FixtureRequest) -> bool:
 @pytest.mark.parametrize(
     ("shape", "strides", "offset"),
     [
-        ((2, 3), None, 0),
-        ((2, 3), (3, 1), 8),
-        ((3, 2), (1, 3), 4),
-        ((4,), (-1,), 16),
-        ((4, 2), (0, 1), 0),
-        ((), None, 12),
-        ((0, 3), (2**62, -(2**62)), 0),
-        ((1, 3), (2**63 - 1, 2), 0),
-        ((1,), (-(2**63),), 0),
+        ((2, 3), None, 0), ((2, 3), (3, 1), 8), ((3, 2), (1, 3), 4), ((4,), (-1,), 16), ((4, 2), (0, 1), 0),
+        ((), None, 12), ((0, 3), (2**62, -(2**62)), 0), ((1, 3), (2**63 - 1, 2), 0), ((1,), (-(2**63),), 0),
         ((0, 2**62, 2**62), None, 0),
     ],
-)
+)  # fmt: skip
 def test_valid_capsules_are_imported(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int, versioned: bool
 ) -> None:
@@ -277,24 +260,14 @@ def test_supported_requests_succeed(version: Any, copy: bool | None, device: Any
 @pytest.mark.parametrize(
     ("keywords", "error"),
     [
-        ({"copy": 1}, TypeError),
-        ({"copy": "yes"}, TypeError),
-        ({"dl_device": (1, 1)}, BufferError),
-        ({"dl_device": (2, 0)}, BufferError),
-        ({"dl_device": (2**40, 0)}, OverflowError),
-        ({"dl_device": (1,)}, TypeError),
-        ({"dl_device": [1, 0]}, TypeError),
-        ({"dl_device": "cpu"}, TypeError),
-        ({"max_version": 1}, TypeError),
-        ({"max_version": (1,)}, TypeError),
-        ({"max_version": (1, 0, 0)}, TypeError),
-        ({"max_version": (None, 0)}, TypeError),
-        ({"max_version": (2**70, 0)}, OverflowError),
-        ({"stream": 2**70}, OverflowError),
-        ({"stream": "x"}, TypeError),
-        ({"no": 1}, TypeError),
+        ({"copy": 1}, TypeError), ({"copy": "yes"}, TypeError), ({"dl_device": (1, 1)}, BufferError),
+        ({"dl_device": (2, 0)}, BufferError), ({"dl_device": (2**40, 0)}, OverflowError),
+        ({"dl_device": (1,)}, TypeError), ({"dl_device": [1, 0]}, TypeError), ({"dl_device": "cpu"}, TypeError),
+        ({"max_version": 1}, TypeError), ({"max_version": (1,)}, TypeError), ({"max_version": (1, 0, 0)}, TypeError),
+        ({"max_version": (None, 0)}, TypeError), ({"max_version": (2**70, 0)}, OverflowError),
+        ({"stream": 2**70}, OverflowError), ({"stream": "x"}, TypeError), ({"no": 1}, TypeError),
     ],
-)
+)  # fmt: skip
 def test_unsupported_requests_are_refused(keywords: dict[str, Any], error: type[Exception]) -> None:
     before = fs.memory_allocated("cpu")
     t = fs.ones(3)

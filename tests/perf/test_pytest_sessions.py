@@ -111,17 +111,10 @@ def test_a_test_that_did_not_pass_is_never_listed_as_passed(run: Run, pytester: 
     table = lines[next(at for at, line in enumerate(lines) if " performance " in line) + 2 :][:10]
     verdicts = [(line.split()[0].rpartition("_")[2], re.split(" {2,}", line)[-1]) for line in table]
     assert verdicts == [
-        ("right", "passed"),
-        ("limit", "--"),
-        ("wrong", "test failed"),
-        ("second", "test failed"),
-        ("second", "failed"),
-        ("invalid", "test failed"),
-        ("teardown", "test failed"),
-        ("skipped", "test skipped"),
-        ("expected", "test xfailed"),
-        ("unexpected", "test failed"),
-    ]
+        ("right", "passed"), ("limit", "--"), ("wrong", "test failed"), ("second", "test failed"), ("second", "failed"),
+        ("invalid", "test failed"), ("teardown", "test failed"), ("skipped", "test skipped"),
+        ("expected", "test xfailed"), ("unexpected", "test failed"),
+    ]  # fmt: skip
     benchmarks = json.loads((pytester.path / "a.json").read_text())["benchmarks"]
     assert [one["name"] for one in benchmarks if one["extra_info"]["outcome"] == "passed"] == [
         *("test_right", "test_no_limit"),

@@ -302,14 +302,10 @@ def test_ranks_and_sizes_beyond_the_limits_are_refused(rank: int, world: object,
 @pytest.mark.parametrize(
     ("name", "rank"),
     [
-        ("rank3.json", 3),
-        ("a/b_rank-12.pt.trace.json.gz", 12),
-        ("trace_rank_007.json", 7),
-        ("Rank1_rank2.json", 2),
-        ("franking.json", None),
-        ("3.json", None),
+        ("rank3.json", 3), ("a/b_rank-12.pt.trace.json.gz", 12), ("trace_rank_007.json", 7), ("Rank1_rank2.json", 2),
+        ("franking.json", None), ("3.json", None),
     ],
-)
+)  # fmt: skip
 def test_ranks_of_file_names(name: str, rank: int | None) -> None:
     assert rank_of_name(name) == rank
 

@@ -21,15 +21,9 @@ NAMED = {
     "fake_fill": {(3,): "Memset (Device)", (2,): "Memset (Pinned)"},
     "fake_synchronization": {(1,): "Event Sync", (2,): "Stream Wait Event", (3,): "Stream Sync", (4,): "Context Sync"},
     "fake_overhead": {
-        (1,): "Driver Compiler",
-        (1 << 16,): "Buffer Flush",
-        (2 << 16,): "Instrumentation",
-        (3 << 16,): "Resource",
-        (4 << 16,): "Runtime Triggered Module Loading",
-        (5 << 16,): "Lazy Function Loading",
-        (6 << 16,): "Command Buffer Full",
-        (7 << 16,): "Activity Buffer Request",
-        (8 << 16,): "UVM Activity Init",
+        (1,): "Driver Compiler", (1 << 16,): "Buffer Flush", (2 << 16,): "Instrumentation", (3 << 16,): "Resource",
+        (4 << 16,): "Runtime Triggered Module Loading", (5 << 16,): "Lazy Function Loading",
+        (6 << 16,): "Command Buffer Full", (7 << 16,): "Activity Buffer Request", (8 << 16,): "UVM Activity Init",
     },
     "fake_call": {  # no event of what is called often and tells nothing
         ("cudaLaunchKernel_v7000",): "cudaLaunchKernel",
@@ -46,7 +40,7 @@ NAMED = {
         ("cuMemcpyDtoH_v2_ptds",): "cuMemcpyDtoH_v2",
         ("cuCtxGetCurrent",): None,
     },
-}
+}  # fmt: skip
 AFTER = {"fake_copy": (4096,), "fake_fill": (4096,)}
 LAST = {"fake_copy": (0, 7, 9), "fake_fill": (0, 7, 9), "fake_synchronization": (9,), "fake_overhead": (77,)}
 

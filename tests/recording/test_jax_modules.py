@@ -112,14 +112,10 @@ def test_a_compilation_is_an_op_with_what_ran_in_it(monkeypatch: pytest.MonkeyPa
     events = [names[name] for name in columns["name"]]
     around = {name: "" if up < 0 else events[up] for name, up in zip(events, columns["parent"].tolist(), strict=True)}
     assert around == {
-        "jit_step (XLA compilation)": "",
-        "step": "jit_step (XLA compilation)",
-        "flopscope::sin": "step",
-        "jit(step) (XLA compilation)": "step",
-        "tries": "jit(step) (XLA compilation)",
-        "flopscope::matmul": "tries",
+        "jit_step (XLA compilation)": "", "step": "jit_step (XLA compilation)", "flopscope::sin": "step",
+        "jit(step) (XLA compilation)": "step", "tries": "jit(step) (XLA compilation)", "flopscope::matmul": "tries",
         "flopscope::cos": "step",
-    }
+    }  # fmt: skip
 
 
 def test_listening_outlives_no_profile(monkeypatch: pytest.MonkeyPatch) -> None:

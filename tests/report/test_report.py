@@ -157,15 +157,10 @@ def test_the_overview_equals_accounting_and_advice(each: tuple[fs.Trace, PageRea
 
 def test_groupings_equal_tables(stacked: fs.Trace, read: PageRead) -> None:
     words = {
-        "name": "name",
-        "category": "category",
-        "module": "module",
-        "dtype": ("name", "dtype"),
-        "stack": ("name", "stack"),
-        "line": ("name", "line"),
-        "step": ("name", "step"),
+        "name": "name", "category": "category", "module": "module", "dtype": ("name", "dtype"),
+        "stack": ("name", "stack"), "line": ("name", "line"), "step": ("name", "step"),
         "name and module": ("name", "module"),
-    }
+    }  # fmt: skip
     assert {one["id"] for one in read.data["sections"]["ops"]["groupings"]} == {*words, "shape"}
     for name, group_by in words.items():
         table = stacked.key_averages(group_by=group_by)

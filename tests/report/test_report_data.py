@@ -26,20 +26,11 @@ def read_back(columns: Columns, references: list[dict[str, Any]], tmp_path: Path
 def test_columns_are_read_back(tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     arrays: list[np.ndarray[Any, Any]] = [
-        np.array([], dtype=np.int64),
-        np.array([True, False]),
-        np.array([0, 255]),
-        np.array([0, 65535]),
-        np.array([-1, 5]),
-        np.array([0, 2**32 - 1]),
-        np.array([2**40, -(2**40)]),
-        np.array([np.nan, 1.5, np.inf]),
-        np.full(5, np.nan),
-        np.full(7, 3.25),
-        random.random(100_000),
-        random.random(50_000).astype(np.float32),
+        np.array([], dtype=np.int64), np.array([True, False]), np.array([0, 255]), np.array([0, 65535]),
+        np.array([-1, 5]), np.array([0, 2**32 - 1]), np.array([2**40, -(2**40)]), np.array([np.nan, 1.5, np.inf]),
+        np.full(5, np.nan), np.full(7, 3.25), random.random(100_000), random.random(50_000).astype(np.float32),
         random.integers(0, 9, 300_000),
-    ]
+    ]  # fmt: skip
     columns = Columns()
     references = [columns.add(array) for array in arrays]
     types = ["u1", "u1", "u1", "u2", "i4", "u4", "f8", "f8", "f8", "f8", "f8", "f4", "u1"]

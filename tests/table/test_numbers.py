@@ -19,13 +19,9 @@ def column_of(values: list[Any], integers: bool) -> Numbers:
 
 
 COLUMNS = {
-    "integers": ([3, -1, 2**63 - 1, -(2**63)], True),
-    "doubles": ([0.5, -0.0, math.inf, 1e-300], False),
-    "one value": ([7] * 5, True),
-    "one double": ([2.5] * 3, False),
-    "one row": ([4], True),
-    "no row": ([], False),
-}
+    "integers": ([3, -1, 2**63 - 1, -(2**63)], True), "doubles": ([0.5, -0.0, math.inf, 1e-300], False),
+    "one value": ([7] * 5, True), "one double": ([2.5] * 3, False), "one row": ([4], True), "no row": ([], False),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("values, integers", COLUMNS.values(), ids=COLUMNS)

@@ -10,18 +10,9 @@ from helpers.hand_traces import call, kernel, load, op, quietly
 import flopscope as fs
 
 NAMES = [
-    'a "quoted" name',
-    '"',
-    '""',
-    '{"device": "cpu"}(12): run',
-    '"} b',
-    'a "{" b',
-    'a "}" b',
-    '[", "]',
-    "ends in \\",
-    'f("a", "b": 3)',
-    "前向\t",
-]
+    'a "quoted" name', '"', '""', '{"device": "cpu"}(12): run', '"} b', 'a "{" b', 'a "}" b', '[", "]', "ends in \\",
+    'f("a", "b": 3)', "前向\t",
+]  # fmt: skip
 
 
 def _event(name: str, i: int, phase: str = "X") -> str:

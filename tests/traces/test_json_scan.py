@@ -103,14 +103,10 @@ def test_texts_of_json_and_those_with_one_changed_character_agree(
 @pytest.mark.parametrize(
     ("text", "at", "expected"),
     [
-        (b'{"a" 1}', 5, "':'"),
-        (b"[1 2]", 3, "',' or ']'"),
-        (b'{"a":1 "b"}', 7, "',' or '}'"),
-        (b'{"a":@}', 5, "a value"),
-        (b"{7:1}", 1, "a key, in quotes"),
-        (b'"ab\\x"', 3, "an escape of JSON"),
+        (b'{"a" 1}', 5, "':'"), (b"[1 2]", 3, "',' or ']'"), (b'{"a":1 "b"}', 7, "',' or '}'"),
+        (b'{"a":@}', 5, "a value"), (b"{7:1}", 1, "a key, in quotes"), (b'"ab\\x"', 3, "an escape of JSON"),
     ],
-)
+)  # fmt: skip
 def test_an_error_reports_its_byte_and_the_expected_text(text: bytes, at: int, expected: str) -> None:
     _, status, where, what = _core._json_tokens(text)
     assert (status, where, what) == ("bad", at, expected)

@@ -31,13 +31,9 @@ def test_each_instruction_has_a_row_with_its_work(graphs: bool) -> None:
     calls = {name: row.count for name, row in ops.items()}
     each = STEPS * TRIPS
     assert calls == {
-        "loop_convert_fusion.7": STEPS,
-        "copy.1": STEPS,
-        "custom-call.1": each,
-        "loop_multiply_fusion": each,
-        "loop_add_fusion": each,
-        "loop_multiply_fusion.1": STEPS,
-    }
+        "loop_convert_fusion.7": STEPS, "copy.1": STEPS, "custom-call.1": each, "loop_multiply_fusion": each,
+        "loop_add_fusion": each, "loop_multiply_fusion.1": STEPS,
+    }  # fmt: skip
     product = ops["custom-call.1"]
     assert product.flops == each * PRODUCT
     assert product.bytes_read == each * 2 * (ELEMENTS + 512 * 512)

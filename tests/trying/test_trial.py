@@ -64,13 +64,9 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     result = tried(monkeypatch, simulated, *factors)
     verdicts = {one.name: one.verdict for one in result.changes}
     assert verdicts == {
-        "threads": "faster",
-        "autocast": "faster",
-        "zero_grad": "same",
-        "compile": "slower",
-        "fused_optimizer": "changes results",
-        "loader_workers": "failed",
-    }
+        "threads": "faster", "autocast": "faster", "zero_grad": "same", "compile": "slower",
+        "fused_optimizer": "changes results", "loader_workers": "failed",
+    }  # fmt: skip
     gains = {one.name: one.ratio.gain for one in result.changes}
     assert gains["threads"] == pytest.approx(50, abs=2) and gains["compile"] == pytest.approx(-20, abs=3)
     assert simulated.started.count("fused_optimizer") == 1, "what changes results is not timed further"

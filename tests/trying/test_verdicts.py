@@ -42,15 +42,10 @@ def test_with_a_pair_or_equal_ones_nothing_is_known_of_the_interval() -> None:
 @pytest.mark.parametrize(
     "low, high, word",
     [
-        (0.90, 0.95, "faster"),
-        (0.90, 0.9950, "unclear"),
-        (0.985, 1.015, "same"),
-        (1.012, 1.019, "slower"),
-        (1.005, 1.019, "same"),
-        (0.97, 1.03, "unclear"),
-        (math.nan, math.nan, "unclear"),
+        (0.90, 0.95, "faster"), (0.90, 0.9950, "unclear"), (0.985, 1.015, "same"), (1.012, 1.019, "slower"),
+        (1.005, 1.019, "same"), (0.97, 1.03, "unclear"), (math.nan, math.nan, "unclear"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_needs_the_whole_interval(low: float, high: float, word: str) -> None:
     assert Change("one", ratio=Ratio(1.0, low, high, FEWEST)).verdict == word
 

@@ -64,14 +64,10 @@ def in_entry(line: str) -> str:
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        ("a b", "a b"),
-        (r"\"\\\"", '"\\"'),
-        (r"\316\262\n\ty\'", "β\n\ty'"),
-        ("β/{,}(", "β/{,}("),
-        (r"\\", "\\"),
+        ("a b", "a b"), (r"\"\\\"", '"\\"'), (r"\316\262\n\ty\'", "β\n\ty'"), ("β/{,}(", "β/{,}("), (r"\\", "\\"),
         ("", ""),
     ],
-)
+)  # fmt: skip
 def test_escapes_are_undone(written: str, text: str) -> None:
     whole = in_entry(f'x = f32[4] add(p), metadata={{op_type="t" op_name="{written}"}}')
     ((_, (_, instruction)),) = _core._read_hlo(whole)["computations"]

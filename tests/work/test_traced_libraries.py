@@ -203,15 +203,11 @@ def test_another_version_of_an_op_is_told_with_both_argument_lists() -> None:
 @pytest.mark.parametrize(
     ("name", "sent", "received", "moved"),
     [
-        ("allreduce", 1000, 1000, 2000),
-        ("_allgather_base", 1000, 4000, 5000),
-        ("_reduce_scatter_base", 4000, 1000, 5000),
-        ("all_to_all", 1000, 1200, 2200),
-        ("broadcast", 1000, 1000, 1000),
-        ("send", 1000, 0, 1000),
-        ("recv", 0, 1000, 1000),
+        ("allreduce", 1000, 1000, 2000), ("_allgather_base", 1000, 4000, 5000),
+        ("_reduce_scatter_base", 4000, 1000, 5000), ("all_to_all", 1000, 1200, 2200), ("broadcast", 1000, 1000, 1000),
+        ("send", 1000, 0, 1000), ("recv", 0, 1000, 1000),
     ],
-)
+)  # fmt: skip
 def test_a_collective_moves_what_it_sends_and_receives(name: str, sent: int, received: int, moved: int) -> None:
     program = Program()
     program.add("cpu_op", "record_param_comms", 0, 10, Collective_name=name, In_msg_nelems=sent, Group_size=4,

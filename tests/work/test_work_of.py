@@ -52,16 +52,12 @@ def test_dtypes_and_tensors_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize(
     "tensors",
     [
-        PAIR,
-        (SQUARE, SQUARE),
-        [[1024, 1024], [1024, 1024]],
-        [Tensor(*SQUARE), Tensor(*SQUARE)],
-        (Tensor(*SQUARE), SQUARE),
-        {"a": Tensor(*SQUARE), "b": Tensor(*SQUARE)}.values(),
+        PAIR, (SQUARE, SQUARE), [[1024, 1024], [1024, 1024]], [Tensor(*SQUARE), Tensor(*SQUARE)],
+        (Tensor(*SQUARE), SQUARE), {"a": Tensor(*SQUARE), "b": Tensor(*SQUARE)}.values(),
         [fs.zeros(SQUARE, device="cpu")] * 2,
     ],
     ids=["shapes", "tuple", "lists", "tensors", "mixed", "values", "own"],
-)
+)  # fmt: skip
 def test_lists_of_tensors_are_taken_as_they_come(tensors: Any) -> None:
     assert moved("aten::cat", [tensors, 0]) == (0, 8 * MB, 8 * MB)
     assert moved("aten::stack", [iter(tensors), 0]) == (0, 8 * MB, 8 * MB)
