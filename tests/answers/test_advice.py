@@ -6,20 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from helpers import faulty_programs as faulty
 from helpers.advice_cases import PAIRS, TRACES, check, recorded, savings
-from helpers.faulty_programs import (
-    CASES,
-    FILL,
-    SIZE,
-    attention,
-    chain,
-    collectives,
-    contiguous,
-    counted,
-    late,
-    product,
-    transposed,
-)
+from helpers.faulty_programs import CASES, SIZE
 from helpers.hand_traces import BF16, FLOAT, PEAKS, Program, call, in_a_row, kernel, load, op
 from helpers.recordings import WELL_MADE
 
@@ -39,11 +28,12 @@ def test_every_rule_has_a_program_with_its_fault() -> None:
 
 @pytest.mark.parametrize("rule", CASES)
 def test_a_rule_finds_its_fault_and_is_silent_without_it(rule: str) -> None:
-    faulty, healthy = CASES[rule]
-    assert check(faulty().load())[0].rule == rule
+    with_fault, healthy = CASES[rule]
+    assert check(with_fault().load())[0].rule == rule
     assert rule not in savings(check(healthy().load()))
     if rule == "layout":  # copies of one dimension keep their order
-        assert not any(rule in savings(contiguous(True, shape).load().advice()) for shape in ((SIZE,), (1, SIZE)))
+        for shape in ((SIZE,), (1, SIZE)):
+            assert rule not in savings(faulty.contiguous(True, shape).load().advice())
 
 
 @pytest.mark.parametrize("name", [name for name, pair in PAIRS.items() if pair["rules"]])
@@ -59,26 +49,26 @@ def test_the_gain_of_a_change_is_estimated(name: str) -> None:
 
 
 def test_ops_that_are_left_out_save_no_more_idle_time_than_the_host_takes_for_them() -> None:
-    program = late()  # idle for 900 µs before the second op, for another reason
+    program = faulty.late()  # idle for 900 µs before the second op, for another reason
     shape = [1024, 1024]
     for at in (0, 2000):
         program.op("aten::contiguous", at + 1370, 15, shape)
-        more = {"kernel": "direct_copy_kernel", "strides": transposed(shape)}
+        more = {"kernel": "direct_copy_kernel", "strides": faulty.transposed(shape)}
         program.run("aten::copy_", at + 1372, at + 1385, 10, shape, shape, **more)
     found = savings(program.load().advice())["layout"]
     assert 0.9 * 10 < found <= 0.9 * (10 + 2000 / 3), "one of three launches in the host's 2000 µs a step"
 
 
 def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
-    advice = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
+    advice = faulty.product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
     then = 2 * 8192**3 / PEAKS["tf32_tensor"] / 0.7 * 1e6
     assert savings(advice) == pytest.approx({"tf32": 20_000 - then}, rel=1e-3)
 
 
 def test_waits_save_their_time_and_computation_hides_as_much_as_it_lasts() -> None:
-    assert savings(late(data=True).load().advice())["data"] == pytest.approx(0.95 * 880)
+    assert savings(faulty.late(data=True).load().advice())["data"] == pytest.approx(0.95 * 880)
     assert savings(CASES["straggler"][0]().load().advice())["straggler"] == pytest.approx(800)
-    program = collectives(400, 400, 400, computed=200)
+    program = faulty.collectives(400, 400, 400, computed=200)
     assert savings(program.load().advice())["communication"] == pytest.approx(0.8 * 200)
 
 
@@ -149,7 +139,7 @@ def test_a_busy_host_limits_what_a_faster_device_gains() -> None:
 
 @pytest.mark.parametrize("frames", [True, False])
 def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> None:
-    program = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000)
+    program = faulty.product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000)
     program.add("python_function", "nn.Module: Linear_3", 0, 6)
     if frames:
         program.add("python_function", "/home/me/train.py(42): forward", 0, 5.5)
@@ -164,7 +154,7 @@ def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> No
 
 def in_cache(gbytes_per_s: float, l2: float | None = None) -> Program:
     """Return a program of one op, which reads 2^26 floats in 60 µs: at 93 % of the bandwidth by its model."""
-    program = counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s)
+    program = faulty.counted(in_a_row(("aten::sum", 60.0, ([SIZE],))), gbytes_per_s)
     if l2 is not None:
         points = [event for event in program.events if event["name"] == "dram_bytes_read"]
         program.events += [{**event, "name": "l2_bytes", "args": {"GB/s": l2}} for event in points]
@@ -211,7 +201,7 @@ def without_ops() -> Program:
 
 
 def without_steps() -> Program:
-    program = late()
+    program = faulty.late()
     program.events = [event for event in program.events if "Step" not in event["name"]]
     return program
 
@@ -237,7 +227,7 @@ def test_the_notes_ask_for_what_is_missing(make: Callable[[], Program], words: t
     assert any(all(word in note for word in words) for note in advice.notes)
     if make is without_steps:
         assert "a step (" not in str(advice)
-        assert not any("prof.step()" in note for note in late().load().advice().notes)
+        assert not any("prof.step()" in note for note in faulty.late().load().advice().notes)
 
 
 def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
@@ -248,20 +238,20 @@ def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
     assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]
     assert any("cpu has no limits" in note and "does not name its CPU" in note for note in trace.advice().notes)
     assert not any("unmodelled" in note for note in trace.advice(peaks="none").notes)
-    assert not any("unmodelled" in note for note in late().load().advice().notes)
+    assert not any("unmodelled" in note for note in faulty.late().load().advice().notes)
 
 
 # The table ------------------------------------------------------------------------------------------------------------
 
 
 def test_advice_is_a_sequence_with_a_frame() -> None:
-    advice = attention(False).load().advice()
+    advice = faulty.attention(False).load().advice()
     frame = advice.to_pandas()
     assert list(frame.columns) == list(Advice._fields) and len(frame) == len(advice) == len(list(advice))
     assert list(frame["saving_us"]) == [row.saving_us for row in advice]
     first = "1. Use torch.nn.functional.scaled_dot_product_attention: saves about "
     assert str(advice) == repr(advice) and str(advice).startswith(first)
-    empty = chain(SIZE, SIZE // 2).load().advice()[:0]
+    empty = faulty.chain(SIZE, SIZE // 2).load().advice()[:0]
     assert list(AdviceTable(empty, True, []).to_pandas().columns) == list(Advice._fields)
 
 
@@ -277,7 +267,7 @@ def test_names_are_escaped_in_html_and_text() -> None:
 
 
 def test_nothing_to_gain_is_said() -> None:
-    advice = in_a_row(FILL).load().advice()
+    advice = in_a_row(faulty.FILL).load().advice()
     assert len(advice) == 0 and "Nothing was found that saves at least 1%" in str(advice)
     assert "Nothing was found that saves at least 1%" in advice._repr_html_() and "<table" not in advice._repr_html_()
 

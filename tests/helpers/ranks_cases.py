@@ -18,6 +18,7 @@ import pandas as pd
 
 from flopscope.ranks.calls import Group
 from flopscope.ranks.digest import digests_of, rank_of_name
+from flopscope.ranks.load import load_ranks
 from flopscope.ranks.ranks import Ranks
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.results.head import rank_of
@@ -40,6 +41,12 @@ def edited(folder: Path, edit: Any) -> None:
         rank = rank_of_name(path.name)
         edit(rank, trace)
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def reloaded(folder: Path, edit: Any) -> Ranks:
+    """Return the ranks of the edited traces."""
+    edited(folder, edit)
+    return load_ranks(folder, workers=1)
 
 
 def without_collectives(_: int, trace: dict[str, Any]) -> None:

@@ -17,23 +17,10 @@ import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.hand_traces import memory
-from helpers.ranks_cases import SMALL, edited, random_fault, simulated, without_collectives
+from helpers.ranks_cases import SMALL, edited, random_fault, reloaded, simulated, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
-from flopscope.answers.rank_sentences import (
-    ACTIONS,
-    RECORDING,
-    STEP,
-    Cost,
-    Place,
-    action,
-    hang,
-    mismatched_calls,
-    slow_link,
-    slow_steps,
-    straggler,
-    uneven_work,
-)
+from flopscope.answers import rank_sentences as say
 from flopscope.ranks.findings import CAUSES, Finding
 
 # What is slow ---------------------------------------------------------------------------------------------------------
@@ -104,8 +91,7 @@ def test_the_line_of_a_late_rank_is_named_where_stacks_were_sampled(tmp_path: Pa
                 event |= {"ph": "P", "sf": 2}
 
     simulated(tmp_path, late_data={5: 3000.0})
-    edited(tmp_path, sampled)
-    first = fs.load_ranks(tmp_path, workers=1).findings[0]
+    first = reloaded(tmp_path, sampled).findings[0]
     assert (first.ranks, first.cause) == ((5,), "host") and ": it launches late, 3." in first.what
     assert first.what.endswith(", mostly in main, ddp.py:27 (threading.py:320 wait).")
 
@@ -120,8 +106,7 @@ def without_shapes(_: int, trace: dict[str, Any]) -> None:
 def test_without_shapes_work_and_speed_are_not_told_apart(tmp_path: Path) -> None:
     simulated(tmp_path, imbalance={5: 1.5})
     assert fs.load_ranks(tmp_path, workers=1).findings[0].cause == "work"
-    edited(tmp_path, without_shapes)
-    first = fs.load_ranks(tmp_path, workers=1).findings[0]
+    first = reloaded(tmp_path, without_shapes).findings[0]
     assert (first.ranks, first.cause) == ((5,), "kernels") and "more work or a slower GPU" in first.what
 
 
@@ -132,8 +117,7 @@ def test_without_steps_costs_are_a_share_of_the_recorded_time(tmp_path: Path) ->
     def unmarked(_: int, trace: dict[str, Any]) -> None:
         trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
 
-    edited(tmp_path, unmarked)
-    after = fs.load_ranks(tmp_path, workers=1)
+    after = reloaded(tmp_path, unmarked)
     steps = before.steps()["step"].nunique()
     assert after.findings[0].cost_us == pytest.approx(steps * before.findings[0].cost_us, rel=0.1)
     assert "of the recorded time" in str(after) and "of a step" not in str(after)
@@ -146,18 +130,14 @@ def test_ranks_that_did_not_mark_or_record_steps_hide_no_straggler(tmp_path: Pat
         if rank in (1, 3):
             trace["traceEvents"] = [e for e in trace["traceEvents"] if rank == 1 and "ProfilerStep" not in e["name"]]
 
-    edited(tmp_path, changed)
-    (found,) = fs.load_ranks(
-        tmp_path, workers=1
-    ).findings  # rank 1 runs the same program, and rank 3 none without shapes
+    (found,) = reloaded(tmp_path, changed).findings  # rank 1 runs the same program, and rank 3 none without shapes
     assert (found.ranks, found.cause) == ((2,), "gpu")
 
 
 def test_without_communication_it_is_said_that_waits_are_unknown(tmp_path: Path) -> None:
     simulated(tmp_path, dp=3, tp=1)
     assert fs.load_ranks(tmp_path, workers=1).verdict == "No rank, link or step stands out."
-    edited(tmp_path, without_collectives)
-    assert "no communication is recorded" in fs.load_ranks(tmp_path, workers=1).verdict
+    assert "no communication is recorded" in reloaded(tmp_path, without_collectives).verdict
 
 
 def test_every_finding_says_what_to_do() -> None:
@@ -165,31 +145,18 @@ def test_every_finding_says_what_to_do() -> None:
     kinds = ("straggler", "gpu", "link", "imbalance", "step", "memory", "missing", "mismatch")
     for kind in kinds:
         for cause in causes:
-            assert action(kind, cause)[0].isupper() and action(kind, cause).endswith(".")
-    assert {kind for kind, _ in ACTIONS} == set(kinds) and {cause for _, cause in ACTIONS} <= set(causes)
+            assert say.action(kind, cause)[0].isupper() and say.action(kind, cause).endswith(".")
+    assert {kind for kind, _ in say.ACTIONS} == set(kinds) and {cause for _, cause in say.ACTIONS} <= set(causes)
     documented = str(Finding.__doc__) + str(fs.Ranks.findings.__doc__)
     assert all(f'"{kind}"' in documented for kind in kinds)
 
 
 ONE = partial(
-    straggler,
-    places=[Place(3, None, 1)],
-    cause="gpu",
-    excess_us=20.0,
-    alone=Cost(20.0, 2.0, STEP),
-    cost=Cost(20.0, 2.0, STEP),
-    steps=4,
-    all_steps=4,
-    times_last=9,
-    collectives=10,
-    unmatched=0,
-    awaited=18.0,
-    slowness=1.5,
-    more=(1.25, "FLOPs"),
-    time=30.0,
-    usual=10.0,
-)
-SEVERAL = partial(ONE, places=[Place(3, "b", 1), Place(4, "b", 2)])
+    say.straggler, places=[say.Place(3, None, 1)], cause="gpu", excess_us=20.0, alone=say.Cost(20.0, 2.0, say.STEP),
+    cost=say.Cost(20.0, 2.0, say.STEP), steps=4, all_steps=4, times_last=9, collectives=10, unmatched=0, awaited=18.0,
+    slowness=1.5, more=(1.25, "FLOPs"), time=30.0, usual=10.0,
+)  # fmt: skip
+SEVERAL = partial(ONE, places=[say.Place(3, "b", 1), say.Place(4, "b", 2)])
 
 
 @pytest.mark.parametrize(
@@ -218,7 +185,7 @@ def test_a_sentence_is_singular_or_plural_throughout(changes: dict[str, Any], on
 
 
 def test_a_sentence_says_no_more_than_its_facts() -> None:
-    hidden = ONE(cost=Cost(1.0, 0.1, STEP), collectives=0, steps=1)
+    hidden = ONE(cost=say.Cost(1.0, 0.1, say.STEP), collectives=0, steps=1)
     start = (
         "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1 of 4 "
     )
@@ -228,26 +195,26 @@ def test_a_sentence_says_no_more_than_its_facts() -> None:
         " In the collectives that match, each other rank waited 8.00us a step for it, and 3 more did not match; the "
         "cost is its own work beyond that of the others."
     )
-    close = ONE(cost=Cost(8.0, 1.5, RECORDING))
+    close = ONE(cost=say.Cost(8.0, 1.5, say.RECORDING))
     assert "8.00us or 1.5% of the recorded time, as another rank is almost as late, and 20.0us without" in close
-    assert SEVERAL(places=[Place(one, "b", 0) for one in (1, 4, 5)]).startswith("host b (ranks 1, 4, 5) ")
-    cost = Cost(5.0, 1.0, STEP)
-    assert slow_steps(["7"], 9, "host", 2.0, cost).startswith("1 of 9 steps takes up to 2.00 times")
-    assert slow_steps(["7", "8"], 9, "host", 2.0, cost).startswith("2 of 9 steps take up to 2.00 times")
-    assert "rank 4 has 1.50 times" in uneven_work((4,), 1.5, 2, cost)
-    assert "ranks 1, 2, 3, 4, … have 1.50 times" in uneven_work((1, 2, 3, 4, 5), 1.5, 2, cost)
-    link = partial(slow_link, collective="allreduce", nbytes=2048.0, factor=2.0, members=8, cost=cost)
+    assert SEVERAL(places=[say.Place(one, "b", 0) for one in (1, 4, 5)]).startswith("host b (ranks 1, 4, 5) ")
+    cost = say.Cost(5.0, 1.0, say.STEP)
+    assert say.slow_steps(["7"], 9, "host", 2.0, cost).startswith("1 of 9 steps takes up to 2.00 times")
+    assert say.slow_steps(["7", "8"], 9, "host", 2.0, cost).startswith("2 of 9 steps take up to 2.00 times")
+    assert "rank 4 has 1.50 times" in say.uneven_work((4,), 1.5, 2, cost)
+    assert "ranks 1, 2, 3, 4, … have 1.50 times" in say.uneven_work((1, 2, 3, 4, 5), 1.5, 2, cost)
+    link = partial(say.slow_link, collective="allreduce", nbytes=2048.0, factor=2.0, members=8, cost=cost)
     assert link(["a"]).startswith(
         "host a: allreduce of 2.0 KiB takes 2.00 times as long as in the other groups of 8 ranks"
     )
     assert link(["a", "b"]).startswith("hosts a and b: ")
     assert link(["a", "b", "c", "d"]).startswith("a link of the 4 hosts a to d: ")
     calls = [("allreduce", 8.0, (0, 1)), ("broadcast", 1e6, (2,))]
-    assert mismatched_calls(1, 5, "dp", calls) == (
+    assert say.mismatched_calls(1, 5, "dp", calls) == (
         "1 call does not match across ranks; the first is number 5 of group dp (ranks 0, 1: allreduce of 8 bytes; "
         "rank 2: broadcast of 1,000,000 bytes)."
     )
-    text = hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
+    text = say.hang((2, 3), "allreduce", 7, "dp", 1, 3, -1)
     assert text.startswith("ranks 2, 3 did not join allreduce number 7 of group dp: 1 of its 3 ranks called it")
     assert text.endswith("the last call of rank 2 there is not recorded.")
 
@@ -278,8 +245,7 @@ def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> 
         kernels = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
         trace["traceEvents"] += [{**e, "args": {**e["args"], "device": 1, "stream": 77}} for e in kernels]
 
-    edited(tmp_path, twice)
-    two = fs.load_ranks(tmp_path, workers=1)
+    two = reloaded(tmp_path, twice)
     np.testing.assert_allclose(two.steps()["total"], one.steps()["total"], rtol=1e-6)
     assert two.findings[0].ranks == (2,)
     assert two.findings[0].cost_us == pytest.approx(one.findings[0].cost_us, rel=0.05)
@@ -299,8 +265,7 @@ def test_ranks_of_different_programs_are_not_compared(tmp_path: Path) -> None:
                 if name in e["args"]:
                     e["args"][name] = f"of {rank}"
 
-    edited(tmp_path, other)
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = reloaded(tmp_path, other)
     assert ranks.findings == [] and ranks.steps()["excess"].isna().all()
     assert ranks.verdict.startswith("The ranks cannot be compared: no two of them") and ranks.verdict in str(
         ranks
@@ -338,8 +303,7 @@ def test_a_rank_late_in_some_steps_costs_those(tmp_path: Path) -> None:
                 elif rank != 1 and e["ts"] > first:
                     e["ts"] += time
 
-    edited(tmp_path, delayed)
-    found = fs.load_ranks(tmp_path, workers=1).findings[0]
+    found = reloaded(tmp_path, delayed).findings[0]
     assert (found.kind, found.ranks, found.cause) == ("straggler", (1,), "data")
     assert f"in 2 of {times.steps} steps" in found.what
     assert found.cost_us == pytest.approx(sum(late.values()) / times.steps, rel=0.1)
@@ -355,7 +319,8 @@ def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
     found = [one for one in ranks.findings if one.kind == "missing"]
     assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not join allreduce" in found[0].what
     edited(tmp_path, lambda one, trace: trace.update(traceEvents=trace["traceEvents"][: 400 if one == rank else None]))
-    assert not [one for one in fs.load_ranks(tmp_path, workers=1).findings if one.kind == "missing"], "a shorter trace"
+    again = fs.load_ranks(tmp_path, workers=1)
+    assert not [one for one in again.findings if one.kind == "missing"], "a shorter trace"
 
 
 def calls_of_trace(path: Path) -> list[tuple[str, int, bool]]:
@@ -376,8 +341,7 @@ def test_the_first_call_that_a_rank_did_not_make_is_named(tmp_path: Path) -> Non
             first = next(e for e in group if e["name"] == "record_param_comms" and e["args"]["Seq"] == 12)
             trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] <= first["ts"]]
 
-    edited(tmp_path, waits)
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = reloaded(tmp_path, waits)
     first, *others = ranks.findings
     assert (first.kind, first.ranks) == ("missing", (3,))
     assert first.what.startswith("Rank 3 did not join allreduce number 12 of group tp_2: 1 of its 2 ranks called it")

@@ -15,7 +15,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import edited, simulated, small_rank, waits_of, without_collectives
+from helpers.ranks_cases import edited, reloaded, simulated, small_rank, waits_of, without_collectives
 from helpers.report_pages import PageRead
 from ranks_simulator import Simulated
 
@@ -182,8 +182,7 @@ def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
         if rank == 4:
             trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] < steps[1]]
 
-    edited(tmp_path, cut)
-    steps = fs.load_ranks(tmp_path, workers=1)
+    steps = reloaded(tmp_path, cut)
     count = steps.steps()["step"].nunique()
     assert steps.notes == [f"Rank 4: up to {count - 1} of the {count} steps are not recorded there."]
 
@@ -193,8 +192,7 @@ def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
             if "Process Group Name" in e["args"]:
                 e["args"]["Process Group Name"] += "x"
 
-    edited(tmp_path, other)
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = reloaded(tmp_path, other)
     text = " ".join(str(ranks).split())
     assert "2 different programs, with less than half of their ops in common: ranks 0, 1, 2; ranks 3, 4, 5" in text
     assert any("none that most ranks share" in note for note in ranks.notes)

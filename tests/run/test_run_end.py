@@ -9,17 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.run_programs import (
-    OPS,
-    done,
-    environment,
-    in_reporter,
-    own,
-    run,
-    script,
-    start_with_report,
-    wait_for,
-)
+from helpers.run_programs import OPS, done, environment, in_reporter, own, run, script, start_with_report, wait_for
 
 LEFT = {
     "deleted search path": "import sys; del sys.path, sys.meta_path, sys.path_hooks; sys.argv = None",

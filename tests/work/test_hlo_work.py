@@ -3,19 +3,8 @@
 import math
 from typing import Any
 
+import cases_hlo as cases
 import pytest
-from cases_hlo import (
-    FUNCTIONS,
-    FUSED_PRODUCTS,
-    FUSIONS,
-    INNER,
-    INSTRUCTIONS,
-    LIBRARY,
-    PRODUCTS,
-    ROWS,
-    SCATTERED,
-    convolutions,
-)
 from helpers.hlo_texts import ADD, fused, module, of, step, steps
 
 from flopscope import _core
@@ -27,29 +16,29 @@ def check(row: Any, *wanted: float) -> None:
     assert found == pytest.approx(wanted, 1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize(("call", "flops", "read", "written"), [*INSTRUCTIONS, *LIBRARY])
+@pytest.mark.parametrize(("call", "flops", "read", "written"), [*cases.INSTRUCTIONS, *cases.LIBRARY])
 def test_an_instruction_counts_as_by_hand(call: str, flops: float, read: float, written: float) -> None:
-    check(of(call, FUNCTIONS), flops, 0, read, written)
+    check(of(call, cases.FUNCTIONS), flops, 0, read, written)
 
 
-@pytest.mark.parametrize(("call", "flops", "read", "written"), PRODUCTS)
+@pytest.mark.parametrize(("call", "flops", "read", "written"), cases.PRODUCTS)
 def test_a_product_is_two_flops_a_multiply_add(call: str, flops: float, read: float, written: float) -> None:
     check(of(call), flops, flops, read, written)
 
 
 def test_a_convolution_is_outputs_times_taps_without_the_zeros_between_elements() -> None:
-    for call, flops in convolutions():
+    for call, flops in cases.convolutions():
         assert of(call).flops == pytest.approx(flops), call
 
 
-@pytest.mark.parametrize(("body", "operands", "result", "flops", "read", "written"), FUSIONS)
+@pytest.mark.parametrize(("body", "operands", "result", "flops", "read", "written"), cases.FUSIONS)
 def test_a_fusion_counts_as_by_hand(
     body: list[str], operands: str, result: str, flops: float, read: float, written: float
 ) -> None:
-    check(fused(body, operands, result, FUNCTIONS + INNER), flops, 0, read, written)
+    check(fused(body, operands, result, cases.FUNCTIONS + cases.INNER), flops, 0, read, written)
 
 
-@pytest.mark.parametrize(("body", "operands", "result", "products", "others", "read", "written"), FUSED_PRODUCTS)
+@pytest.mark.parametrize(("body", "operands", "result", "products", "others", "read", "written"), cases.FUSED_PRODUCTS)
 def test_products_within_a_fusion_are_product_flops(
     body: list[str], operands: str, result: str, products: float, others: float, read: float, written: float
 ) -> None:
@@ -108,8 +97,8 @@ def test_the_precision_that_a_library_was_asked_for(config: str, remark: str | N
 
 def test_scatters_and_updates_without_a_fusion_are_in_place() -> None:
     parameters = "\n".join(f"{name} = {shape} parameter({i})" for i, (name, shape) in enumerate(
-        each.split(": ") for each in ROWS.split(", ")))  # fmt: skip
-    check(step(f"{parameters}\n{SCATTERED}add", ADD), 640, 0, 2 * 2560 + 40, 2560)
+        each.split(": ") for each in cases.ROWS.split(", ")))  # fmt: skip
+    check(step(f"{parameters}\n{cases.SCATTERED}add", ADD), 640, 0, 2 * 2560 + 40, 2560)
     check(of("f32[8,16] dynamic-update-slice(f32[8,16], f32[1,16], i: s32[], i)"), 0, 0, 64 + 4, 64)
 
 
