@@ -253,10 +253,8 @@ def test_on_the_cpu_the_innermost_op_has_the_time() -> None:
     (row,) = rows_of(trace)
     assert row["device"] == "cpu" and parts_of(row) == {"unmodelled": 110_000, "host": 20_000, "edges": 20_000}
     assert {op.key: op.time for op in analysis_of(trace, "ops").ops} == {
-        "made::outer": 70,
-        "made::inner": 30,
-        "made::backward": 10,
-    }
+        "made::outer": 70, "made::inner": 30, "made::backward": 10,
+    }  # fmt: skip
 
 
 # Windows of time ------------------------------------------------------------------------------------------------------

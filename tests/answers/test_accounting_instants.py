@@ -35,15 +35,11 @@ spans = st.tuples(st.integers(0, SPAN - 40), st.integers(1, 40))
 doings = st.tuples(st.integers(0, SPAN - 40), st.integers(1, 40), st.sampled_from(sorted(DOES)))
 pieces = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(sorted(KINDS)),
-        "begin": st.integers(20, SPAN),
-        "length": st.sampled_from([0, 1, 2, 5, 10, 20, 40]),
-        "device": st.integers(0, 1),
-        "stream": st.integers(7, 9),
-        "launch": st.none() | st.tuples(st.integers(0, SPAN), st.integers(1, 10)),
-        "waits": st.booleans(),
+        "kind": st.sampled_from(sorted(KINDS)), "begin": st.integers(20, SPAN),
+        "length": st.sampled_from([0, 1, 2, 5, 10, 20, 40]), "device": st.integers(0, 1), "stream": st.integers(7, 9),
+        "launch": st.none() | st.tuples(st.integers(0, SPAN), st.integers(1, 10)), "waits": st.booleans(),
     }
-)
+)  # fmt: skip
 
 
 def written(works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]) -> Program:
@@ -173,11 +169,9 @@ def owners(
 
 @settings(deadline=None, max_examples=200)
 @given(
-    st.lists(pieces, min_size=1, max_size=14),
-    st.lists(spans, max_size=3),
-    st.lists(doings, max_size=4),
+    st.lists(pieces, min_size=1, max_size=14), st.lists(spans, max_size=3), st.lists(doings, max_size=4),
     st.lists(st.integers(0, SPAN), max_size=4, unique=True).map(sorted),
-)
+)  # fmt: skip
 def test_every_instant_belongs_to_the_documented_part(
     works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]
 ) -> None:

@@ -228,12 +228,10 @@ def test_idle_time_belongs_to_the_line_that_the_launching_thread_was_in() -> Non
     frame = fs.load_trace(TESTS / "fuzz" / "corpus" / "tables" / "sampled_stacks.json").lines()
     found = {(row.group, row.line): (row.time, row.cpu_time, row.host) for row in frame.itertuples()}
     assert found == {
-        ("main", "train.py:9 <module>"): (210, 70, 60),
-        ("main", "train.py:3 load"): (90, 0, 50),
-        ("main", "np.py:7 mean"): (100, 80, 100),
-        ("threads", "a"): (400, 1, 0),
+        ("main", "train.py:9 <module>"): (210, 70, 60), ("main", "train.py:3 load"): (90, 0, 50),
+        ("main", "np.py:7 mean"): (100, 80, 100), ("threads", "a"): (400, 1, 0),
         ("processes", "train.py:3 load"): (100, 90, 0),
-    }
+    }  # fmt: skip
 
 
 def test_impossible_stacks_of_a_trace_are_left_out() -> None:
@@ -262,17 +260,14 @@ def test_samples_join_the_events_of_a_trace_whatever_follows_them() -> None:
 
 
 def test_a_program_without_ops_is_told_where_its_time_went(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import time
         def slow():
             end = time.perf_counter() + 0.4
             while time.perf_counter() < end: sum(range(100))
         def rest(): time.sleep(0.2)
         slow(); rest()
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", path)
     assert result.returncode == 0
     shown = [line for line in result.stderr.splitlines() if re.search(r"\d%", line) and "program.py" in line]
@@ -283,17 +278,14 @@ def test_a_program_without_ops_is_told_where_its_time_went(tmp_path: Path) -> No
 
 
 def test_a_window_samples_only_its_own_time(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import time, flopscope as fs
         def before(): time.sleep(0.3)
         def within(): time.sleep(0.2)
         x = fs.ones((4, 4), device="cpu")
         before(); fs.step()
         within(); fs.neg(x); fs.step()
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--no-summary", "--steps", "1:2", "--trace", "t.json", path)
     assert result.returncode == 0, result.stderr
     frame = fs.load_trace(str(tmp_path / "t.json")).lines()
@@ -302,9 +294,7 @@ def test_a_window_samples_only_its_own_time(tmp_path: Path) -> None:
 
 def test_torch_programs_are_told_what_the_host_was_in(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import time, torch
         x, parameter = torch.ones(200, 200), torch.zeros(1, requires_grad=True)
         optimizer = torch.optim.SGD([parameter])
@@ -313,8 +303,7 @@ def test_torch_programs_are_told_what_the_host_was_in(tmp_path: Path) -> None:
             prepare()
             (x @ x).sum() * parameter
             optimizer.step()
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--trace", "t.json.gz", path)
     assert result.returncode == 0, result.stderr
     section = result.stderr.split("Where the program was while no op ran, by line: ")[1].split("\n\n")[0]
@@ -386,9 +375,7 @@ def test_the_thread_of_the_sampler_ends_with_the_interpreter(tmp_path: Path) -> 
 @pytest.mark.parametrize("threads", ["one", "busy"])
 def test_programs_that_fork_are_sampled_with_their_children(tmp_path: Path, threads: str) -> None:
     """Python 3.12 and later warn of a fork in a process with threads, so ours ends before and begins again."""
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import json, os, pathlib, signal, sys, threading, time
         def threads():
             tasks = pathlib.Path("/proc/self/task").iterdir()
@@ -413,8 +400,7 @@ def test_programs_that_fork_are_sampled_with_their_children(tmp_path: Path, thre
         print(json.dumps([before, threads()]))
         in_parent(0.3)
         done.set()
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--trace", "t.json", path, threads)
     assert result.returncode == 0, result.stderr
     before, after = json.loads(result.stdout)

@@ -27,11 +27,9 @@ def written_out(*around: str) -> Program:
         else:
             program.add("python_function", name, 1 + place, 50 - 2 * place)
     ops = [
-        ("aten::bmm", (HEADS, [32, 64, 1024])),
-        ("aten::_softmax", (SCORES,)),
-        ("aten::mean", ([4, 8, 1024, 1024],)),
+        ("aten::bmm", (HEADS, [32, 64, 1024])), ("aten::_softmax", (SCORES,)), ("aten::mean", ([4, 8, 1024, 1024],)),
         ("aten::bmm", (SCORES, HEADS)),
-    ]
+    ]  # fmt: skip
     for place, (name, shapes) in enumerate(ops):
         program.run(name, 10 + 3 * place, 70 + 900 * place, 890, *shapes, kernel=f"kernel_{place}")
     return program

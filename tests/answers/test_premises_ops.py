@@ -289,12 +289,10 @@ def test_attention_over_float32_is_none_in_tf32() -> None:
 @pytest.mark.parametrize(
     ("device", "major", "minor", "processors", "dtype"),
     [
-        ("Tesla V100-SXM2-32GB", 7, 0, 80, "float16"),
-        ("Tesla T4", 7, 5, 40, "float16"),
-        ("Tesla P100-PCIE-16GB", 6, 0, 56, ""),
-        ("NVIDIA H200", 9, 0, 132, "bfloat16"),
+        ("Tesla V100-SXM2-32GB", 7, 0, 80, "float16"), ("Tesla T4", 7, 5, 40, "float16"),
+        ("Tesla P100-PCIE-16GB", 6, 0, 56, ""), ("NVIDIA H200", 9, 0, 132, "bfloat16"),
     ],
-)
+)  # fmt: skip
 def test_low_precision_names_the_dtype_of_the_device(
     device: str, major: int, minor: int, processors: int, dtype: str
 ) -> None:

@@ -98,12 +98,10 @@ def counted_program(steps: int = 3, every: float = 2.0) -> Program:
             sum(share * counts[2 + i] for share, counts in zip(shares, busy, strict=True)) for i in range(3)
         )
         values = {
-            "dram_bytes_read": {"GB/s": read},
-            "dram_bytes_written": {"GB/s": written},
-            "sm_active": {"%": 98 * sum(shares)},
-            "tensor_active": {"%": tensor},
+            "dram_bytes_read": {"GB/s": read}, "dram_bytes_written": {"GB/s": written},
+            "sm_active": {"%": 98 * sum(shares)}, "tensor_active": {"%": tensor},
             "power": {"W": 300 + 250 * sum(shares)},
-        }
+        }  # fmt: skip
         after = [start] if number * every != length - every else [start, end]
         for name, value in values.items():
             for at in after:
@@ -136,15 +134,9 @@ def huge(events: int = EVENTS) -> bytes:
         width = 64 << draw.randrange(5)
         length = draw.expovariate(0.3) + 0.8
         program.run(
-            name,
-            at,
-            device,
-            length,
-            [width, 128],
-            kernel=f"{name[6:]}_kernel",
-            tid=1 + number % 2,
+            name, at, device, length, [width, 128], kernel=f"{name[6:]}_kernel", tid=1 + number % 2,
             stream=7 + number % 3,
-        )
+        )  # fmt: skip
         device += length
     return program.text()
 
@@ -220,13 +212,8 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
 
 
 PROFILES: dict[str, Callable[[Path], Any]] = {
-    "training": _recorded("vocab_before"),
-    "inference": _recorded("attention_infer_before"),
-    "cpu": _cpu,
-    "ranks": _ranks,
-    "counters": lambda path: counted_program().load().write_report(path),
-    "empty": _empty,
-    "huge": lambda path: _load(huge()).write_report(path),
-    "compare": _compare,
+    "training": _recorded("vocab_before"), "inference": _recorded("attention_infer_before"), "cpu": _cpu,
+    "ranks": _ranks, "counters": lambda path: counted_program().load().write_report(path), "empty": _empty,
+    "huge": lambda path: _load(huge()).write_report(path), "compare": _compare,
     "hostile": lambda path: _load(hostile()).write_report(path),
-}
+}  # fmt: skip

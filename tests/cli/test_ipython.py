@@ -158,14 +158,11 @@ def test_a_semicolon_suppresses_the_value(ipython: Shell, run: Run) -> None:
 @pytest.mark.parametrize(
     ("line", "options", "rest"),
     [
-        ("fs.add(x, -y)", "", "fs.add(x, -y)"),
-        ("  -x + y", "", "-x + y"),
-        ("--flops 1 -x + y", "--flops 1", "-x + y"),
-        ("--flag f(1)", "--flag", "f(1)"),
-        ("-o prof 'a  b' \"--c\"", "-o prof", "'a  b' \"--c\""),
+        ("fs.add(x, -y)", "", "fs.add(x, -y)"), ("  -x + y", "", "-x + y"), ("--flops 1 -x + y", "--flops 1", "-x + y"),
+        ("--flag f(1)", "--flag", "f(1)"), ("-o prof 'a  b' \"--c\"", "-o prof", "'a  b' \"--c\""),
         ("--flops", "--flops", ""),
     ],
-)
+)  # fmt: skip
 def test_options_end_where_the_code_begins(line: str, options: str, rest: str) -> None:
     parts = _options_and_rest(line, flags=("--flag",))
     assert (parts[0].strip(), parts[1]) == (options, rest)

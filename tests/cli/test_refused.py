@@ -110,10 +110,7 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "what changed between two recorded traces" in capsys.readouterr().err
 
 
-PROGRAMS = {
-    "train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n",
-    "empty.py": "",
-}
+PROGRAMS = {"train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n", "empty.py": ""}
 OTHERS = {
     "unfinished.txt": "def f(x):\n    return [x,\n",
     "table.csv": "import,from,def\n1,2,3\n",

@@ -43,9 +43,7 @@ run = runner(SETUP, COUNT)
 
 @pytest.mark.parametrize("wake", WAKES.values(), ids=WAKES)
 def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(run: Run, wake: int) -> None:
-    first, second, finalized, still_open, kernels, read = run(
-        f"cuda.set('wakes_by', {wake})\n",
-        """
+    first, second, finalized, still_open, kernels, read = run(f"cuda.set('wakes_by', {wake})\n", """
         with fs.profile(): cuda.launch("k")
         detached = cuda.count("finalized")
         first = count()
@@ -53,8 +51,7 @@ def test_a_call_is_counted_after_a_profile_whatever_brings_cupti_back(run: Run, 
         with fs.profile(counters="require") as prof: kernel("k", 100, read=1e8); time.sleep(0.001)
         row = counted(prof)["k"]
         print(json.dumps([first, second, detached, state(), row["count"], row["dram_bytes_read"]]))
-        """,
-    )
+        """)  # fmt: skip
     assert finalized == 1 and still_open == [0, 0] and kernels == 1 and read == pytest.approx(1e8, rel=0.01)
     for found in (first, second):
         if wake < 3:
@@ -202,13 +199,10 @@ def test_one_group_that_fails_does_not_take_the_others(run: Run) -> None:
 
 @pytest.mark.parametrize("version", [24, 26, 130001])
 def test_each_version_of_cupti_gets_its_own_arguments(run: Run, version: int) -> None:
-    read = run(
-        f"cuda.set('version', {version})\n",
-        """
+    read = run(f"cuda.set('version', {version})\n", """
         with fs.profile(counters="require") as prof: kernel("k", 100, read=1e8); time.sleep(0.001)
         print(json.dumps([counted(prof)["k"]["dram_bytes_read"], count()]))
-        """,
-    )
+        """)  # fmt: skip
     assert read == [pytest.approx(1e8, rel=0.01), COUNTED]
 
 

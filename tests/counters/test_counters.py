@@ -56,11 +56,9 @@ STEPS = (
 
 
 def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:
-    told = run(
-        f"""
+    told = run(f"""
         REFUSALS, STEPS = {[*REFUSALS]}, {STEPS}
-        """,
-        """
+        """, """
         told = []
         for step in STEPS:
             for code in REFUSALS if step == "cuptiPmSamplingEnable" else [35, 46]:
@@ -77,8 +75,7 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:
             kernel("k", 100, read=1e8)
             time.sleep(0.002)
         print(json.dumps([told, counted(prof)["k"]["dram_bytes_read"]]))
-        """,
-    )
+        """)  # fmt: skip
     for step, code, warned, error, kernels, still_open, hosts in told[0]:
         expected = REFUSALS[code]
         assert len(warned) == 1 and expected in warned[0], (step, code, warned)
@@ -88,9 +85,7 @@ def test_every_refusal_is_a_warning_or_an_error_that_names_it(run: Run) -> None:
 
 
 def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
-    warned, error, events, again = run_with_fake(
-        build(tmp_path, "cuptiPmSamplingEnable"),
-        """
+    warned, error, events, again = run_with_fake(build(tmp_path, "cuptiPmSamplingEnable"), """
         import flopscope.support.package as package
         package.find_library = lambda name: LIBRARY
         with warnings.catch_warnings(record=True) as caught:
@@ -99,8 +94,7 @@ def test_a_cupti_that_is_too_old_is_named(tmp_path: Path) -> None:
         error = refused(fs.profile(counters="require").start)
         with fs.profile() as again: cuda.launch("k")
         print(json.dumps([[str(one.message) for one in caught], error, len(prof), len(again)]))
-        """,
-    )
+        """)  # fmt: skip
     for text in (*warned, error):
         assert "has no function cuptiPmSamplingEnable" in text and "CUDA 12.6 or later" in text
     assert len(warned) == 1 and events > 0 and again > 0

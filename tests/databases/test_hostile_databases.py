@@ -118,12 +118,9 @@ def test_negative_times_and_huge_counts(reader: str, tmp_path: Path) -> None:
     made.fill(400, 410, bytes=-1, memKind=77)
     prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
     assert device_rows(prof) == {
-        ADD: (1, 100),
-        "ends before it starts": (1, 0),
-        "huge": (1, 100),
-        "Memcpy <unknown> (Unknown -> Unknown)": (1, 10),
-        "Memset (Unknown)": (1, 10),
-    }
+        ADD: (1, 100), "ends before it starts": (1, 0), "huge": (1, 100),
+        "Memcpy <unknown> (Unknown -> Unknown)": (1, 10), "Memset (Unknown)": (1, 10),
+    }  # fmt: skip
 
 
 def test_names_that_are_missing_are_named_by_their_ids(reader: str, tmp_path: Path) -> None:

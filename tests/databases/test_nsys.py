@@ -198,11 +198,9 @@ def test_annotations_of_collectives_leave_the_time_to_the_op_around_them(reader:
 def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) -> None:
     made = program()
     keep = {
-        KERNEL: {"start", "end", "shortName"},
-        RUNTIME: {"start", "end", "nameId"},
-        "NVTX_EVENTS": {"start", "end", "text"},
-        "CUPTI_ACTIVITY_KIND_MEMCPY": {"start", "end"},
-    }
+        KERNEL: {"start", "end", "shortName"}, RUNTIME: {"start", "end", "nameId"},
+        "NVTX_EVENTS": {"start", "end", "text"}, "CUPTI_ACTIVITY_KIND_MEMCPY": {"start", "end"},
+    }  # fmt: skip
     tables = {
         name: [{key: row[key] for key in row if key in keep.get(name, row)} for row in rows]
         for name, rows in made.tables.items()

@@ -121,12 +121,9 @@ def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,),
 def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
     prof = fs.load_trace(in_rocpd(tmp_path))
     assert device_rows(prof) == {
-        GEMM: (1, 50),
-        DISPATCHES[1][0]: (1, 80),
-        "Memcpy HtoD (Host -> Device)": (1, 10),
-        "Memcpy DtoH (Device -> Host)": (1, 5),
-        "Memcpy DtoD (Device -> Device)": (1, 10),
-    }
+        GEMM: (1, 50), DISPATCHES[1][0]: (1, 80), "Memcpy HtoD (Host -> Device)": (1, 10),
+        "Memcpy DtoH (Device -> Host)": (1, 5), "Memcpy DtoD (Device -> Device)": (1, 10),
+    }  # fmt: skip
     placed = {event.name: event.device_index for event in prof.events() if event.kind == "kernel"}
     assert placed == {GEMM: 0, DISPATCHES[1][0]: 1}
     assert prof.devices[0] == "AMD Instinct MI300X"

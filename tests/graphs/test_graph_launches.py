@@ -263,14 +263,12 @@ def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run)
 @pytest.mark.parametrize("recorded", ["the system's id", "pthread_t"])
 def test_threads_launch_graphs_of_their_own(run: Run, recorded: str) -> None:
     """Of threads without ops, Kineto writes the lower half of their pthread_t, as a signed number without its sign."""
-    found = run(
-        f"""
+    found = run(f"""
         def handle():
             half = threading.get_ident() & 0xffffffff
             return abs(half - (half >> 31 << 32))
         thread_of = handle if {recorded == "pthread_t"} else threading.get_native_id
-    """,
-        """
+    """, """
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
         _core.watch_launches(True)
@@ -284,8 +282,7 @@ def test_threads_launch_graphs_of_their_own(run: Run, recorded: str) -> None:
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         print(json.dumps(told(recording.load())))
-    """,
-    )
+    """)  # fmt: skip
     ops = {"attend": 80, "multiply": 80, "norm": 160, "relu": 160}
     assert found == [ops, _counts(launches=60, tied=60, matched=120), False]
 

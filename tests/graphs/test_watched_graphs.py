@@ -78,17 +78,13 @@ def test_an_updated_node_is_what_it_was_updated_from_or_unknown(run: Run, change
 @pytest.mark.parametrize("version", [120800, 130001])
 def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(bare: Run, version: int) -> None:
     """CUPTI of CUDA 12 does not report nodes that are updated; that of CUDA 13 does, beside the call."""
-    found = bare(
-        f"cuda.set('version', {version})",
-        WATCH,
-        """
+    found = bare(f"cuda.set('version', {version})", WATCH, """
         capture("step")
         for graph in (2, 3):
             cuda.node("cloned", graph * NODES, NODES)
         cuda.fake.fake_update(2)
         print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3)]))
-    """,
-    )
+    """)  # fmt: skip
     assert found == [{} if version < 130000 else {"step": 4}, {"step": 4}]
 
 

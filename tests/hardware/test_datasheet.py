@@ -49,13 +49,11 @@ def read_rows() -> list[Row]:
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     rows: list[Row] = []
     names: dict[str, Any] = {
-        "NAN": math.nan,
-        **{name: name.lower() for name in CLASSES},
-        "NAMES": lambda *aliases: aliases,
+        "NAN": math.nan, **{name: name.lower() for name in CLASSES}, "NAMES": lambda *aliases: aliases,
         "TERA": lambda *rates: dict(zip(UNITS, rates, strict=True)),
         "SOURCE": lambda document, place: f"{document}: {place}",
         "FS_DEVICE": lambda *fields: rows.append(Row(*fields)),
-    }
+    }  # fmt: skip
     for macro, value in re.findall(r"^#define (\w+) (.*)$", text, flags=re.MULTILINE):
         names[macro] = "".join(re.findall(r'"([^"]*)"', value))
     exec(re.sub(r"^#define.*$", "", text, flags=re.MULTILINE), names)
@@ -138,13 +136,10 @@ ROUNDED_BANDWIDTH = {
 }
 # Units that the device has but for which its vendor publishes no rate, or none from which a rate per SM follows.
 UNSAID = {
-    "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS),
-    "NVIDIA H20": ("fp64",),
-    "NVIDIA B300 SXM6 AC": ("int8_tensor",),
-    "NVIDIA GB300": ("int8_tensor",),
-    "NVIDIA GeForce RTX 5090 D": ("fp32", *TENSORS),
-    "NVIDIA GeForce RTX 5090 D v2": ("fp32", *TENSORS),
-}
+    "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS), "NVIDIA H20": ("fp64",),
+    "NVIDIA B300 SXM6 AC": ("int8_tensor",), "NVIDIA GB300": ("int8_tensor",),
+    "NVIDIA GeForce RTX 5090 D": ("fp32", *TENSORS), "NVIDIA GeForce RTX 5090 D v2": ("fp32", *TENSORS),
+}  # fmt: skip
 
 
 def tera_by_formula(row: Row, unit: str) -> float:

@@ -26,10 +26,8 @@ def test_devices_lists_the_cpu_and_each_cuda_device(core: FakeCore) -> None:
     core.cuda_count = 2
     found = fsd.devices()
     assert [(d.kind, d.index, str(d)) for d in found] == [
-        ("cpu", 0, "cpu"),
-        ("cuda", 0, "cuda:0"),
-        ("cuda", 1, "cuda:1"),
-    ]
+        ("cpu", 0, "cpu"), ("cuda", 0, "cuda:0"), ("cuda", 1, "cuda:1"),
+    ]  # fmt: skip
     assert (found[1].name, found[1].properties["l2_bytes"]) == ("NVIDIA H200", 60 * MIB)
     assert [d.measured for d in found] == [None] * 3 and not core.calls, "listing devices measures nothing"
     core.cuda_count = 0
@@ -207,29 +205,18 @@ def damaged(text: str) -> dict[str, str]:
         return json.dumps(content | {"peaks": content["peaks"] | change})
 
     return {
-        "empty": "",
-        "not UTF-8": "\xff\xfe\x00",
-        "cut off": text[: len(text) // 2],
-        "not an object": "[1, 2]",
-        "nothing in it": "{}",
-        "another format": json.dumps(content | {"format": 0}),
-        "another key": json.dumps(content | {"key": {}}),
-        "an unknown field": with_peaks(colour="red"),
+        "empty": "", "not UTF-8": "\xff\xfe\x00", "cut off": text[: len(text) // 2], "not an object": "[1, 2]",
+        "nothing in it": "{}", "another format": json.dumps(content | {"format": 0}),
+        "another key": json.dumps(content | {"key": {}}), "an unknown field": with_peaks(colour="red"),
         "a colour": with_peaks(**{"\x1b[31m": 1}),
         "no bandwidths": json.dumps(content | {"peaks": {"source": "measured"}}),
-        "text for a number": with_peaks(bandwidth="fast"),
-        "a negative rate": with_peaks(flops={"fp32": -1.0}),
-        "not a number": with_peaks(launch_ns=math.nan),
-        "rates that are a list": with_peaks(flops=[1.0]),
-        "a datasheet's": with_peaks(source="datasheet"),
-        "more than a double": with_peaks(bandwidth=10**400),
-        "more than a device": with_peaks(bandwidth=1e308),
-        "a spread that is a list": with_peaks(spread=[0.1]),
-        "a spread that is text": with_peaks(spread={"fp32": "wide"}),
-        "a date that is a number": with_peaks(when=2020),
-        "negative time": with_peaks(busy=-1.0),
-        "nested too deeply": "[" * 100_000,
-    }
+        "text for a number": with_peaks(bandwidth="fast"), "a negative rate": with_peaks(flops={"fp32": -1.0}),
+        "not a number": with_peaks(launch_ns=math.nan), "rates that are a list": with_peaks(flops=[1.0]),
+        "a datasheet's": with_peaks(source="datasheet"), "more than a double": with_peaks(bandwidth=10**400),
+        "more than a device": with_peaks(bandwidth=1e308), "a spread that is a list": with_peaks(spread=[0.1]),
+        "a spread that is text": with_peaks(spread={"fp32": "wide"}), "a date that is a number": with_peaks(when=2020),
+        "negative time": with_peaks(busy=-1.0), "nested too deeply": "[" * 100_000,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("how", list(damaged(json.dumps({"format": 1, "key": {}, "peaks": {}}))))

@@ -31,12 +31,9 @@ def properties(name: str, sm_count: int, memory_bytes: int = 0, device: int = 0)
 def test_models_read_sms_and_memory_and_ignore_invalid_properties() -> None:
     names = {0: "a", 1: "b", 2: "c", 3: "d"}
     listed = [
-        {"id": 0, "numSms": 132, "totalGlobalMem": 85 << 30},
-        {"id": 1, "numSms": -3, "totalGlobalMem": 1 << 80},
-        {"id": [2], "numSms": 7},
-        {"id": 3, "numSms": True, "totalGlobalMem": "much"},
-        "not a device",
-    ]
+        {"id": 0, "numSms": 132, "totalGlobalMem": 85 << 30}, {"id": 1, "numSms": -3, "totalGlobalMem": 1 << 80},
+        {"id": [2], "numSms": 7}, {"id": 3, "numSms": True, "totalGlobalMem": "much"}, "not a device",
+    ]  # fmt: skip
     models = models_of(names, listed, ())
     assert models == {0: Model("a", 132, 85 << 30), 1: Model("b"), 2: Model("c"), 3: Model("d")}
     for odd in (None, {}, "text", [None]):

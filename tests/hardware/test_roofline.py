@@ -13,11 +13,8 @@ from flopscope.support.peaks import Peaks
 
 NAN = math.nan
 PEAKS: dict[str, Any] = {
-    "flops": {"fp32": 1e12, "bf16_tensor": 10e12},
-    "bandwidth": 100e9,
-    "launch_ns": 5000.0,
-    "kernel_ns": 1000.0,
-}
+    "flops": {"fp32": 1e12, "bf16_tensor": 10e12}, "bandwidth": 100e9, "launch_ns": 5000.0, "kernel_ns": 1000.0,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,10 @@ from flopscope import _core
 
 Event = dict[str, Any]
 REQUIRED = {
-    "X": {"name", "cat", "pid", "tid", "ts", "dur"},
-    "i": {"name", "s", "pid", "tid", "ts"},
-    "M": {"name", "pid", "tid", "args"},
-    "s": {"name", "cat", "id", "pid", "tid", "ts"},
-    "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"},
-    "C": {"name", "cat", "pid", "ts", "args"},
-}
+    "X": {"name", "cat", "pid", "tid", "ts", "dur"}, "i": {"name", "s", "pid", "tid", "ts"},
+    "M": {"name", "pid", "tid", "args"}, "s": {"name", "cat", "id", "pid", "tid", "ts"},
+    "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"}, "C": {"name", "cat", "pid", "ts", "args"},
+}  # fmt: skip
 FACTS = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index", "thread_name": "name",
          "thread_sort_index": "sort_index"}  # fmt: skip
 

@@ -35,12 +35,8 @@ class Times:
         us, half = self.median, self.half
         flops, moved = (math.nan if work is None else work for work in (self.flops, self.bytes))
         times = {
-            "min": self.least or us - half,
-            "max": us + half,
-            "std": half,
-            "iqr": half,
-            "ci": (us - half, us + half),
-        }
+            "min": self.least or us - half, "max": us + half, "std": half, "iqr": half, "ci": (us - half, us + half),
+        }  # fmt: skip
         samples = tuple(np.linspace(us - half, us + half, 12).tolist())
         known = {} if self.peaks else {"peaks": {}}
         return measurement(us, flops, moved, bound=self.bound, samples=samples, **times, **known)

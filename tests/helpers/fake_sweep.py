@@ -23,15 +23,9 @@ def _template() -> Measurement:
 
 
 def measurement(
-    us: float,
-    flops: float,
-    moved: float,
-    *,
-    bound: str = "memory",
-    unit: str = "fp32",
-    peaks: Mapping[str, Peaks] = PEAKS,
-    **others: Any,
-) -> Measurement:
+    us: float, flops: float, moved: float, *, bound: str = "memory", unit: str = "fp32",
+    peaks: Mapping[str, Peaks] = PEAKS, **others: Any,
+) -> Measurement:  # fmt: skip
     """Return the Measurement of a call of this time, with shares and rates by the documented formulas."""
     shares = {}
     for source, peak in peaks.items():
@@ -39,23 +33,13 @@ def measurement(
         known = [share for share in (of_flops, of_bytes) if not math.isnan(share)]
         shares[source] = Shares(of_flops, of_bytes, max(known, default=math.nan))
     values: dict[str, Any] = {
-        **dict.fromkeys(("median", "mean", "min", "max"), us),
-        **vars(shares.get("measured", Shares())),
-        "n": 12,
-        "ci": (0.99 * us, 1.01 * us),
-        "iqr": 0.02 * us,
-        "flops": flops,
-        "bytes_total_moved": moved,
-        "tflops_per_s": flops / us / 1e6,
-        "gbytes_per_s": moved / us / 1e3,
-        "arithmetic_intensity": flops / moved if moved else math.nan,
-        "shares": shares,
-        "peaks_source": "measured" if shares else "",
-        "unit": unit,
-        "roof": fs._core.roof(flops, moved, unit, MEASURED.for_core()),
-        "bound": bound,
-        **others,
-    }
+        **dict.fromkeys(("median", "mean", "min", "max"), us), **vars(shares.get("measured", Shares())), "n": 12,
+        "ci": (0.99 * us, 1.01 * us), "iqr": 0.02 * us, "flops": flops, "bytes_total_moved": moved,
+        "tflops_per_s": flops / us / 1e6, "gbytes_per_s": moved / us / 1e3,
+        "arithmetic_intensity": flops / moved if moved else math.nan, "shares": shares,
+        "peaks_source": "measured" if shares else "", "unit": unit,
+        "roof": fs._core.roof(flops, moved, unit, MEASURED.for_core()), "bound": bound, **others,
+    }  # fmt: skip
     return replace(_template(), **values)
 
 

@@ -109,12 +109,9 @@ class JITFunction:
     """A kernel: ``kernel[grid](…)`` launches it."""
 
     def __init__(
-        self,
-        name: str,
-        code: Mapping[str, str],
-        launch_metadata: Callable[..., dict[str, Any]] | None = None,
+        self, name: str, code: Mapping[str, str], launch_metadata: Callable[..., dict[str, Any]] | None = None,
         run: Callable[[], object] = lambda: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.kernel = CompiledKernel(name, code, run)
         self.launch_metadata = launch_metadata
         self.hooks = sys.modules["triton"].hooks_of  # type: ignore[attr-defined]

@@ -68,12 +68,9 @@ def waits_of(found: Stragglers) -> pd.DataFrame:
         row, column = np.nonzero(~np.isnan(group.start))
         order = found.calls["start"].argsort(kind="stable").argsort()[found.calls["place"] == place].to_numpy()
         columns = {
-            "call": order[row],
-            "rank": found.ranks["rank"].to_numpy()[group.members[column]],
-            "duration": group.duration[row, column],
-            "wait": group.wait[row, column],
-            "last": group.last[row] == column,
-        }
+            "call": order[row], "rank": found.ranks["rank"].to_numpy()[group.members[column]],
+            "duration": group.duration[row, column], "wait": group.wait[row, column], "last": group.last[row] == column,
+        }  # fmt: skip
         frames.append(pd.DataFrame(columns))
     return pd.concat(frames).sort_values(["call", "rank"])
 

@@ -12,11 +12,9 @@ from helpers.ops_reference import FLOATS, TINY, TOLERANCE, Array, Lab, exact, no
 # Around the widths of vectors, warps, blocks and pieces.
 LENGTHS = [1, 2, 3, 7, 8, 31, 33, 127, 129, 255, 257, 511, 513, 1000, 1025, 2049, 4097, 16385, 65536, 65537, 100_000]
 VIEWS: dict[str, Callable[[Any], Any]] = {
-    "transposed": lambda x: x.T,
-    "reversed": lambda x: x[:, ::-1],
-    "stepped": lambda x: x[::2, 1::3],
+    "transposed": lambda x: x.T, "reversed": lambda x: x[:, ::-1], "stepped": lambda x: x[::2, 1::3],
     "permuted": lambda x: x.reshape(3, 11, 70).transpose(2, 0, 1),
-}
+}  # fmt: skip
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 # Of sums in the type that a dtype computes with, relative to the sum of magnitudes.
 SUMMING = {"float64": 1e-13, "float32": 2e-6, "float16": 2e-6, "bfloat16": 2e-6}

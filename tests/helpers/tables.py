@@ -11,20 +11,11 @@ from flopscope.results.table_facts import Facts
 from helpers import TRACES
 
 DEFAULTS: dict[str, Any] = {
-    **{c.name: 0 for c in COLUMNS if c.type == "int64"},
-    "overload_name": "",
-    "device_type": "cpu",
-    "is_user_annotation": False,
-    "count": 1,
-    "input_shapes": [],
-    "input_dtypes": [],
-    "unit": None,
-    "bytes_source": None,
-    "flops_source": None,
-    "bound": "unknown",
-    "timing_source": "cpu",
+    **{c.name: 0 for c in COLUMNS if c.type == "int64"}, "overload_name": "", "device_type": "cpu",
+    "is_user_annotation": False, "count": 1, "input_shapes": [], "input_dtypes": [], "unit": None, "bytes_source": None,
+    "flops_source": None, "bound": "unknown", "timing_source": "cpu",
     **{c.name: 0.0 for c in COLUMNS if c.unit == "µs" and "total" in c.name},
-}
+}  # fmt: skip
 
 
 def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:

@@ -57,8 +57,7 @@ def make(kind: str) -> str:
 def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, later: bool, tmp_path: Path) -> None:
     file = tmp_path / "outcome"
     statement = f"code = {TRY.format(root=str(ROOT), file=str(file))!r}; {make(kind)}"
-    run(
-        f"""
+    run(f"""
         work()
         with fs.profile() as prof:
             fs.sin(fs.ones(3))
@@ -66,16 +65,13 @@ def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, later: 
             fs.cos(fs.ones(3))
         assert {{row.key for row in prof.key_averages()}} >= {{"flopscope::sin", "flopscope::cos"}}
         work()
-        """,
-        before="" if later else statement,
-    )
+        """, before="" if later else statement)  # fmt: skip
     outcome = file.read_text()
     assert any(message in outcome for message in REFUSALS), outcome
 
 
 def test_a_module_imported_again_has_the_same_types() -> None:
-    run(
-        """
+    run("""
         import importlib
         x, prof = fs.ones(3, device="cpu"), _core.Profiler()
         part, add, reader = fs.record_function("old"), fs.add, _core.TraceReader()
@@ -97,5 +93,4 @@ def test_a_module_imported_again_has_the_same_types() -> None:
         assert prof.store.event_count == 2, prof.store.event_count
         again.TraceReader().feed(b"[]")
         reader.feed(b"[]")
-        """
-    )
+        """)  # fmt: skip

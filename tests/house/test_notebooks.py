@@ -24,17 +24,14 @@ PROMISED = {
     "jax_programs": (
         0,
         [
-            "GFLOP of products, by hand 1.074",
-            "100.0% of the kernels",
-            "transpose(jvp())",
-            "donate_argnums",
+            "GFLOP of products, by hand 1.074", "100.0% of the kernels", "transpose(jvp())", "donate_argnums",
             "pure_callback",
         ],
     ),
     "tracking_flops": (3, ["Self C", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
     "torch_programs": (2, ["Self CUDA", "FLOP/s", "Bound", "aten::addmm", "gpu_utilization", "what to do", "Advice"]),
     "measuring": (2, ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"]),
-}
+}  # fmt: skip
 # Text that depends on the machine or the run: absolute paths (but not C++ names or ratios like GB/s), and errors.
 UNWANTED = r"(?<![\w.:/>])/(?:home|root|tmp|work|usr|opt|mnt|data|var|Users)/|Traceback|Warning\b"
 LARGEST = 150_000  # bytes of a notebook

@@ -67,12 +67,9 @@ def test_buffers_have_the_requested_layout(shape: tuple[int, ...], order: str) -
     tensor, flags = fs.from_numpy(array), array.flags
     simple, strided, c_order, fortran, either = 0, 0x18, 0x38, 0x58, 0x98
     expected = {
-        simple: flags.c_contiguous,
-        strided: True,
-        c_order: flags.c_contiguous,
-        fortran: flags.f_contiguous,
+        simple: flags.c_contiguous, strided: True, c_order: flags.c_contiguous, fortran: flags.f_contiguous,
         either: flags.c_contiguous or flags.f_contiguous,
-    }
+    }  # fmt: skip
     buffer = (ctypes.c_byte * 256)()  # larger than a Py_buffer
     for flag, allowed in expected.items():
         try:

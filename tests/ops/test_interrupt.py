@@ -165,18 +165,13 @@ def columns(core: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda core: core.table(False, 0, {}),
-        lambda core: core.table(True, 3, {}),
+        lambda core: core.table(False, 0, {}), lambda core: core.table(True, 3, {}),
         lambda core: core.write_trace(lambda piece: None, "1"),
-        lambda core: core.timeline(True, 0, {}, False, (), True, 1000),
-        lambda core: core.events(),
-        lambda core: core.gpu_summary(),
-        lambda core: core.step_breakdown(),
-        lambda core: core.launch_summary(),
-        lambda core: core.collectives(),
-        lambda core: core.stream_summary(),
+        lambda core: core.timeline(True, 0, {}, False, (), True, 1000), lambda core: core.events(),
+        lambda core: core.gpu_summary(), lambda core: core.step_breakdown(), lambda core: core.launch_summary(),
+        lambda core: core.collectives(), lambda core: core.stream_summary(),
     ],
-)
+)  # fmt: skip
 def test_reading_a_profile_can_be_interrupted_and_leaves_it_intact(work: Any, core: Any, interrupted: Any) -> None:
     expected = columns(core)
     interrupted(lambda: work(core))

@@ -92,16 +92,14 @@ def test_a_file_has_the_statistics_of_its_samples_and_what_flopscope_knows(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(
-        test_it="""
+    pytester.makepyfile(test_it="""
         import pytest, time
         @pytest.mark.parametrize("n, f", [(1000, sum)])
         def test_a(perf, n, f):
             perf(f, range(n), max_time=0.05, flops=1e3, peaks="none").at_most(s=1)
             perf(f, range(n), max_time=0.05, peaks="none")
         def test_once(perf): perf(time.sleep, 0.15, max_time=0.001, peaks="none")
-        """
-    )
+        """)  # fmt: skip
     result = pytester.runpytest_inprocess("-p", "pytest_flopscope", "-p", "no:cacheprovider", "--perf-json=out.json")
     result.assert_outcomes(passed=2)
     content = read(pytester.path / "out.json")

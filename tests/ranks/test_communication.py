@@ -263,16 +263,12 @@ def test_ranks_wait_for_the_last() -> None:
     text = str(report)
     assert max(map(len, text.splitlines())) <= 100
     assert [line.split()[:4] for line in text.splitlines()[2:5]] == [
-        ["0", "3", "0", "0"],
-        ["1", "3", "0", "2"],
-        ["2", "3", "0", "1"],
-    ]
+        ["0", "3", "0", "0"], ["1", "3", "0", "2"], ["2", "3", "0", "1"],
+    ]  # fmt: skip
     worst = text.splitlines()[-3:]
     assert [line.split()[4:7] for line in worst] == [
-        ["rank", "2", "70.0us"],
-        ["rank", "1", "30.0us"],
-        ["rank", "1", "5.00us"],
-    ]
+        ["rank", "2", "70.0us"], ["rank", "1", "30.0us"], ["rank", "1", "5.00us"],
+    ]  # fmt: skip
 
 
 def test_a_dict_names_ranks_and_base_times_are_applied() -> None:

@@ -343,10 +343,8 @@ def test_a_source_names_what_is_left_out(tmp_path: Path) -> None:
     again = replace(digest, identity=replace(digest.identity, source="b.json"))
     ranks = fs.Ranks([Failure("c.json", "no JSON"), digest, again])
     assert len(ranks) == 1 and list(ranks.files["problem"].fillna("")) == [
-        "",
-        "no JSON",
-        "rank 3 was read from a.json already",
-    ]
+        "", "no JSON", "rank 3 was read from a.json already",
+    ]  # fmt: skip
     with pytest.raises(ValueError, match=r"^none of the 2 files could be read: c.json \(no JSON\); d.json \(empty\)$"):
         fs.Ranks([Failure("c.json", "no JSON"), Failure("d.json", "empty")])
 

@@ -243,12 +243,10 @@ def test_one_rank_is_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "culprit"),
     [
-        ({"slow_gpu": {5: 1.3}}, 5),
-        ({"late_data": {3: 3000.0}}, 3),
-        ({"imbalance": {2: 1.3}}, 2),
+        ({"slow_gpu": {5: 1.3}}, 5), ({"late_data": {3: 3000.0}}, 3), ({"imbalance": {2: 1.3}}, 2),
         ({"stops": {6: 1}}, 6),
     ],
-)
+)  # fmt: skip
 def test_report_finds_what_ranks_finds(fault: dict[str, Any], culprit: int, tmp_path: Path, capsys: Any) -> None:
     simulated(tmp_path / "run", **fault)
     main(["ranks", str(tmp_path / "run"), "--workers", "1", "-o", str(tmp_path / "ranks.html")])

@@ -28,14 +28,10 @@ LONG_OP = """
 
 
 def test_an_op_has_the_device_time_of_its_kernels(run: Run) -> None:
-    table = run(
-        "OPTIONS = {}",
-        LONG_OP,
-        """
+    table = run("OPTIONS = {}", LONG_OP, """
     assert prof.timing_source == "cupti" and prof.dropped == 0
     print(json.dumps(rows(prof)))
-    """,
-    )
+    """)  # fmt: skip
     op, call, kernel = table["flopscope::sin"], table["cudaLaunchKernel"], table["sin(float*, int) @cuda"]
     assert op["count"] == 1 and op["timing_source"] == "cupti"
     assert op["self_device_time_total"] == op["device_time_total"] == 12
@@ -256,9 +252,7 @@ REFUSED = """
 def test_a_missing_library_and_a_cupti_that_is_too_old_are_named(run: Run, tmp_path: Path) -> None:
     nowhere, text = tmp_path / "libnowhere.so", tmp_path / "text.so"
     text.write_text("not a library")
-    driver, missing, wrong, unloaded, old = run(
-        REFUSED,
-        f"""
+    driver, missing, wrong, unloaded, old = run(REFUSED, f"""
     messages = [why(LIBRARY, {str(nowhere)!r}), why({str(nowhere)!r}, LIBRARY), why({str(text)!r}, LIBRARY)]
     messages.append(refused(_core.Profiler(cupti=True).start))
     cuda = Cuda(LIBRARY)
@@ -267,9 +261,7 @@ def test_a_missing_library_and_a_cupti_that_is_too_old_are_named(run: Run, tmp_p
     print(json.dumps(messages))
     cuda.set("version", 19)
     assert why(LIBRARY, LIBRARY) == "" and _core.cuda_is_here()  # a better path works afterwards
-    """,
-        load=False,
-    )
+    """, load=False)  # fmt: skip
     assert str(nowhere) in driver and "driver" in driver
     assert str(nowhere) in missing and "nvidia-cuda-cupti" in missing
     assert str(text) in wrong and "not loaded" in unloaded
@@ -278,14 +270,9 @@ def test_a_missing_library_and_a_cupti_that_is_too_old_are_named(run: Run, tmp_p
 
 @pytest.mark.parametrize("function", ["cuptiFinalize", "cuptiActivityGetNextRecord", "cuCtxSynchronize"])
 def test_a_missing_function_is_named(tmp_path: Path, function: str) -> None:
-    (message,) = run_with_fake(
-        build(tmp_path, function),
-        REFUSED,
-        """
+    (message,) = run_with_fake(build(tmp_path, function), REFUSED, """
     print(json.dumps([why(LIBRARY, LIBRARY)]))
-    """,
-        load=False,
-    )
+    """, load=False)  # fmt: skip
     assert function in message and ("update the driver" if function == "cuCtxSynchronize" else "pip install") in message
 
 

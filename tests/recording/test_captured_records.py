@@ -49,9 +49,7 @@ LAST = {"fake_copy": (0, 7, 9), "fake_fill": (0, 7, 9), "fake_synchronization": 
 def test_records_have_the_names_of_torch(run: Run, record: str) -> None:
     names = NAMED[record]
     calls = [list(key) for key in names]
-    found = run(
-        f"calls, after, last = {calls}, {AFTER.get(record, ())}, {LAST.get(record, (1000, 9))}",
-        f"""
+    found = run(f"calls, after, last = {calls}, {AFTER.get(record, ())}, {LAST.get(record, (1000, 9))}", f"""
     with fs.profile(timer="cupti") as prof:
         start = cuda.now()
         time.sleep(0.001)
@@ -61,8 +59,7 @@ def test_records_have_the_names_of_torch(run: Run, record: str) -> None:
         recorded = cuda.count("calls")
     columns, names, kinds, _ = prof._core.events()
     print(json.dumps([[names[name] for name in columns["name"].tolist()], columns["duration"].tolist(), recorded]))
-    """,
-    )
+    """)  # fmt: skip
     expected = [name for name in names.values() if name is not None]
     assert found[:2] == [expected, [4] * len(expected)]
     assert found[2] == (len(expected) if record == "fake_call" else 0), "CUPTI does not record the other calls"

@@ -26,9 +26,7 @@ uses.push_all_reduce.argtypes = [ctypes.c_uint64, ctypes.c_size_t]
 
 
 def test_a_range_has_the_device_time_of_its_kernels(libraries: tuple[Path, str]) -> None:
-    table = _run(
-        libraries,
-        """
+    table = _run(libraries, """
     with fs.profile(timer="cupti") as prof:
         for _ in range(2):
             uses.push(b"outer")
@@ -39,8 +37,7 @@ def test_a_range_has_the_device_time_of_its_kernels(libraries: tuple[Path, str])
             uses.pop()
         cuda.launch("kernel", 9000)
     print(json.dumps(rows(prof)))
-    """,
-    )
+    """)  # fmt: skip
     outer, inner = table["outer"], table["library: inner"]
     assert outer["is_user_annotation"] and inner["is_user_annotation"] and outer["count"] == inner["count"] == 2
     assert inner["self_device_time_total"] == inner["device_time_total"] == 10

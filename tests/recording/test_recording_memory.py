@@ -31,13 +31,10 @@ def test_the_least_of_the_machine_and_its_groups_is_available(tmp_path: Path) ->
     assert available_memory(*system(tmp_path / "none", {})) is None
     assert available_memory(*system(tmp_path / "machine", machine)) == 8 * GB
     version_2 = {
-        "proc/self/cgroup": "0::/pod/box\n",
-        "groups/pod/memory.max": f"{6 * GB}\n",
-        "groups/pod/memory.current": f"{3 * GB}\n",
-        "groups/pod/memory.stat": f"anon 5\ninactive_file {GB}\nfile 7\n",
-        "groups/pod/box/memory.max": "max\n",
-        "groups/pod/box/memory.current": f"{3 * GB}\n",
-    }
+        "proc/self/cgroup": "0::/pod/box\n", "groups/pod/memory.max": f"{6 * GB}\n",
+        "groups/pod/memory.current": f"{3 * GB}\n", "groups/pod/memory.stat": f"anon 5\ninactive_file {GB}\nfile 7\n",
+        "groups/pod/box/memory.max": "max\n", "groups/pod/box/memory.current": f"{3 * GB}\n",
+    }  # fmt: skip
     assert available_memory(*system(tmp_path / "two", machine | version_2)) == 4 * GB
     version_1 = {
         "proc/self/cgroup": "3:cpu:/\n4:cpuacct,memory:/host/name\n",  # of the host: the container sees the root

@@ -106,11 +106,7 @@ def exported(folder: Path) -> Any:
     [
         (lambda _: ft.profile(activities=CPU, schedule=3), TypeError, "schedule must be a function, not 3"),
         (lambda _: ft.profile(activities=CPU, schedule=lambda n: "R"), TypeError, "schedule returned 'R' for step 0"),
-        (
-            lambda _: ft.profile(schedule=len, acc_events=True),
-            ValueError,
-            "acc_events=True is unsupported with",
-        ),
+        (lambda _: ft.profile(schedule=len, acc_events=True), ValueError, "acc_events=True is unsupported with"),
         (lambda _: ft.from_profile(7), TypeError, "not 7"),
         (lambda _: ft.from_profile(torch.profiler.profile(activities=CPU)), RuntimeError, "has recorded nothing"),
         (lambda folder: ft.from_profile(exported(folder)), RuntimeError, "load_trace"),

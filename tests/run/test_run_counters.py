@@ -112,12 +112,10 @@ def test_a_child_that_is_forked_before_cuda_is_used_is_left_alone(run: Run) -> N
 
 @pytest.mark.parametrize(("window", "first_ns"), [("None", 100_000), ("Window('seconds', 0, 60)", 2500)])
 def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(run: Run, window: str, first_ns: int) -> None:
-    found = run(
-        f"""
+    found = run(f"""
         from flopscope.cli.recording import Window
         recording = Recording({window}, {{"counters": True}}, told.append)
-        """,
-        """
+        """, """
         recording.begin()
         cuda.fake.fake_context(0, 1)
         counting()
@@ -125,6 +123,5 @@ def test_a_whole_program_is_counted_live_and_a_part_of_it_finely(run: Run, windo
         counters = recording._prof._counters
         prof = recording.end()
         print(json.dumps([told, counters._samplers[0].report["first_interval_ns"]]))
-        """,
-    )
+        """)  # fmt: skip
     assert found == [[], first_ns]

@@ -262,9 +262,7 @@ def test_shapes_are_recorded_unless_the_user_declines(options: list[str], shapes
 @pytest.mark.usefixtures("torch_here")
 def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None:
     """Of ranges as Inductor opens them, whose arguments torch drops if all threads are recorded."""
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import torch
         x, y, out = (torch.rand(8, 4) for _ in range(3))
         def launch(name, arguments, **options):
@@ -276,8 +274,7 @@ def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None
         launch("strange", [object()])
         with torch._C._profiler._RecordFunctionFast("Torch-Compiled Region: 0/0"):
             torch.sub(x, y)
-        """,
-    )
+        """)  # fmt: skip
     traced(tmp_path, path)
     trace = fs.load_trace(tmp_path / "t.json")
     rows = {row.key: row for row in trace.key_averages(group_by_input_shape=True)}
@@ -290,9 +287,7 @@ def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("torch_here")
 def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import sys, threading, time, torch
         until = time.monotonic() + float(sys.argv[1])
         seen = False
@@ -309,8 +304,7 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
         work(torch.sin)
         thread.join()
         torch.exp(torch.rand(5))
-        """,
-    )
+        """)  # fmt: skip
     for begin, end in ((4, 9), (12, 24), (40, 80)):  # on a slow machine, the import of torch takes longer
         window = ("--seconds", f"{begin}:{end}")
         result = run(tmp_path, "--no-report", "--no-summary", *window, "--trace", "t.json", path, end)
@@ -323,15 +317,12 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("torch_here")
 def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import torch
         from torch.utils.data import DataLoader
         loader = DataLoader(torch.rand(8, 2), batch_size=4, num_workers=2, multiprocessing_context="fork")
         print(sum(len(batch) for batch in loader))
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
     assert (result.returncode, result.stdout) == (0, "8\n"), result.stderr
     processes = {
@@ -343,17 +334,14 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
 @pytest.mark.usefixtures("torch_here")
 @pytest.mark.parametrize(("window", "recorded"), [((), range(4)), (("--steps", "1:3"), range(1, 3))])
 def test_memory_of_torch_is_recorded(window: tuple[str, ...], recorded: range, tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import torch
         optimizer = torch.optim.SGD([torch.zeros(1)], 1.0)
         kept = []
         for i in range(4):
             kept.append(torch.rand(1000 + i, 16))
             optimizer.step()
-        """,
-    )
+        """)  # fmt: skip
     traced(tmp_path, path, "--memory", *window)
     events = json.loads((tmp_path / "t.json").read_text(encoding="utf-8"))["traceEvents"]
     allocated = [e["args"]["Bytes"] for e in events if e.get("name") == "[memory]"]
@@ -374,9 +362,7 @@ sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))
 
 @pytest.mark.usefixtures("torch_here")
 def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import torch
         initialize = torch.cuda._lazy_init.__wrapped__
         model, x = torch.nn.Linear(5, 5), torch.rand(5)
@@ -384,8 +370,7 @@ def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -
         if __import__('sys').argv[1:]:
             torch.cos(model(x))
         assert (torch.cuda._lazy_init is initialize) == bool(__import__('sys').argv[1:])
-        """,
-    )
+        """)  # fmt: skip
     result = done(tmp_path, ["-c", WITH_GPU, "--trace", "t.json", str(path), "call"])
     assert result.returncode == 0, result.stderr
     found = names(tmp_path / "t.json")
@@ -396,16 +381,13 @@ def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -
 
 @pytest.mark.usefixtures("torch_here")
 def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
+    path = script(tmp_path, """
         import torch
         torch.cos(torch.rand(5))
         with torch.profiler.profile() as prof:
             torch.sin(torch.rand(5))
         print([e.key for e in prof.key_averages() if e.key == 'aten::sin'])
-        """,
-    )
+        """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--trace", "t.json", path)
     assert (result.returncode, result.stdout) == (0, "['aten::sin']\n")
     assert "starts torch.profiler" in own(result.stderr)

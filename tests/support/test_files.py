@@ -194,12 +194,9 @@ def test_paths_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("")
     cases = {
-        tmp_path: IsADirectoryError,
-        tmp_path / "missing" / "file": FileNotFoundError,
-        tmp_path / "file" / "file": NotADirectoryError,
-        tmp_path / "loop": OSError,
-        tmp_path / ("n" * 300): OSError,
-    }
+        tmp_path: IsADirectoryError, tmp_path / "missing" / "file": FileNotFoundError,
+        tmp_path / "file" / "file": NotADirectoryError, tmp_path / "loop": OSError, tmp_path / ("n" * 300): OSError,
+    }  # fmt: skip
     for path, kind in cases.items():
         with pytest.raises(kind) as caught:
             write_json(path, {})

@@ -418,10 +418,8 @@ def test_folded_stacks_have_the_self_time_of_ops(tmp_path: Path) -> None:
     path = tmp_path / "stacks.txt"
     export_stacks(example_store(), path)
     assert sorted(path.read_text(encoding="utf-8").splitlines()) == [
-        "a_b.py(1):_main;a_b.py(5):_f;x::a_b 4",
-        "a_b.py(1):_main;a_b.py(5):_f;x::c 2",
-        "x::alone 5",
-    ]
+        "a_b.py(1):_main;a_b.py(5):_f;x::a_b 4", "a_b.py(1):_main;a_b.py(5):_f;x::c 2", "x::alone 5",
+    ]  # fmt: skip
     for metric in ("self_cuda_time_total", "self_device_time_total"):
         export_stacks(example_store(), str(path), metric)
         assert path.read_text(encoding="utf-8") == "a_b.py(1):_main;a_b.py(5):_f;x::a_b 15\n"

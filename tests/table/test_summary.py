@@ -110,12 +110,9 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     shares = ["gpu_utilization", "sm_efficiency", "achieved_occupancy", "tensor_core_time", "idle"]
     assert list(gpu.columns) == ["device", *shares]
     expected = (
-        100 * kernels[inside].mean(),
-        100 * np.minimum(blocks[inside] / 10, 1).mean(),
-        weighted / total,
-        100 * tensor / total,
-        100 * (1 - work[inside].mean()),
-    )
+        100 * kernels[inside].mean(), 100 * np.minimum(blocks[inside] / 10, 1).mean(), weighted / total,
+        100 * tensor / total, 100 * (1 - work[inside].mean()),
+    )  # fmt: skip
     np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
     one = recorded(core).gpu_summary("ProfilerStep#1")
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
@@ -191,10 +188,8 @@ def test_what_the_host_called_is_named_where_nothing_did_work() -> None:
     said = str(trace.summary())
     assert said.startswith("No op and no work of a device was recorded")
     assert re.findall(r"^  (\w+) +1 +(\S+)", said, re.MULTILINE) == [
-        ("r", "105us"),
-        ("cudaDeviceSynchronize", "90.0us"),
-        ("cudaMalloc", "5.00us"),
-    ]
+        ("r", "105us"), ("cudaDeviceSynchronize", "90.0us"), ("cudaMalloc", "5.00us"),
+    ]  # fmt: skip
     assert str(trace.key_averages()).rstrip().endswith("Total: 200us on the CPU.")
 
 

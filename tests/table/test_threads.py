@@ -208,12 +208,10 @@ def test_times_are_those_of_the_events(program: Program) -> None:
 def test_order_statistics_of_times_in_any_order(order: str, count: int) -> None:
     rng = np.random.default_rng(count)
     times = {
-        "random": rng.integers(1, 1_000_003, count),
-        "alike": rng.integers(1, 4, count),
-        "ascending": 1 + np.arange(count),
-        "descending": count - np.arange(count),
+        "random": rng.integers(1, 1_000_003, count), "alike": rng.integers(1, 4, count),
+        "ascending": 1 + np.arange(count), "descending": count - np.arange(count),
         "organ pipe": 1 + np.minimum(np.arange(count), count - np.arange(count)),
-    }[order]
+    }[order]  # fmt: skip
     core = _core.Store()
     for at, time in enumerate(times.tolist()):
         _core._append(core, "op", "x::op", 2_000_000 * at, time)

@@ -50,23 +50,14 @@ def test_overlong_durations_add_up() -> None:
 X: Json = {"name": "x", "pid": 1, "tid": 1, "ts": 1}
 PHASES: dict[str, tuple[list[Json], str]] = {
     "begin and end": ([{"ph": "B", **X}, {"ph": "E", **X}], r"2 events, none of them an op"),
-    "asynchronous": (
-        [{"ph": p, "cat": "resnet50", "id": 1, **X} for p in "bne"],
-        r"3 events, none of them an op",
-    ),
+    "asynchronous": ([{"ph": p, "cat": "resnet50", "id": 1, **X} for p in "bne"], r"3 events, none of them an op"),
     "a server's records": (
         [{"id": 1, "model_name": "resnet50", "timestamps": [{"name": "REQUEST_START", "ns": 5}]}],
         r"1 event, which is not an op",
     ),
     "another tracer's": ([event("v8", "x", 1, 1)], r"1 event, which is not an op"),
-    "named": (
-        [{"ph": "M", "name": "process_name", "pid": 1}, {"ph": "B", **X}],
-        r"2 events, none of them an op",
-    ),
-    "flows": (
-        [{"ph": p, "cat": "c", "id": 1, "ts": 1} for p in "sf"],
-        r"2 events, none of them an op",
-    ),
+    "named": ([{"ph": "M", "name": "process_name", "pid": 1}, {"ph": "B", **X}], r"2 events, none of them an op"),
+    "flows": ([{"ph": p, "cat": "c", "id": 1, "ts": 1} for p in "sf"], r"2 events, none of them an op"),
 }
 
 

@@ -30,13 +30,9 @@ def shapes(dims: list[Any], types: list[str]) -> dict[str, Any]:
 
 
 def trace_of(
-    calls: list[tuple[str, list[Call]]],
-    rank: int = 0,
-    late: float = 0.0,
-    clock: float = 0.0,
-    by_id: bool = True,
+    calls: list[tuple[str, list[Call]]], rank: int = 0, late: float = 0.0, clock: float = 0.0, by_id: bool = True,
     launcher: int | None = None,
-) -> fs.Trace:
+) -> fs.Trace:  # fmt: skip
     """Return a trace of kernels, 1 ms apart, each launched inside its calls, which are listed outermost first.
 
     late: delay of this rank's kernels in µs; all ranks' kernels end after 500 µs. by_id: kernels carry the id of the

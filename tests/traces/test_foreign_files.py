@@ -58,12 +58,10 @@ KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "xz": (holding(lzma.compress(b"[]")), "compressed by .*xz", "unpack it"),
     "rocprofv3": (holding(b'{"rocprofiler-sdk-tool": []}'), "JSON of rocprofv3", "--output-format rocpd"),
     "lfs": (
-        holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:1"),
-        "a pointer of Git LFS",
-        "git lfs pull",
+        holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:1"), "a pointer of Git LFS", "git lfs pull",
     ),
     "html": (holding(b"\n<!DOCTYPE html><html></html>"), "a page of HTML", RECORD),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -163,16 +163,14 @@ FORMS: dict[str, Callable[[], list[Json]]] = {
     "colliding names": colliding_names,
     "shuffled memory": lambda: [op("a", 0, 2 * COUNT), *(memory(at, 64, 1, 0) for at in shuffled(2 * COUNT))],
     "memory after nested ops": lambda: [
-        op("outer", 0, 5 * COUNT),
-        *nested(1e-3),
-        *(memory(4 * COUNT + i, 64, 1, 0) for i in N),
+        op("outer", 0, 5 * COUNT), *nested(1e-3), *(memory(4 * COUNT + i, 64, 1, 0) for i in N),
     ],
     "lists in arguments": lambda: [op("a", i, 1, more=[op("no event", 1, 1)] * 8) for i in N],
     "frames that outlast nested ops": lambda: (
         nested() + [event("python_function", f"f{i % 9}", COUNT + i, 3 * COUNT) for i in N]
     ),
     "kernels without an op": lambda: [kernel(f"k{i}", 2 * i, 1) for i in range(2 * COUNT)],
-}
+}  # fmt: skip
 
 
 def seconds_of(events: list[Json]) -> float:

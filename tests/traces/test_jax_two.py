@@ -14,12 +14,9 @@ import flopscope as fs
 DATA = TESTS / "data" / "jax_two"
 MATRIX = 2 * 4096 * 4096
 MAPPED = {
-    ("alltoall", MATRIX): 2,
-    ("sendrecv", MATRIX): 1,
-    ("allreduce", 4 * 4096): 1,
-    ("allgather", 2 * 512 * 4096): 1,
+    ("alltoall", MATRIX): 2, ("sendrecv", MATRIX): 1, ("allreduce", 4 * 4096): 1, ("allgather", 2 * 512 * 4096): 1,
     ("reducescatter", MATRIX): 1,
-}
+}  # fmt: skip
 FACTORS = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5, "alltoall": 0.5, "sendrecv": 1.0}
 """Bus bandwidth over size and time, among two ranks (nccl-tests, doc/PERFORMANCE.md)."""
 

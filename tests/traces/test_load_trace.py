@@ -139,15 +139,10 @@ def test_device_work_belongs_to_the_op_with_its_external_id() -> None:
 
 def test_an_only_child_of_the_same_name_is_merged_with_its_parent() -> None:
     text = text_of(
-        op("sum", 0, 100, **{"External id": 1}),
-        op("sum", 10, 80, **{"External id": 2}),
-        op("sum", 20, 60, **{"External id": 3}),
-        op("fill", 30, 10, **{"External id": 4}),
-        op("cat", 200, 50),
-        op("cat", 210, 10),
-        op("cat", 230, 10),
-        kernel("k", 300, 8, **{"External id": 3}),
-    )
+        op("sum", 0, 100, **{"External id": 1}), op("sum", 10, 80, **{"External id": 2}),
+        op("sum", 20, 60, **{"External id": 3}), op("fill", 30, 10, **{"External id": 4}), op("cat", 200, 50),
+        op("cat", 210, 10), op("cat", 230, 10), kernel("k", 300, 8, **{"External id": 3}),
+    )  # fmt: skip
     rows = rows_of(fs.load_trace(text))
     assert rows["sum"].count == 1 and rows["sum"].self_cpu_time_total == 90 and rows["sum"].self_device_time_total == 8
     assert rows["cat"].count == 3
@@ -260,11 +255,9 @@ def test_a_truncated_file_is_read_up_to_its_end_with_a_warning(tmp_path: Path, c
 
 def test_dropped_events_are_counted_and_reported() -> None:
     text = text_of(
-        op("aten::add", 1, 2),
-        {"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 1, "tid": 1},
-        event("somebody_elses", "what", 1, 2),
-        kernel("far", 1, 2, device=4000),
-    )
+        op("aten::add", 1, 2), {"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 1, "tid": 1},
+        event("somebody_elses", "what", 1, 2), kernel("far", 1, 2, device=4000),
+    )  # fmt: skip
     omitted = '1 without a time, 1 of an unknown category, such as "somebody_elses", 1 of dev'
     with pytest.warns(UserWarning, match=omitted):
         trace = fs.load_trace(text)

@@ -179,11 +179,8 @@ def test_categories_follow_from_the_annotations() -> None:
     content += _slice(5000, 6000, "cudaLaunchKernel", *call) + _slice(7000, 8000, "train")
     events = fs.load_trace(content).events()
     assert {event.name: event.kind for event in events} == {
-        "gemm": "kernel",
-        "Memcpy HtoD (Pageable -> Device)": "memcpy",
-        "cudaLaunchKernel": "runtime",
-        "train": "range",
-    }
+        "gemm": "kernel", "Memcpy HtoD (Pageable -> Device)": "memcpy", "cudaLaunchKernel": "runtime", "train": "range",
+    }  # fmt: skip
     assert {event.device_index for event in events if event.kind == "kernel"} == {1}
 
 

@@ -25,13 +25,9 @@ LABELS = "main (1234abcd)", "working tree (1234abcd, clean)"
 
 
 def compared(
-    us: Callable[[int, int], float],
-    noise: float = 0.003,
-    names: tuple[str, ...] = ("a",),
-    more: Callable[[int, Run, int], object] = lambda side, run, at: None,
-    seed: int = 4,
-    **how: float,
-) -> dict[str, Any]:
+    us: Callable[[int, int], float], noise: float = 0.003, names: tuple[str, ...] = ("a",),
+    more: Callable[[int, Run, int], object] = lambda side, run, at: None, seed: int = 4, **how: float,
+) -> dict[str, Any]:  # fmt: skip
     """Measure sides whose processes take 10 s of a clock. us: the time of a row, by the side and the process."""
     draw, order = random.Random(seed), list[int]()
 

@@ -118,16 +118,13 @@ def test_a_failure_is_told(text: str) -> None:
 
 def test_a_program_that_hangs_is_ended_with_what_it_started() -> None:
     begin = time.monotonic()
-    record = run(
-        """
+    record = run("""
         import pathlib, subprocess, sys, time
         waits = [sys.executable, "-c", "import time; time.sleep(600)"]
         child = subprocess.Popen(waits, start_new_session=True)
         pathlib.Path("child").write_text(str(child.pid))
         time.sleep(600)
-        """,
-        limit=3,
-    )
+        """, limit=3)  # fmt: skip
     assert record.problem == "it did not get to its last measured step within 3 s"
     assert time.monotonic() - begin < 30
     child = Path(f"/proc/{Path('child').read_text()}/stat")

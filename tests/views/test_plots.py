@@ -53,17 +53,10 @@ def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[
     """Return a row of a CPU table with the peaks MEASURED."""
     known = not math.isnan(flops + moved)
     return {
-        "key": key,
-        "self_cpu_time_total": us,
-        "cpu_time_total": us,
-        "flops": flops,
-        "bytes_total_moved": moved,
-        "tflops_per_s": flops / us / 1e6,
-        "arithmetic_intensity": flops / moved if known and moved else math.nan,
-        "unit": "fp32" if flops > 0 else None,
-        "bound": "memory",
-        **others,
-    }
+        "key": key, "self_cpu_time_total": us, "cpu_time_total": us, "flops": flops, "bytes_total_moved": moved,
+        "tflops_per_s": flops / us / 1e6, "arithmetic_intensity": flops / moved if known and moved else math.nan,
+        "unit": "fp32" if flops > 0 else None, "bound": "memory", **others,
+    }  # fmt: skip
 
 
 ROWS = (
@@ -134,15 +127,11 @@ def test_the_rate_is_drawn_over_the_working_set_with_the_bounds_of_the_points() 
 def test_products_show_their_flop_rate_and_the_units_peak() -> None:
     points = [
         SweepPoint(
-            n,
-            "float64",
-            f"{n} x {n}",
-            n * n,
-            24.0 * n * n,
+            n, "float64", f"{n} x {n}", n * n, 24.0 * n * n,
             measurement(us, 2.0 * n**3, 24.0 * n * n, bound="compute", unit="fp64"),
         )
         for n, us in ((64, 10.0), (512, 800.0))
-    ]
+    ]  # fmt: skip
     product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
     axes = product.plot()
     assert axes.get_ylabel() == "TFLOP/s"
@@ -191,11 +180,9 @@ def test_a_roofline_has_a_mark_for_each_op_of_known_work_and_a_roof_for_each_pea
 def test_peaks_of_a_missing_gpu_come_from_the_datasheet() -> None:
     us, moved = 100.0, 1e8
     gemm = {
-        **row("aten::mm", us, 5e10, moved),
-        "self_device_time_total": us,
-        "device_time_total": us,
+        **row("aten::mm", us, 5e10, moved), "self_device_time_total": us, "device_time_total": us,
         "unit": "bf16_tensor",
-    }
+    }  # fmt: skip
     peaks = {"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}
     drawn = fs.roofline(make_table(gemm, peaks=peaks))
     assert drawn.caption == "Roofline on cuda:0, NVIDIA H200 (datasheet peaks)."

@@ -123,14 +123,12 @@ def kind_of(argument: Any) -> str:
 @pytest.mark.parametrize(
     ("library", "module", "least"),
     [
-        ("bitsandbytes", "bitsandbytes", 9),
-        ("torchao", "torchao", 4),
+        ("bitsandbytes", "bitsandbytes", 9), ("torchao", "torchao", 4),
         ("symm_mem", "torch.distributed._symmetric_memory", 12),
-        ("_c10d_functional", "torch.distributed._functional_collectives", 10),
-        ("torchvision", "torchvision", 10),
+        ("_c10d_functional", "torch.distributed._functional_collectives", 10), ("torchvision", "torchvision", 10),
         ("fbgemm", "fbgemm_gpu", 50),
     ],
-)
+)  # fmt: skip
 def test_rows_fit_the_schemas_of_the_installed_library(library: str, module: str, least: int) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip(module)
