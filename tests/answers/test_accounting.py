@@ -174,9 +174,7 @@ def test_a_profile_without_work_has_no_rows(events: str) -> None:
 
 @pytest.mark.parametrize("idle", [10, 100_000])
 @pytest.mark.parametrize(("unknown", "said"), [(0, ""), (5, ""), (20, "at least "), (700, "at least "), (99_000, None)])
-def test_a_limit_is_a_lower_one_where_work_is_unknown_whatever_the_idle_time(
-    idle: int, unknown: int, said: str | None
-) -> None:
+def test_a_limit_is_lower_where_work_is_unknown_for_any_idle_time(idle: int, unknown: int, said: str | None) -> None:
     """Of 1000 us of products the work is known. 5 us of other kernels are less than 1 % of both, 20 us are more."""
     program = Program()
     program.run("aten::mm", 0, 30, 1000, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)

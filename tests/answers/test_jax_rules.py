@@ -115,9 +115,7 @@ def recorded(name: str) -> fs.Trace:
 def test_copies_of_a_loop_on_an_h200_belong_to_their_instructions() -> None:
     """Each of three steps copies the counter and the cache, then four rows, one in each iteration."""
     trace = recorded("cache_rows")
-    calls = {
-        row.key: row.count for row in trace.key_averages() if row.device_type == "cpu" and row.category == "copies"
-    }
+    calls = {r.key: r.count for r in trace.key_averages() if r.device_type == "cpu" and r.category == "copies"}
     assert calls == {"copy.9": 3, "copy.10": 3, "fusion-start": 12, "loop_add_fusion": 12}
     assert trace.hlo["executions"] == 3 and trace.hlo["guessed"] == 0
     first = trace.advice()[0]

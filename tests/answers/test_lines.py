@@ -333,9 +333,7 @@ def test_lines_are_sums_and_name_what_took_most_of_them() -> None:
     ]
     assert abs(found[0].share - 85 / 1.095) < 1e-9 and found[0].cpu == 2.0 and found[0].total == 170.0
     assert found[0].within == [("lib.py g", 100 * 65 / 85)]
-    assert [one.line for one in places_of(lines, lambda line: line.own, lambda line: line.time, 9, 0)][3:] == [
-        "c.py:3 i"
-    ]
+    assert [one.line for one in places_of(lines, lambda x: x.own, lambda x: x.time, 9, 0)][3:] == ["c.py:3 i"]
     assert place_text("no place") == "no place" and place_text("a\x1b.py(1): f") == "a\\x1b.py:1 f"
     assert lines_of(_core.Store()).lines == []
 

@@ -248,9 +248,7 @@ PLACES = ["", "", "[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False"]
         ([64, 64, 3, 3], "implicit_convolve_sgemm", "True", False),  # cuDNN chose it
     ],
 )
-def test_tf32_is_for_convolutions_that_were_not_allowed_it(
-    weight: list[int], kernel: str, allowed: str, said: bool
-) -> None:
+def test_tf32_is_for_convolutions_not_allowed_it(weight: list[int], kernel: str, allowed: str, said: bool) -> None:
     rest: list[list[int]] = [[]] * 7
     program = convolution((kernel,), weight, values=[*PLACES, allowed], dtype=[FLOAT, FLOAT, *["ScalarList"] * 7])
     program.events[1]["args"]["Input Dims"] += rest
@@ -293,9 +291,7 @@ def test_attention_over_float32_is_none_in_tf32() -> None:
         ("Tesla P100-PCIE-16GB", 6, 0, 56, ""), ("NVIDIA H200", 9, 0, 132, "bfloat16"),
     ],
 )  # fmt: skip
-def test_low_precision_names_the_dtype_of_the_device(
-    device: str, major: int, minor: int, processors: int, dtype: str
-) -> None:
+def test_low_precision_names_a_devices_dtype(device: str, major: int, minor: int, processors: int, dtype: str) -> None:
     kernel = "sm80_xmma_gemm_f32f32_tf32f32_f32_nn" if major == 9 else "volta_sgemm_128x64_nn"
     program = in_a_row(("aten::mm", 90_000.0, ([8192, 8192], [8192, 8192]), {"kernel": kernel}))
     facts = {"name": device, "computeMajor": major, "computeMinor": minor, "numSms": processors}

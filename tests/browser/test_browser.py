@@ -29,9 +29,7 @@ def written(folder: Path, body: str, head: str = "") -> Path:
     ],
 )
 def test_errors_are_found(tmp_path: Path, chromium: WebDriver, script: str, expected: str) -> None:
-    page = Page(
-        chromium, written(tmp_path, f"<script>{script}; setTimeout(() => document.title = 'done', 50)</script>")
-    )
+    page = Page(chromium, written(tmp_path, f"<script>{script}; setTimeout(() => document.title='done', 50)</script>"))
     page.until("document.title === 'done'")
     problems = page.problems()
     assert (len(problems) == 1 and expected in problems[0]) if expected else problems == []

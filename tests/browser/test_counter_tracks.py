@@ -34,9 +34,7 @@ def page(open_report: Open, report: Report) -> Page:
 
 
 def labels(page: Page) -> list[str]:
-    return list(
-        page.run("return [...document.querySelectorAll('.timeline-label.counter')].map((one) => one.textContent)")
-    )
+    return list(page.run("return [...document.querySelectorAll('.timeline-label.counter')].map((e) => e.textContent)"))
 
 
 def heights(page: Page, name: str, us: float) -> list[float]:

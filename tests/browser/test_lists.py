@@ -172,13 +172,9 @@ def test_the_chosen_rank_is_in_the_address(open_report: Open, report: Report) ->
     page.until("document.querySelector('#ranks .grid [aria-selected=true]')")
     page.until("document.querySelector('#ranks h3').textContent === 'Rank 6 beside the others'")
     assert page.run(SELECTED) == "6"
-    page.run(
-        "[...document.querySelectorAll('#ranks .grid .line')].find((e) => e.firstChild.textContent === '3').click()"
-    )
+    page.run("[...document.querySelectorAll('#ranks .grid .line')].find(e => e.firstChild.textContent === '3').click()")
     assert page.run("return location.hash") == "#ranks?rank=3"
-    page.run(
-        "[...document.querySelectorAll('#ranks .grid .line')].find((e) => e.firstChild.textContent === '1').click()"
-    )
+    page.run("[...document.querySelectorAll('#ranks .grid .line')].find(e => e.firstChild.textContent === '1').click()")
     assert page.run("return location.hash") == "#ranks"
 
 

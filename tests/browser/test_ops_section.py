@@ -61,9 +61,7 @@ def choose(page: Page, selector: str, value: str) -> None:
         one.dispatchEvent(new Event('change', {{bubbles: true}}))""")
 
 
-def test_ops_come_in_the_order_of_the_command_line(
-    ops: Page, trace: fs.Trace, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ops_have_the_order_of_the_command_line(ops: Page, trace: fs.Trace, capsys: pytest.CaptureFixture[str]) -> None:
     shown = lines(ops)
     assert shown == by_gain(trace.key_averages().of_kind("op"))
     header = ops.one("#ops .header [aria-sort]")
@@ -87,9 +85,7 @@ def test_a_header_sorts_both_ways_and_unknown_stays_last(ops: Page, trace: fs.Tr
     known = [pair for pair in rows if not math.isnan(pair[1])]
     unknown = [key for key, share in rows if math.isnan(share)]
     for direction, sign in (("descending", -1), ("ascending", 1)):
-        ops.run(
-            "[...document.querySelectorAll('#ops .header button')].find((b) => /% roof/.test(b.textContent)).click()"
-        )
+        ops.run("[...document.querySelectorAll('#ops .header button')].find(b => /% roof/.test(b.textContent)).click()")
         assert lines(ops) == [key for key, _ in sorted(known, key=lambda pair: sign * pair[1])] + unknown
         assert ops.one("#ops .header [aria-sort]").get_attribute("aria-sort") == direction
 

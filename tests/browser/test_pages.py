@@ -88,9 +88,7 @@ def test_a_page_fits_the_width_of_windows_and_phones(open_report: Open, report: 
 
 
 @pytest.mark.parametrize("size", [(1280, 900), PHONE, (320, 640)])
-def test_the_marked_link_is_that_of_the_section_in_view(
-    open_report: Open, report: Report, size: tuple[int, int]
-) -> None:
+def test_the_marked_link_is_of_the_section_in_view(open_report: Open, report: Report, size: tuple[int, int]) -> None:
     page = open_report(report("training"))
     page.resize(*size)
     whole(page)

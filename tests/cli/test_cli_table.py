@@ -69,9 +69,7 @@ def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.Cap
 
 def shares_of(path: Path) -> dict[str, Any]:
     rows = json.loads(path.read_text())["rows"]
-    return {
-        row["key"] if "key" in row else row["name"]: row.get("pct_roofline", row.get("pct_roofline_a")) for row in rows
-    }
+    return {r["key"] if "key" in r else r["name"]: r.get("pct_roofline", r.get("pct_roofline_a")) for r in rows}
 
 
 @pytest.mark.parametrize("command", ["table", "compare"])
@@ -95,9 +93,7 @@ def test_files_contain_all_rows(trace: Path, tmp_path: Path) -> None:
     rows = {row["key"]: row for row in content["rows"]}
     assert rows["gemm"]["self_device_time_total_us"] == 200.0 and rows["aten::relu"]["self_cpu_time_total_us"] == 80.0
     with open(files["csv"], newline="") as file:
-        assert {row["key"]: int(row["count"]) for row in csv.DictReader(file)} == {
-            k: r["count"] for k, r in rows.items()
-        }
+        assert {r["key"]: int(r["count"]) for r in csv.DictReader(file)} == {k: r["count"] for k, r in rows.items()}
 
 
 def test_several_traces_have_a_table_each(ranks: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,9 +107,7 @@ def test_several_traces_have_a_table_each(ranks: list[str], capsys: pytest.Captu
         assert f"{option} writes the table of one trace, not of 2" in capsys.readouterr().err
 
 
-def test_recordings_of_one_process_are_not_ranks(
-    trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_traces_of_a_process_are_no_ranks(trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     later = trace.with_name("later.json")
     content = json.loads(trace.read_text())
     for each in content["traceEvents"]:

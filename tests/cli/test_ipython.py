@@ -43,9 +43,7 @@ Run = Callable[[str], tuple[Any, str]]
 
 
 def test_a_cell_is_profiled_and_its_value_is_kept(run: Run) -> None:
-    value, shown = run(
-        "%%flopscope --no-peaks -o prof\nx = fs.ones((3, 5), device='cpu')\ny = fs.add(x, x)\nlen([1, 2])"
-    )
+    value, shown = run("%%flopscope --no-peaks -o prof\nx = fs.ones((3,5), device='cpu')\ny = fs.add(x, x)\nlen([1,2])")
     assert value == 2
     assert re.search(r"flopscope::add\b", shown) and re.search(r"flopscope::ones\b", shown)
     rows, _ = run("[(row.key, row.count, row.flops) for row in prof.key_averages(peaks='none')]")

@@ -320,9 +320,7 @@ def test_the_summary_has_sums_over_the_program() -> None:
     moved = 256.0 * float(file["dram_read"].sum() + file["dram_written"].sum())
     assert total.tbytes_per_s == pytest.approx(moved / seconds / 1e12)
     lengths = file["edges"][1:]
-    assert total.tensor_active == pytest.approx(
-        float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
-    )
+    assert total.tensor_active == pytest.approx((file["tensor_active"] * lengths).sum() / lengths.sum(), rel=1e-5)
     assert math.isnan(total.sm_active)
     assert math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
     header, row = counter_rows(counted.Counted(recording("h200_5us.npz")))

@@ -183,9 +183,7 @@ def modelled(us: float, **rates: float) -> dict[str, Any]:
         (1000, {"issue_active": 30.0}, "inefficient"),
     ],
 )
-def test_counts_tell_what_bounds_ops_that_their_model_does_not_explain(
-    us: float, rates: Mapping[str, float], bound: str
-) -> None:
+def test_counts_tell_what_bounds_ops_that_no_model_explains(us: float, rates: Mapping[str, float], bound: str) -> None:
     row = modelled(us, **rates)
     assert row["bound"] == bound
     assert row["bytes_source"] == "model" and row["bytes_total_moved"] == 12 << 24, "the model has its work"

@@ -226,9 +226,7 @@ def test_any_bytes_are_a_payload(calls: list[tuple[str, bytes]]) -> None:
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["new nsys", "old nsys"])
-def test_a_report_is_exported_with_payloads_if_nsys_can(
-    knows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_report_has_payloads_if_nsys_has_them(knows: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = Program()
     program.call("AllReduce", 64, 0, kernels=1)
     export = program.made.write(tmp_path / "made.sqlite")

@@ -99,9 +99,7 @@ def in_rocpd(folder: Path) -> Path:
     row = made["memory_allocate"][0] | {"id": 99, "type": "RECLAIM", "size": 7}
     made["memory_allocate"].append(row)
     names = sorted({(agent, name) for agent, _, name, _ in COUNTED})
-    made["info_pmc"] = [
-        {"id": i, "agent_id": at, "name": name, "symbol": name} for i, (at, name) in enumerate(names, 1)
-    ]
+    made["info_pmc"] = [{"id": i, "agent_id": at, "name": n, "symbol": n} for i, (at, n) in enumerate(names, 1)]
     events = [row["event_id"] for row in made["kernel_dispatch"]]
     made["pmc_event"] = [
         {"id": index, "event_id": events[at], "pmc_id": 1 + names.index((agent, name)), "value": value}
@@ -188,9 +186,7 @@ def test_missing_tables_and_columns(reader: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("used, expected", [((0, 0), {7, 9}), ((0, 7), {0, 7})])
-def test_streams_are_queues_only_where_all_are_the_default(
-    used: tuple[int, int], expected: set[int], tmp_path: Path
-) -> None:
+def test_streams_are_queues_where_all_are_default(used: tuple[int, int], expected: set[int], tmp_path: Path) -> None:
     """Ids of streams and of queues never mix: stream 0 on queue 7 is not stream 7."""
     made = {f"rocpd_{name}": rows for name, rows in rocpd_tables("3", PID).items()}
     del made["rocpd_memory_copy"]

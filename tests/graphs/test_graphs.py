@@ -36,9 +36,7 @@ def captured(*launches: tuple[str, str, list[int]], named: bool = True) -> Captu
     return capture
 
 
-NORMS = [
-    (f"aten::{'mm' if 'gemm' in name else 'rms_norm'}", name, [8, 8]) for name in ("norm", "gemm_a", "norm", "gemm_b")
-]
+NORMS = [(f"aten::{'mm' if 'gemm' in n else 'rms_norm'}", n, [8, 8]) for n in ("norm", "gemm_a", "norm", "gemm_b")]
 
 
 def test_kernels_of_a_replay_belong_to_the_ops_of_the_capture(tmp_path: Path) -> None:

@@ -81,9 +81,7 @@ def test_a_peak_is_the_best_of_its_rounds(kernel: list[float], times: list[float
 # Runs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_slower_readings_never_replace_better_ones(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_slower_readings_replace_no_better_one(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first = fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
@@ -204,9 +202,7 @@ def test_the_report_shows_the_spread(core: FakeCore, kernel: list[float], tmp_pa
     assert lines[-1].strip() == "last measured 2020-02-03 04:05 UTC, 2 % used by other processes"
 
 
-def test_the_command_measures_stores_and_resets(
-    core: FakeCore, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_command_measures_stores_resets(core: FakeCore, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "devices.json"
 
     def run(*arguments: str) -> tuple[dict[str, Any], str]:

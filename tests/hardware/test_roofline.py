@@ -34,9 +34,7 @@ PEAKS: dict[str, Any] = {
         (NAN, 0.0, None, (NAN, 0.0, NAN)),
     ],
 )
-def test_the_roofline_times_of_stated_work(
-    flops: float, moved: float, unit: str | None, expected: tuple[float, ...]
-) -> None:
+def test_roofline_time_of_given_work(flops: float, moved: float, unit: str | None, expected: tuple[float, ...]) -> None:
     roof = _core.roof(flops, moved, unit, PEAKS)
     assert [ns / 1e3 for ns in (roof.compute_ns, roof.memory_ns, roof.least_ns)] == pytest.approx(expected, nan_ok=True)
     assert roof.unit == (unit if flops > 0 else None)

@@ -96,9 +96,7 @@ def test_the_peaks_in_a_trace_rate_it_on_every_machine(tmp_path: Path) -> None:
     assert share_of(fs.load_trace(tmp_path / "again.json.gz")) == pytest.approx(share_of(trace))
 
 
-def test_stored_peaks_rate_a_trace_of_this_cpu_which_is_measured_on_demand(
-    tmp_path: Path, measurements: list[str]
-) -> None:
+def test_stored_peaks_rate_a_trace_of_this_cpu_measured_on_demand(tmp_path: Path, measurements: list[str]) -> None:
     trace = trace_with(tmp_path, **here())
     assert math.isnan(share_of(trace)), "nothing is measured unless asked for"
     (why,) = trace.key_averages().unknown_peaks.values()
@@ -199,9 +197,7 @@ def test_torchs_live_profile_and_its_file_know_their_cpu(tmp_path: Path, measure
     assert json.loads((tmp_path / "trace.json").read_text())[CPU_MEMBER]["peaks"]["flops"] == {"fp32": FP32}
 
 
-def test_run_measures_a_cpu_whose_work_is_known(
-    tmp_path: Path, measurements: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_rates_cpus_of_known_work(tmp_path: Path, measurements: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from flopscope.cli import reporting
 
     unnamed, other, trace = (trace_with(tmp_path, **cpu) for cpu in ({}, here(name="Another CPU"), here()))

@@ -31,9 +31,7 @@ def parse_checked(text: str | bytes) -> dict[str, Any]:
         assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0, event
         row = event["pid"], event["tid"]
         if event["ph"] == "X":
-            assert all(
-                isinstance(event[key], Decimal) and event[key].as_tuple().exponent == -3 for key in ("ts", "dur")
-            )
+            assert all(isinstance(event[k], Decimal) and event[k].as_tuple().exponent == -3 for k in ("ts", "dur"))
             rows[row].append((event["ts"], event["ts"] + event["dur"]))
         if event["ph"] == "M":
             assert set(event["args"]) == {FACTS[event["name"]]}

@@ -12,9 +12,7 @@ def rows_of(trace: Any, **options: Any) -> list[dict[str, Any]]:
     """Return the rows of the accounting with times in ns. Check what holds for all of them."""
     frame = trace.accounting(**options)
     assert list(frame.columns) == ["device", "step", "total", *PARTS, "mfu", "mbu"]
-    rows = [
-        {name: None if value != value else value for name, value in row.items()} for row in frame.to_dict("records")
-    ]
+    rows = [{name: None if v != v else v for name, v in row.items()} for row in frame.to_dict("records")]
     for row in rows:
         for name in ("total", *PARTS):
             ns = 1000 * row[name]

@@ -80,9 +80,7 @@ class Plane:
             (4, message((1, number), (2, message((1, number), (2, name), *self._metadata.get(name, ())))))
             for name, number in self._events.items()
         ]
-        names = [
-            (5, message((1, number), (2, message((1, number), (2, name))))) for name, number in self._names.items()
-        ]
+        names = [(5, message((1, n), (2, message((1, n), (2, name))))) for name, n in self._names.items()]
         return message((2, self.name), *((3, line) for line in self._lines), *events, *names, *self._stats)
 
 

@@ -14,9 +14,7 @@ def recording(name: str) -> _core.Store:
     ``big`` adds to 256 MiB in place, ``add2048`` adds two float32 matrices of 2048² into a third.
     """
     file = np.load(DATA / "counters" / name)
-    names = [
-        key for n in SIZES for key in [*["big", f"add{n}"] * 8, "sleep", *["big", "sleep", f"add{n}", "sleep"] * 4]
-    ]
+    names = [k for n in SIZES for k in [*["big", f"add{n}"] * 8, "sleep", *["big", "sleep", f"add{n}", "sleep"] * 4]]
     names += ["add", "fill", "sum", "sin", "fill", "mm", "transpose"] * 8
     store = _core.Store()
     for key, start, length in zip(names, file["start"].tolist(), file["duration"].tolist(), strict=False):

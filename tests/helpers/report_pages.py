@@ -50,9 +50,7 @@ class PageRead:
         parser.feed(self.html)
         parser.close()
         self.tags, self.content, self.text = parser.tags, parser.content, " ".join(parser.text)
-        self.data: Any = json.loads(
-            next(t for _, a, t in self.content if a.get("id") == "data"), parse_constant=_refuse
-        )
+        self.data = json.loads(next(t for _, a, t in self.content if a.get("id") == "data"), parse_constant=_refuse)
         self.strings: list[str] = self.data["strings"]
         self._packed = {int(a["data-blob"] or 0): t for _, a, t in self.content if "data-blob" in a}
         self._blobs: dict[int, bytes] = {}

@@ -56,9 +56,7 @@ def test_a_run_is_kept_and_compared_with_the_one_before(tmp_path: Path) -> None:
     (name,) = kept["store_append"]["ratios"]
     kept["store_append"]["ratios"][name] /= 10
     write_json(tmp_path / "before.json", kept)
-    second = run(
-        *("run_all", "--out", str(tmp_path), "--only", "store_append", "--before", str(tmp_path / "before.json"))
-    )
+    second = run("run_all", "--out", str(tmp_path), "--only", "store_append", "--before", str(tmp_path / "before.json"))
     assert f"regression: store_append: {name}: " in second.stdout, second.stdout + second.stderr
 
 

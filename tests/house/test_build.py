@@ -90,9 +90,7 @@ def build(tmp_path: Path) -> Build:
 
 
 @pytest.mark.parametrize("first, second", [(INPLACE, EDITABLE), (EDITABLE, INPLACE)], ids=["inplace", "editable"])
-def test_a_build_compiles_what_changed_since_any_other(
-    build: Build, tmp_path: Path, first: list[str], second: list[str]
-) -> None:
+def test_a_build_compiles_what_has_changed(build: Build, tmp_path: Path, first: list[str], second: list[str]) -> None:
     assert build(first) == ALL
     assert build(second) == set()
     for command in (second, first):
@@ -134,9 +132,7 @@ def test_kernels_that_an_interrupted_build_left_are_compiled_again(build: Build,
     assert build(INPLACE) == {"add.cu"}
 
 
-def test_another_linker_can_be_chosen(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_linker_is_chosen(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     linker = tmp_path / "linker"
     linker.write_text(f'#!/bin/sh\necho linked >> {tmp_path}/linked\nexec {CC} -shared "$@"\n')
     linker.chmod(0o755)

@@ -51,9 +51,7 @@ def _compile_core(folder: Path, sanitizers: list[str]) -> None:
 @pytest.fixture(scope="session")
 def core(once: Once) -> Core:
     """Returns an archive of the core without the binding, compiled once per set of sanitizers and test run."""
-    return lambda sanitizers: (
-        once(f"core{''.join(sanitizers)}", lambda folder: _compile_core(folder, sanitizers)) / "core.a"
-    )
+    return lambda sanitizers: once(f"core{''.join(sanitizers)}", lambda to: _compile_core(to, sanitizers)) / "core.a"
 
 
 def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:

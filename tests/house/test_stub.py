@@ -26,9 +26,7 @@ STRUCT_SEQUENCE = {*dir(time.struct_time)} - {name for name in dir(time.struct_t
 def names_in(body: list[ast.stmt]) -> set[str]:
     names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     names |= {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
-    return names | {
-        t.id for node in body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)
-    }
+    return names | {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
 
 
 def parameters_in(node: ast.FunctionDef) -> str:

@@ -41,9 +41,7 @@ def test_a_good_wheel_is_accepted(program: dict[str, Any], tmp_path: Path) -> No
     assert wrong(program, tmp_path) == []
 
 
-def test_wheels_for_newer_systems_or_with_libraries_of_cuda_are_refused(
-    program: dict[str, Any], tmp_path: Path
-) -> None:
+def test_wheels_for_newer_systems_or_with_cudas_libraries_are_refused(program: dict[str, Any], tmp_path: Path) -> None:
     assert wrong(program, tmp_path, dynamic=GOOD + " GLIBC_2.34\n") == ["it needs glibc 2.34"]
     assert wrong(program, tmp_path, dynamic=GOOD + "NEEDED libcudart.so.13\n") == ["it is linked with libcudart.so.13"]
     assert wrong(program, tmp_path, name=NAME.replace("2_28", "2_34")) == ["it is not for manylinux_2_28_x86_64"]

@@ -259,9 +259,7 @@ def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
 
     def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
-        monkeypatch.setattr(
-            "flopscope.measuring.perf.check.look", lambda fn, args: check.Seen(kernel_names, waits or [])
-        )
+        monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or []))
 
     return activity
 

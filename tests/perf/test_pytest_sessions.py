@@ -116,9 +116,7 @@ def test_a_test_that_did_not_pass_is_never_listed_as_passed(run: Run, pytester: 
         ("expected", "test xfailed"), ("unexpected", "test failed"),
     ]  # fmt: skip
     benchmarks = json.loads((pytester.path / "a.json").read_text())["benchmarks"]
-    assert [one["name"] for one in benchmarks if one["extra_info"]["outcome"] == "passed"] == [
-        *("test_right", "test_no_limit"),
-    ]
+    assert [b["name"] for b in benchmarks if b["extra_info"]["outcome"] == "passed"] == ["test_right", "test_no_limit"]
 
 
 # Processes ------------------------------------------------------------------------------------------------------------
@@ -166,7 +164,5 @@ def test_under_xdist_measurements_are_exclusive_and_collected(tmp_path: Path) ->
 
 
 def test_a_pytest_run_that_measures_nothing_does_not_import_flopscope(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "import sys\ndef test_a(): assert not {'flopscope', 'numpy'} & set(sys.modules)\n"
-    )
+    (tmp_path / "test_it.py").write_text("import sys\ndef test_a(): assert not {'flopscope','numpy'} & {*sys.modules}")
     assert "1 passed" in run_pytest(tmp_path)

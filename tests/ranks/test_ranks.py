@@ -319,9 +319,7 @@ def test_ranks_of_file_names(name: str, rank: int | None) -> None:
         ([__file__], {"workers": 1}, ValueError, "no file could be read"),
     ],
 )
-def test_what_cannot_be_read_is_an_error(
-    paths: Any, options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_the_unreadable_is_refused(paths: Any, options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         fs.load_ranks(paths, **options)
 

@@ -38,9 +38,7 @@ def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, 
             if one.key == "aten::mm" and one.device_type == "cpu" and one.input_shapes == row["input_shapes"]:
                 times[trace.rank] = one.self_device_time_total / len(trace.step_breakdown())
     assert row["ranks"] == len(times) == 8
-    assert row["time_min"] == pytest.approx(min(times.values())) and row["time_max"] == pytest.approx(
-        max(times.values())
-    )
+    assert [row["time_min"], row["time_max"]] == pytest.approx([min(times.values()), max(times.values())])
     assert row["time_median"] == pytest.approx(np.median(list(times.values())))
     assert row["rank_max"] == max(times, key=lambda rank: times[rank] or 0) == 5
     assert row["rank_min"] == min(times, key=lambda rank: times[rank] or 0)
@@ -287,9 +285,7 @@ def test_a_file_with_a_hostile_name_is_text(tmp_path: Path) -> None:
         path.rename(tmp_path / f"<script>alert(1)<!--&amp;_{place}.{place}.pt.trace.json.gz")
     fs.load_ranks(tmp_path, workers=1).write_report(tmp_path / "ranks.html")
     page = PageRead(tmp_path / "ranks.html")
-    assert page.data["sections"]["ranks"]["findings"][0]["what"].startswith(
-        "Rank 2 (host <script>alert(1)<!--&amp;, GPU"
-    )
+    assert page.data["sections"]["ranks"]["findings"][0]["what"].startswith("Rank 2 (host <script>alert(1)<!--&amp;,")
     assert len(page.scripts) == 2 and not any("alert(1)" in script for script in page.scripts)
 
 

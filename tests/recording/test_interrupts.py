@@ -110,9 +110,7 @@ BLOCKS = {**{name: (options, 0, 50) for name, options in OPTIONS.items()}, "step
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("options", "steps", "least"), BLOCKS.values(), ids=BLOCKS)
-def test_an_interrupt_of_a_block_or_step_leaves_no_profile_in_progress(
-    options: dict[str, Any], steps: int, least: int
-) -> None:
+def test_an_interrupt_of_block_or_step_leaves_no_profile_open(options: dict[str, Any], steps: int, least: int) -> None:
     x = fs.ones((2,))
 
     def program() -> None:

@@ -240,9 +240,7 @@ CUPTI = {**PLAIN, "cupti": True, "may_share": False, "api_calls": True}
         ({"activities": [CPU]}, "cpu", PLAIN),  # CUDA is not loaded
     ],
 )
-def test_arguments_choose_the_timer(
-    machine: Machine, arguments: dict[str, Any], timing: str, options: dict[str, Any]
-) -> None:
+def test_options_set_timers(machine: Machine, arguments: dict[str, Any], timing: str, options: dict[str, Any]) -> None:
     for machine.native in (True, timing != "cupti"):  # CUPTI needs no flopscope that is built with CUDA
         prof = machine.profile(**arguments)
         assert prof.timing_source == timing and machine.recorders == [options]

@@ -16,9 +16,7 @@ SIN = 64  # FLOPs of one sine
 
 
 @pytest.mark.parametrize("with_stack", [False, True])
-def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(
-    x: fs.Tensor, with_stack: bool, tmp_path: Path
-) -> None:
+def test_ranges_of_interleaved_tasks_have_own_work_and_time(x: fs.Tensor, with_stack: bool, tmp_path: Path) -> None:
     spans: dict[str, int] = {}
 
     async def work(name: str, op: Any, times: int, pause: float) -> None:

@@ -109,9 +109,7 @@ def test_single_events_have_flops_where_shapes_are_recorded() -> None:
         for n in (8, 8, 16):
             torch.mm(torch.ones(4, 8), torch.ones(8, n))
     for _ in range(2):
-        assert [event.flops for event in prof.events() if event.name == "aten::mm"] == [
-            2 * 4 * 8 * n for n in (8, 8, 16)
-        ]
+        assert [e.flops for e in prof.events() if e.name == "aten::mm"] == [2 * 4 * 8 * n for n in (8, 8, 16)]
 
 
 def test_the_sum_of_all_rows_is_that_of_torch() -> None:

@@ -140,9 +140,7 @@ def test_tables_are_available_after_the_trace_handler_of_torch(tmp_path: Path) -
     rows = prof.key_averages(peaks="none").to_dicts()
     assert fs.load_trace(file).key_averages(peaks="none").to_dicts() == rows
     prof.export_chrome_trace(tmp_path / "again.json")
-    first, again = (
-        json.loads(text) for text in (gzip.decompress(file.read_bytes()), (tmp_path / "again.json").read_text())
-    )
+    first, again = map(json.loads, (gzip.decompress(file.read_bytes()), (tmp_path / "again.json").read_text()))
     assert again.pop("traceName") == str(tmp_path / "again.json")
     assert first.pop("traceName") == str(file) and first == again
 

@@ -313,7 +313,7 @@ def test_what_is_unknown_or_absent_is_null_not_zero(tmp_path: Path) -> None:
     assert written(fs.load_trace(b'{"traceEvents": []}'), tmp_path).data["rows"]["count"] == 0
 
 
-def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_past_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stacked.key_averages(group_by=("name", "step"))
     kept = 20
     monkeypatch.setattr(page_rows, "MOST_ROWS", kept)
@@ -358,9 +358,7 @@ def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypa
     monkeypatch.setattr(profile, "MOST_ROWS", by_shape - 1)
     read = written(stacked, tmp_path)
     assert read.data["rows"]["count"] == len(stacked.key_averages())
-    assert any(
-        f"by name and shape they are {by_shape:,}" in note for note in read.data["sections"]["overview"]["notes"]
-    )
+    assert any(f"by name and shape they are {by_shape:,}" in one for one in read.data["sections"]["overview"]["notes"])
     monkeypatch.setattr(profile, "MOST_ROWS", by_shape)
     assert written(stacked, tmp_path).data["rows"]["count"] == by_shape
 

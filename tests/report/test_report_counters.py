@@ -53,9 +53,7 @@ def test_tracks_have_the_rates_and_times_of_the_trace(tmp_path: Path) -> None:
     for track in found["tracks"]:
         names = [page.strings[track[name]] for name in ("name", "label", "unit")]
         assert names == ["dram_bytes_read", "DRAM read", "GB/s"]
-        assert np.cumsum(page.column(track["start"])).tolist() == [
-            1000.0 * i for i in range(5)
-        ]  # the page begins there
+        assert np.cumsum(page.column(track["start"])).tolist() == [1000.0 * i for i in range(5)]  # the page begins then
         assert page.column(track["duration"]).tolist() == [1000.0] * 5
         assert page.column(track["mean"]).tolist() == POINTS
         assert track["low"] is None and track["high"] is None and track["top"] == 7.25

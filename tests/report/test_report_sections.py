@@ -126,7 +126,7 @@ def test_hostile_names_of_runs_and_ops_are_text(tmp_path: Path) -> None:
     assert any("\\u202e" in text for text in page.strings)
 
 
-def test_rows_beyond_the_limit_are_counted(
+def test_rows_past_the_limit_are_counted(
     comparison: fs.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = sum(1 + len(change.parts) for change in comparison.changes)
@@ -168,9 +168,7 @@ def three() -> dict[int, fs.Trace]:
     return {2: rank(2), 0: rank(0, steps=2), 1: rank(1, late=250.0)}
 
 
-def test_parts_of_ranks_are_those_of_each_beside_those_of_the_others(
-    three: dict[int, fs.Trace], tmp_path: Path
-) -> None:
+def test_parts_of_ranks_are_those_of_each_beside_those_of_others(three: dict[int, fs.Trace], tmp_path: Path) -> None:
     write(tmp_path / "page.html", report(three))
     page = PageRead(tmp_path / "page.html")
     data = page.data["sections"]["ranks"]
@@ -225,9 +223,7 @@ def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tm
         report({3: wrong})
 
 
-def test_a_page_opens_on_the_first_finding_else_on_the_most_awaited_else_on_the_first(
-    three: dict[int, fs.Trace],
-) -> None:
+def test_a_page_opens_on_the_first_finding_else_the_most_awaited_else_the_first(three: dict[int, fs.Trace]) -> None:
     ranks = fs.Ranks(digests_of(three))
     found = [SimpleNamespace(ranks=one) for one in ((9, 2), (0,), ())]
     for findings, place in ((found, 2), (found[2:], 1), ([], 1)):

@@ -251,9 +251,7 @@ def test_steps_launches_and_bytes_are_described(tmp_path: Path) -> None:
 def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
     traces = [many(5).load(), many(3).load()]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
-    parts = [
-        Part(store_of(trace, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, trace in enumerate(traces)
-    ]
+    parts = [Part(store_of(one, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, one in enumerate(traces)]
     timeline = drawn_parts(parts, tmp_path, 10**6)
     names = [timeline.page.strings[lane["part"]] for lane in timeline.lanes]
     assert list(dict.fromkeys(names)) == ["Rank 0", "Rank 1"]
@@ -268,9 +266,7 @@ def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
             assert columns["key"][timeline.row[i]] == "aten::add"
 
 
-def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_past_a_limit_threads_with_fewest_events_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline_module, "MOST_PLACES", 3)
     program = many(20)
     for thread in range(2, 10):

@@ -78,9 +78,7 @@ def facts(prof: Results) -> Any:
         prof.summary(peaks="datasheet").to_dict(),
         table.drop(columns="timing_source").to_dict("list"),
         accounting.to_dict("list"),
-        sorted(
-            kind if kind == "memory" else f"{kind} {name}" for kind, name in zip(events.kind, events.name, strict=True)
-        ),
+        sorted(k if k == "memory" else f"{k} {n}" for k, n in zip(events.kind, events.name, strict=True)),
         prof.lines().drop(columns="cpu_time").to_dict("list"),
         prof.step_breakdown().to_dict("list"),
         [dict(prof.hlo), dict(prof.graphs), prof.rank, prof.dropped, prof.timing_source, prof._program],

@@ -154,9 +154,7 @@ def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
 def test_code_and_standard_input_run_as_under_python(option: str, name: str, tmp_path: Path) -> None:
     text = textwrap.dedent(TEXTS[name])
     target, given = ([option, text], "some text\n") if option == "-c" else ([option], text)
-    plain, profiled = (
-        done(tmp_path, [*command, *target, "a", "--flag", "--", "-o", "x"], given) for command in ([], RUN)
-    )
+    plain, profiled = (done(tmp_path, [*way, *target, "a", "--flag", "--", "-o", "x"], given) for way in ([], RUN))
     assert plain.stdout or plain.returncode or plain.stderr, "the program does something"
     assert_same(plain, profiled)
 
@@ -184,9 +182,7 @@ def test_a_module_a_folder_and_an_archive_run_as_under_python(tmp_path: Path) ->
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").touch()
-    text = (
-        "import sys; print(sys.argv, __name__, __file__, sys.path[0], __spec__ and __spec__.name, __package__); 1 / 0"
-    )
+    text = "import sys; print(sys.argv, __name__, __file__, sys.path[0], __spec__ and __spec__.name, __package__); 1/0"
     for name in ("__main__.py", "part.py"):
         script(package, text, name)
     with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
@@ -225,9 +221,7 @@ def test_a_missing_script_is_an_error_like_pythons(tmp_path: Path) -> None:
         ["-o", "a.html", "--no-report"],
     ],
 )
-def test_wrong_options_end_before_the_program_runs(
-    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_options_run_nothing(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from flopscope.cli.program import main
 
     path = script(tmp_path, "raise AssertionError")

@@ -26,9 +26,7 @@ def test_the_lock_is_released_by_a_process_that_dies(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
 
 
-def test_the_lock_is_released_although_a_forked_process_is_alive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_lock_is_released_though_a_forked_process_is_alive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     reading, writing = os.pipe()
     with alone():

@@ -67,9 +67,7 @@ def test_no_bar_is_shown_without_a_terminal(capfd: pytest.CaptureFixture[str], m
 
 
 @pytest.mark.parametrize("title", ["reading run[/1].json.gz", "[bold]x[/bold]", "reading a\x1b[31m.json"])
-def test_a_title_is_shown_literally(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, title: str
-) -> None:
+def test_titles_are_literal(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, title: str) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")

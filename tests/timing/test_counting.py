@@ -28,9 +28,7 @@ def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
         (Counts({}), (200, 100, 100), ""),
     ],
 )
-def test_one_sentence_compares_traffic_with_the_model(
-    found: Counts, model: tuple[float, float, float], sentence: str
-) -> None:
+def test_a_sentence_compares_traffic_to_model(found: Counts, model: tuple[float, float, float], sentence: str) -> None:
     assert traffic_sentence(found, *model) == sentence
 
 
@@ -99,9 +97,7 @@ def stage_of(*kernels: str) -> Any:
 
 
 @pytest.mark.parametrize("asleep", [False, True])
-def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
-    asleep: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counting_goes_on_in_a_capture_where_cupti_was_detached(asleep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cupti, stage, called = Cupti(asleep), stage_of("gemm"), []
     for name in ("count_calls", "Profiler", "measure_flush"):
         monkeypatch.setattr(f"flopscope._core.{name}", getattr(cupti, name))

@@ -57,9 +57,7 @@ KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "bz2": (holding(bz2.compress(b"[]")), "compressed by bzip2", "unpack it"),
     "xz": (holding(lzma.compress(b"[]")), "compressed by .*xz", "unpack it"),
     "rocprofv3": (holding(b'{"rocprofiler-sdk-tool": []}'), "JSON of rocprofv3", "--output-format rocpd"),
-    "lfs": (
-        holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:1"), "a pointer of Git LFS", "git lfs pull",
-    ),
+    "lfs": (holding(b"version https://git-lfs.github.com/spec/v1\noid sha256"), "a pointer of Git LFS", "git lfs pull"),
     "html": (holding(b"\n<!DOCTYPE html><html></html>"), "a page of HTML", RECORD),
 }  # fmt: skip
 

@@ -91,9 +91,7 @@ SUM = f"{ALL}, to_apply=add, use_global_device_ids=true"
 ALONG = f"{ALL}, dimensions={{0}}, use_global_device_ids=true"
 
 
-WRAPPED = (
-    f"wrapped {{\n  p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
-)
+WRAPPED = f"wrapped {{\n p = f32[1024] parameter(0)\n  ROOT r = f32[128] reduce-scatter(p), {ALONG}, to_apply=add\n}}\n"
 
 
 @pytest.mark.parametrize(
@@ -125,9 +123,7 @@ WRAPPED = (
         ),
     ],
 )
-def test_kind_and_message_follow_from_the_instruction(
-    body: str, kernel: str, kind: str, size: int, factor: float
-) -> None:
+def test_kind_and_message_are_the_instructions(body: str, kernel: str, kind: str, size: int, factor: float) -> None:
     row = only(entry(body), kernel)
     assert (row["collective"], row["message_bytes"]) == (kind, size)
     assert row["bus_gbytes_per_s"] == pytest.approx(size / 10e3 * factor)

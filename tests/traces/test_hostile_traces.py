@@ -150,9 +150,7 @@ def shuffled(count: int) -> list[int]:
 N = range(COUNT)
 FORMS: dict[str, Callable[[], list[Json]]] = {
     "threads and overheads": lambda: [*(op("a", i, COUNT, i) for i in N), *overheads(COUNT, 1, 0.5)],
-    "memory of other threads": lambda: [
-        each for i in N for each in (op("a", i, 0.5, i), memory(i + 0.25, 1, COUNT + i, 0))
-    ],
+    "memory of other threads": lambda: [e for i in N for e in (op("a", i, 0.5, i), memory(i + 0.25, 1, COUNT + i, 0))],
     "overheads behind nested ops": lambda: nested(1e-3) + overheads(COUNT / 500, 1e-3, 3 * COUNT),
     "nested stated ranges": lambda: kernels_in_nested_ranges(flops=100, bytes=10),
     "kernels in nested ranges": kernels_in_nested_ranges,

@@ -39,9 +39,7 @@ bodies = st.lists(st.sampled_from("abcdef"), min_size=3, max_size=12)
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.sampled_from("uvw"), max_size=3), bodies, st.integers(1, 6), st.integers(3, 12), st.booleans())
-def test_passes_begin_where_they_were_launched(
-    start: list[str], body: list[str], layers: int, count: int, device: bool
-) -> None:
+def test_passes_begin_where_launched(start: list[str], body: list[str], layers: int, count: int, device: bool) -> None:
     one = ["begin", *body * layers]
     trace = program_of(start + one * count, device=device).load()
     ends = [10 * len(one)] * (count - 1) + [10 * len(one) - 8]

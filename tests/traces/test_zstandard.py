@@ -131,9 +131,7 @@ def test_a_pipe_may_give_a_byte_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("compress", [packed, gzip.compress], ids=["zstandard", "gzip"])
-def test_reads_and_batches_of_any_size_give_the_same(
-    compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reads_of_any_size_give_the_same(compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     first = compress(RAW[:999])
     for edge in range(-3, 3):  # of a member
         monkeypatch.setattr(input, "CHUNK", len(first) + edge)

@@ -13,9 +13,7 @@ from helpers.work_cases import Case, F, differences, work
 FAMILIES = (cases_elements, cases_products, cases_libraries, cases_experts, cases_serving)
 
 
-@pytest.mark.parametrize(
-    "case", [case for family in FAMILIES for case in family.CASES], ids=lambda case: str(case.name)
-)
+@pytest.mark.parametrize("case", [case for family in FAMILIES for case in family.CASES], ids=lambda c: str(c.name))
 def test_work_follows_from_the_arguments(case: Case) -> None:
     assert differences(case) == {}, case.source
 

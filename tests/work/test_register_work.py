@@ -100,9 +100,7 @@ def test_a_failing_rule_is_reported_once_and_its_work_is_unknown(rule: Any, mess
     assert len(caught) == 1 and NAME in str(caught[0].message)
 
 
-@pytest.mark.parametrize(
-    ("name", "fn", "error"), [("", len, ValueError), (3, len, TypeError), ("mylib::scale", 3, TypeError)]
-)
+@pytest.mark.parametrize("name, fn, error", [("", len, ValueError), (3, len, TypeError), ("lib::scale", 3, TypeError)])
 def test_invalid_names_and_rules_are_errors(name: Any, fn: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"name|fn"):
         register_work(name, fn)

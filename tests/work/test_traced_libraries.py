@@ -17,9 +17,7 @@ Shape = list[int]
 
 
 @pytest.mark.parametrize(("forward", "arguments", "flops", "moved"), GRADIENTS)
-def test_a_gradient_takes_its_shapes_from_the_forward_pass(
-    forward: str, arguments: list[Any], flops: float, moved: Any
-) -> None:
+def test_a_gradient_has_shapes_of_its_forward_op(forward: str, arguments: list[Any], flops: float, moved: Any) -> None:
     row = gradient(forward, *arguments)
     assert row.flops == pytest.approx(flops, rel=1e-12, nan_ok=True)
     assert moved is ... or row.bytes_total_moved == moved

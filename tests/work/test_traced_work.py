@@ -159,9 +159,7 @@ def convolved(image: Shape, out: Shape, weight: Shape, name: str = CONVOLVED) ->
         (f"{CONVOLVED}_transpose", [4, 6, 3, 3], [2, 6, 23, 27], 2 * 2 * 4 * 11 * 13 * 6 * 9),
     ],
 )
-def test_old_convolutions_infer_the_output_shape_from_their_gradient(
-    name: str, weight: Shape, out: Shape, flops: float
-) -> None:
+def test_old_convolutions_infer_outputs_from_the_gradient(name: str, weight: Shape, out: Shape, flops: float) -> None:
     program = convolved([2, 4, 11, 13], out, weight, name)
     i, o, w = (4 * math.prod(shape) for shape in ([2, 4, 11, 13], out, weight))
     actual, coverage = program.rows(), program.load().coverage()
@@ -272,9 +270,7 @@ def test_no_dtype_is_inferred_from_kernels_of_several_dtypes_or_without_numbers(
     assert math.isnan(rows_of(ranged)["aten::arange"].bytes_total_moved)
 
 
-@pytest.mark.parametrize(
-    ("op", "dtype", "item"), [("_softmax", "c10::Half", 4), ("_softmax", FLOAT, 4), ("cumsum", LONG, 8)]
-)
+@pytest.mark.parametrize("op, dtype, item", [("_softmax", "c10::Half", 4), ("_softmax", FLOAT, 4), ("cumsum", LONG, 8)])
 def test_a_missing_dtype_is_the_widest(op: str, dtype: str, item: int) -> None:
     program = Old().then(f"aten::{op}", [[6, 10], [], []], dtype=[dtype, "Scalar", "Scalar"])
     assert program.rows()[f"aten::{op}"].bytes_written == 60 * item

@@ -61,9 +61,7 @@ MOVED: list[tuple[str, list[Any], float]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "moved"), MOVED)
-def test_a_generated_kernel_moves_each_distinct_element_of_its_tensors(
-    name: str, arguments: list[Any], moved: float
-) -> None:
+def test_a_generated_kernel_moves_each_element_of_its_tensors(name: str, arguments: list[Any], moved: float) -> None:
     found = work(f"triton_{name}", *arguments)
     assert found["bytes_moved"] == moved
     assert math.isnan(found["bytes_read"]) and math.isnan(found["bytes_written"])
