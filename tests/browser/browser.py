@@ -111,6 +111,9 @@ class Page:
         """Return the text of an element, visible or not."""
         return str(self.one(selector).get_property("textContent"))
 
+    def texts(self, selector: str) -> list[str]:
+        return [str(one.get_property("textContent")) for one in self.all(selector)]
+
     def until(self, condition: str, what: str = "") -> None:
         """Wait until an expression of JavaScript is true."""
         self.wait(lambda: bool(self.run(f"return Boolean({condition})")), what or condition)
@@ -202,18 +205,19 @@ class Page:
 
 
 Open = Callable[..., Page]
-"""Open a file: its path, the fragment of the address, and dark=True for the dark theme."""
+"""Open a file, or the page of results: its path, the fragment of the address, and dark=True for the dark theme."""
 
 
 Report = Callable[[str], Path]
 """Return the page of a profile of profiles.py."""
 
 
-def ready(page: Page) -> None:
+def ready(page: Page) -> Page:
     page.until("document.documentElement.dataset.ready === 'true'")
+    return page
 
 
-def whole(page: Page) -> None:
+def whole(page: Page) -> Page:
     """Draw all sections."""
-    ready(page)
-    page.value("flopscope.page.mountAll().then(() => true)")
+    ready(page).value("flopscope.page.mountAll().then(() => true)")
+    return page

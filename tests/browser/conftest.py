@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -41,11 +41,14 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
 
 
 @pytest.fixture
-def open_report(chromium: WebDriver) -> Iterator[Open]:
-    """Yield a function that opens a file. At the end of the test the page must have had no problem."""
+def open_report(chromium: WebDriver, tmp_path: Path) -> Iterator[Open]:
+    """Yield a function that opens a file, or the page of results. In the end the page must have had no problem."""
     pages: list[Page] = []
 
-    def open_file(path: Path, fragment: str = "", *, dark: bool = False) -> Page:
+    def open_file(path: Any, fragment: str = "", *, dark: bool = False) -> Page:
+        if not isinstance(path, Path):
+            path.write_report(tmp_path / "report.html")
+            path = tmp_path / "report.html"
         pages.append(Page(chromium, path, fragment, dark=dark))
         return pages[-1]
 

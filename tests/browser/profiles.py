@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 import random
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, quietly
 from helpers.ranks_cases import simulated
 from helpers.recordings import FAULTS
 
@@ -34,14 +33,8 @@ NASTY = (
 )  # fmt: skip
 
 
-def _load(path: Path | bytes) -> fs.Trace:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(path)
-
-
 def _recorded(name: str) -> Callable[[Path], None]:
-    return lambda path: _load(FAULTS / f"{name}.json.gz").write_report(path)
+    return lambda path: quietly(FAULTS / f"{name}.json.gz").write_report(path)
 
 
 def _cpu(path: Path) -> None:
@@ -53,7 +46,7 @@ def _cpu(path: Path) -> None:
                 fs.gelu(fs.add(x, x))
     trace = path.with_name("cpu.json")
     prof.export_chrome_trace(trace)
-    _load(trace).write_report(path)
+    quietly(trace).write_report(path)
 
 
 # Ranks ----------------------------------------------------------------------------------------------------------------
@@ -62,7 +55,7 @@ def _cpu(path: Path) -> None:
 def ranks_of(folder: Path) -> dict[int, fs.Trace]:
     """Return traces of a program on eight GPUs. Rank 1 computes longer, so the others wait for it."""
     simulated(folder, dp=8, tp=1, slow_gpu={1: 1.4})
-    traces = map(_load, sorted(folder.glob("*.json.gz")))
+    traces = map(quietly, sorted(folder.glob("*.json.gz")))
     return {trace.rank: trace for trace in traces if trace.rank is not None}
 
 
@@ -114,7 +107,7 @@ def counted_program(steps: int = 3, every: float = 2.0) -> Program:
 
 
 def _empty(path: Path) -> None:
-    _load(b'{"traceEvents": []}').write_report(path)
+    quietly(b'{"traceEvents": []}').write_report(path)
 
 
 def huge(events: int = EVENTS) -> bytes:
@@ -155,7 +148,7 @@ def hostile() -> bytes:
 
 
 def _compare(path: Path) -> None:
-    runs = (_load(FAULTS / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
+    runs = (quietly(FAULTS / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
@@ -214,6 +207,6 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
 PROFILES: dict[str, Callable[[Path], Any]] = {
     "training": _recorded("vocab_before"), "inference": _recorded("attention_infer_before"), "cpu": _cpu,
     "ranks": _ranks, "counters": lambda path: counted_program().load().write_report(path), "empty": _empty,
-    "huge": lambda path: _load(huge()).write_report(path), "compare": _compare,
-    "hostile": lambda path: _load(hostile()).write_report(path),
+    "huge": lambda path: quietly(huge()).write_report(path), "compare": _compare,
+    "hostile": lambda path: quietly(hostile()).write_report(path),
 }  # fmt: skip

@@ -1,6 +1,5 @@
 """The tracks of counters in Chromium, and what the Overview tells of counters, graphs and misfits."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,13 +27,7 @@ HEIGHTS = f"""
 
 @pytest.fixture
 def page(open_report: Open, report: Report) -> Page:
-    opened = open_report(report("counters"))
-    whole(opened)
-    return opened
-
-
-def labels(page: Page) -> list[str]:
-    return list(page.run("return [...document.querySelectorAll('.timeline-label.counter')].map((e) => e.textContent)"))
+    return whole(open_report(report("counters")))
 
 
 def heights(page: Page, name: str, us: float) -> list[float]:
@@ -43,7 +36,7 @@ def heights(page: Page, name: str, us: float) -> list[float]:
 
 
 def test_each_counter_is_a_row_below_the_streams_of_its_device(page: Page) -> None:
-    found = [text.replace("\u202f", " ") for text in labels(page)]
+    found = [text.replace("\u202f", " ") for text in page.texts(".timeline-label.counter")]
     assert found == [
         *("DRAM read, to 2.40 TB/s", "DRAM written, to 1.20 TB/s", "SM active, to 100.0%"),
         *("tensor active, to 100.0%", "power.W, to 550"),
@@ -66,10 +59,9 @@ def test_the_pointer_tells_the_value(page: Page) -> None:
     page.run(f"{VIEW}.show({{from: 200000, to: 230000}})")
     page.run("document.querySelector('#timeline').scrollIntoView({block: 'start', behavior: 'instant'})")
     page.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
-    x, y = page.run(
-        f"""const row = {VIEW}.rows.find((one) => one.role === 'counter'), box = {VIEW}.canvas.getBoundingClientRect();
-        return [box.left + box.width / 2, box.top + row.y + row.height / 2]"""
-    )
+    x, y = page.run(f"""const row = {VIEW}.rows.find((one) => one.role === 'counter');
+        const box = {VIEW}.canvas.getBoundingClientRect();
+        return [box.left + box.width / 2, box.top + row.y + row.height / 2]""")
     chain = ActionChains(page.browser).w3c_actions  # type: ignore[no-untyped-call]
     chain.pointer_action.move_to_location(round(x), round(y))
     chain.perform()
@@ -78,14 +70,12 @@ def test_the_pointer_tells_the_value(page: Page) -> None:
     assert title == "DRAM read\nCounted 2.40 TB/s"
 
 
-def test_merged_samples_are_explained(open_report: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_samples_are_explained(open_report: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     from flopscope.show.page import counters
 
     monkeypatch.setattr(counters.bucketed, "__defaults__", (20,))
     monkeypatch.setattr(counters, "MOST_BUCKETS", 20)
-    counted_program().load().write_report(tmp_path / "report.html")
-    page = open_report(tmp_path / "report.html")
-    whole(page)
+    page = whole(open_report(counted_program().load()))
     assert "samples of counters, those that begin in the same one of 20 equal parts" in page.text(".timeline-notes")
     strong, soft = heights(page, "dram_bytes_read", 150)
     assert 0 < strong < 1 and soft > 0
@@ -93,25 +83,20 @@ def test_merged_samples_are_explained(open_report: Open, tmp_path: Path, monkeyp
 
 def test_the_devices_tell_what_was_counted(page: Page) -> None:
     text = page.text("#devices").replace("\u202f", " ")
-    tiles = page.run("return [...document.querySelectorAll('#overview .tile')].map((one) => one.textContent)")
-    assert any(tile.startswith("HFU") for tile in tiles)
+    assert any(tile.startswith("HFU") for tile in page.texts("#overview .tile"))
     assert "Counters" in text and "tensor active" in text
-    present = page.run(
-        """return Object.fromEntries([...document.querySelectorAll('.features tbody tr')].map(
-            (one) => [one.children[0].textContent, one.children[1].textContent]))"""
-    )
+    present = page.run("""return Object.fromEntries([...document.querySelectorAll('.features tbody tr')].map(
+            (one) => [one.children[0].textContent, one.children[1].textContent]))""")
     assert present["Counters"] == "✓ yes"
 
 
-def test_graphs_and_misfits_are_told(open_report: Open, tmp_path: Path, axe: str) -> None:
+def test_graphs_and_misfits_are_told(open_report: Open, axe: str) -> None:
     replay: Any = Replay()
     replay.replay(0, *KERNELS)
     program = Program()
     program.run("_C::rms_norm", 200, 240, 8, [4, 8], [4, 8], kernel="<b>norm</b>")
     replay.events += program.events
-    replay.load().write_report(tmp_path / "report.html")
-    page = open_report(tmp_path / "report.html")
-    whole(page)
+    page = whole(open_report(replay.load()))
     assert "launches of graphs" in page.text("#devices")
     assert "Another version of _C::rms_norm: called with (" in page.text("#overview .notes")
     assert page.violations(axe) == []

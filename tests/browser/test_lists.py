@@ -28,13 +28,9 @@ def time_of(text: str) -> float:
 
 def cells(page: Page, section: str, number: int = 0) -> list[list[str]]:
     """Return the texts of the rows of a list that are in view."""
-    return page.run(
-        """const grid = document.querySelectorAll(`#${arguments[0]} .grid`)[arguments[1]];
+    return page.run("""const grid = document.querySelectorAll(`#${arguments[0]} .grid`)[arguments[1]];
         const texts = (line) => [...line.children].map((cell) => cell.textContent);
-        return [...grid.querySelectorAll('.line')].map(texts);""",
-        section,
-        number,
-    )
+        return [...grid.querySelectorAll('.line')].map(texts);""", section, number)  # fmt: skip
 
 
 def header(page: Page, section: str, title: str) -> None:
@@ -52,8 +48,7 @@ def header(page: Page, section: str, title: str) -> None:
 def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, report: Report) -> None:
     runs = [fs.load_trace(FAULTS / f"compile_fuse_{which}.json.gz") for which in ("before", "after")]
     comparison = fs.compare(*runs)
-    page = open_report(report("compare"))
-    whole(page)
+    page = whole(open_report(report("compare")))
     shown = {row[0].lstrip("▶▼"): row for row in cells(page, "compare")}
     assert set(shown) == {change.name for change in comparison.changes}
     for change in comparison.changes:
@@ -62,18 +57,14 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
         assert time_of(row[2]) == pytest.approx(change.time_b, rel=0.006)
         assert time_of(row[3]) == pytest.approx(change.time_b - change.time_a, rel=0.006, abs=0.006)
         assert row[7] == change.cause
-    tiles = page.run(
-        "return [...document.querySelectorAll('#compare > .body > .tiles .value')].map((one) => one.textContent)"
-    )
+    tiles = page.texts("#compare > .body > .tiles .value")
     assert [time_of(text) for text in tiles[:2]] == pytest.approx(comparison.time, rel=0.006)
     a, b = comparison.time
     assert float(tiles[3].rstrip("×")) == pytest.approx(a / b, rel=0.006)
     regions = [one.get_attribute("aria-label") for one in page.all('[role="region"]')]
     assert len(regions) > 1 and len(set(regions)) == len(regions)
-    parts = page.run(
-        """return [...document.querySelectorAll('#compare .beside tbody tr')].map(
-            (one) => [...one.cells].slice(2).map((cell) => cell.textContent))"""
-    )
+    parts = page.run("""return [...document.querySelectorAll('#compare .beside tbody tr')].map(
+            (one) => [...one.cells].slice(2).map((cell) => cell.textContent))""")
     sums = np.sum([[time_of(text) for text in part[:2]] for part in parts], axis=0)
     assert sums == pytest.approx([sum(side.values()) for side in comparison.parts], rel=0.01)
     assert sums == pytest.approx(comparison.time, rel=0.01)
@@ -85,8 +76,7 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
 
 
 def test_lists_sort_filter_and_open(open_report: Open, report: Report) -> None:
-    page = open_report(report("compare"))
-    whole(page)
+    page = whole(open_report(report("compare")))
     for times in range(2):
         header(page, "compare", "a")
         found = [time_of(row[1]) for row in cells(page, "compare")]
@@ -108,8 +98,7 @@ def test_lists_sort_filter_and_open(open_report: Open, report: Report) -> None:
 
 
 def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
-    page = open_report(report("compare"))
-    whole(page)
+    page = whole(open_report(report("compare")))
     page.keys("/")
     assert page.run("return document.activeElement.type") == "search"
     page.keys(Keys.ESCAPE)
@@ -125,8 +114,7 @@ def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
 def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report, tmp_path: Path) -> None:
     traces = ranks_of(tmp_path)
     expected = stragglers_of(traces).ranks.set_index("rank")
-    page = open_report(report("ranks"))
-    whole(page)
+    page = whole(open_report(report("ranks")))
     rows = cells(page, "ranks")
     assert len(rows) == 8 and rows[0][0] == "1"  # whom the others wait for comes first
     for row in rows:
@@ -141,10 +129,8 @@ def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report,
 
 def beside(page: Page) -> dict[str, list[float]]:
     """Return the times of a part of the rank that is shown, of the others, and their difference."""
-    rows = page.run(
-        """return [...document.querySelectorAll('#ranks .beside tbody tr')].map((row) =>
-        [row.querySelector('.name').textContent, ...[...row.cells].slice(2).map((one) => one.textContent)])"""
-    )
+    rows = page.run("""return [...document.querySelectorAll('#ranks .beside tbody tr')].map((row) =>
+        [row.querySelector('.name').textContent, ...[...row.cells].slice(2).map((one) => one.textContent)])""")
     return {name: [time_of(text.replace("+", "")) for text in times] for name, *times in rows}
 
 
@@ -152,8 +138,7 @@ SELECTED = "return document.querySelector('#ranks .grid [aria-selected=true]').f
 
 
 def test_the_page_opens_on_the_slow_rank_beside_the_others(open_report: Open, report: Report, tmp_path: Path) -> None:
-    page = open_report(report("ranks"))
-    ready(page)
+    page = ready(open_report(report("ranks")))
     page.until("document.querySelector('#ranks .grid [aria-selected=true]')")
     assert page.run(SELECTED) == "1" and page.text("#ranks h3") == "Rank 1 beside the others"
     assert page.text("#ranks .todo").startswith("What to do: Compare its GPU")
@@ -182,8 +167,7 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
     path = tmp_path / "many.html"
     many_ranks(path, 4096)
     assert path.stat().st_size < 8e6
-    page = open_report(path, "#ranks")
-    ready(page)
+    page = ready(open_report(path, "#ranks"))
     page.until("document.querySelector('#ranks .grid .line')")
     assert cells(page, "ranks")[0][0] == "1234"
     assert len(page.all("#ranks .grid .line")) < 300
@@ -194,22 +178,18 @@ def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> No
 
 def test_a_page_of_nothing_known_opens(open_report: Open, tmp_path: Path) -> None:
     many_ranks(tmp_path / "ranks.html", 40, unknown=True)
-    page = open_report(tmp_path / "ranks.html")
-    whole(page)
+    page = whole(open_report(tmp_path / "ranks.html"))
     assert not re.search(r"\bNaN\b|undefined|Infinity|could not be drawn", page.text("main"))
 
 
-def test_hostile_names_of_runs_are_shown_as_text(open_report: Open, tmp_path: Path) -> None:
+def test_hostile_names_of_runs_are_shown_as_text(open_report: Open) -> None:
     runs = [in_a_row((NASTY[0], time, ([8, 8],))).load() for time in (10.0, 20.0)]
-    fs.compare(*runs, names=(NASTY[1], NASTY[3])).write_report(tmp_path / "page.html")
-    page = open_report(tmp_path / "page.html")
-    whole(page)
+    page = whole(open_report(fs.compare(*runs, names=(NASTY[1], NASTY[3]))))
     assert page.text("h1") == f"{NASTY[1]} → right\\u202eto left\\u2066"
     assert [row[0].lstrip("▶▼") for row in cells(page, "compare")] == [NASTY[0]]
 
 
 def test_the_first_click_selects_a_row(open_report: Open, report: Report) -> None:
-    page = open_report(report("ranks"))
-    whole(page)
+    page = whole(open_report(report("ranks")))
     page.click("#ops .grid .line:nth-child(2) .first")
     page.until("document.querySelector('#ops .grid .line:nth-child(2)[aria-selected=true]')")

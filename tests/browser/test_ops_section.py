@@ -1,14 +1,12 @@
 """The rows of Ops in Chromium: they equal the tables, whatever the order, the filter and the grouping."""
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import Keys, Open, Page
 from helpers import TRACES
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, load, op
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -21,13 +19,15 @@ def trace() -> fs.Trace:
     return fs.load_trace(TRACE)
 
 
-@pytest.fixture
-def ops(open_report: Open, trace: fs.Trace, tmp_path: Path) -> Page:
-    path = tmp_path / "report.html"
-    trace.write_report(path)
-    page = open_report(path, "#ops")
+def opened(open_report: Open, results: Any) -> Page:
+    page = open_report(results, "#ops")
     page.until("document.querySelector('#ops .grid .line')")
     return page
+
+
+@pytest.fixture
+def ops(open_report: Open, trace: fs.Trace) -> Page:
+    return opened(open_report, trace)
 
 
 AT_DEPTH = """return flopscope.ops.grid.lines.filter((line) => TEST).map((line) =>
@@ -127,14 +127,12 @@ def test_the_filter_finds_shapes_in_every_grouping(ops: Page, trace: fs.Trace, g
         assert inner and all(str(size) in text for text in inner)
 
 
-def test_empty_cells_say_why(open_report: Open, tmp_path: Path) -> None:
+def test_empty_cells_say_why(open_report: Open) -> None:
     made = Program()
     made.run("aten::mm", 5, 20, 300, [4096, 4096], [4096, 4096])
     made.run("my::own_op", 40, 400, 200, [64, 64])
     made.op("aten::view", 80, 5, [64, 64])
-    made.load().write_report(tmp_path / "page.html")
-    page = open_report(tmp_path / "page.html", "#ops")
-    page.until("document.querySelector('#ops .grid .line')")
+    page = opened(open_report, made.load())
     script = """
         const texts = (line) => ['bound', 'pct_roofline'].map((name) => flopscope.ops.cell(line, {name}));
         return Object.fromEntries(flopscope.ops.grid.lines.map((line) =>
@@ -146,10 +144,7 @@ def test_empty_cells_say_why(open_report: Open, tmp_path: Path) -> None:
     assert "(no rule)" in page.text("#ops .body > .note") and "40.0%" in page.text("#ops .body > .note")
     del made.events[:]
     made.op("aten::mm", 5, 20)
-    made.load().write_report(tmp_path / "bare.html")
-    page = open_report(tmp_path / "bare.html", "#ops")
-    page.until("document.querySelector('#ops .grid .line')")
-    assert page.run(script)["aten::mm"][0][0] == "no shapes"
+    assert opened(open_report, made.load()).run(script)["aten::mm"][0][0] == "no shapes"
 
 
 def test_a_row_opens_into_shapes_and_kernels(ops: Page, trace: fs.Trace) -> None:
@@ -195,10 +190,8 @@ def test_evidence_selects_its_row(ops: Page, trace: fs.Trace) -> None:
     assert line["id"] in ("shape", "name")
 
 
-def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace, tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    trace.write_report(path)
-    page = open_report(path, "#ops?group=step&kind=all&filter=softmax&sort=-count")
+def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace) -> None:
+    page = open_report(trace, "#ops?group=step&kind=all&filter=softmax&sort=-count")
     page.until("flopscope.ops && flopscope.ops.id === 'step' && flopscope.ops.grid && flopscope.ops.grid.lines.length")
     rows = [row for row in trace.key_averages(group_by=("name", "step")) if "softmax" in row.key]
     assert len(lines(page)) == len(rows)
@@ -209,26 +202,13 @@ def test_columns_are_chosen(ops: Page) -> None:
     ops.click("#ops .menu > button")
     labels = "[...document.querySelectorAll('#columns-panel label')]"
     ops.run(f"{labels}.find((one) => /^Bytes read/.test(one.textContent)).querySelector('input').click()")
-    titles = ops.run(
-        "return [...document.querySelectorAll('#ops .header [role=columnheader]')].map((h) => h.textContent)"
-    )
-    assert "Bytes read" in titles
+    assert "Bytes read" in ops.texts("#ops .header [role=columnheader]")
     ops.click("#columns-panel > button")
-    titles = ops.run(
-        "return [...document.querySelectorAll('#ops .header [role=columnheader]')].map((h) => h.textContent)"
-    )
-    assert "Bytes read" not in titles
+    assert "Bytes read" not in ops.texts("#ops .header [role=columnheader]")
 
 
-def test_thousands_of_rows_are_a_few_elements(open_report: Open, tmp_path: Path) -> None:
-    events = [
-        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 1 + i % 7}
-        for i in range(15_000)
-    ]
-    path = tmp_path / "report.html"
-    fs.load_trace(json.dumps({"traceEvents": events}).encode()).write_report(path)
-    page = open_report(path, "#ops")
-    page.until("document.querySelector('#ops .grid .line')")
+def test_thousands_of_rows_are_a_few_elements(open_report: Open) -> None:
+    page = opened(open_report, load(*(op(f"op{i}", 10 * i, 1 + i % 7) for i in range(15_000))))
     assert page.run("return flopscope.ops.grid.lines.length") == 15_000
     assert len(page.all("#ops .line")) < 100
     page.run("flopscope.ops.grid.element.scrollTop = 1e9")

@@ -39,8 +39,7 @@ def data_of(path: Path) -> dict[str, Any]:
 def test_a_page_opens_and_shows_its_sections(open_report: Open, report: Report, name: str) -> None:
     path = report(name)
     sections = list(data_of(path)["sections"])
-    page = open_report(path)
-    whole(page)
+    page = whole(open_report(path))
     shown = page.run("return [...document.querySelectorAll('section')].map((one) => one.id)")
     assert shown == sections
     links = page.run("return [...document.querySelectorAll('#nav a')].map((one) => one.getAttribute('href'))")
@@ -75,8 +74,7 @@ CUT = """
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_fits_the_width_of_windows_and_phones(open_report: Open, report: Report, name: str) -> None:
-    page = open_report(report(name))
-    whole(page)
+    page = whole(open_report(report(name)))
     for width, height in (*((width, 900) for width in WIDTHS), PHONE):
         page.resize(width, height)
         page.value("new Promise((done) => setTimeout(done, 150))")
@@ -104,10 +102,8 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
     page = open_report(report("training"))
     page.resize(1440, 900)
     whole(page)
-    tops = page.run(
-        """return ['.headline', '.card', '.largest', '.accounting'].map(
-            (one) => document.querySelector(`main ${one}`).getBoundingClientRect().top)"""
-    )
+    tops = page.run("""return ['.headline', '.card', '.largest', '.accounting'].map(
+            (one) => document.querySelector(`main ${one}`).getBoundingClientRect().top)""")
     assert tops[0] < tops[1] < tops[3] and tops[2] < tops[3] and max(tops[:3]) < 900 and abs(tops[1] - tops[2]) < 60
     assert len(page.all("#overview .largest tbody tr")) == 5
     notes = "document.querySelectorAll('.parts tbody .note')"
@@ -123,15 +119,13 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_is_accessible(open_report: Open, report: Report, axe: str, name: str, dark: bool) -> None:
-    page = open_report(report(name), dark=dark)
-    whole(page)
+    page = whole(open_report(report(name), dark=dark))
     assert page.violations(axe) == []
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_prints_in_light_colours_with_all_sections(open_report: Open, report: Report, name: str) -> None:
-    page = open_report(report(name), dark=True)
-    ready(page)
+    page = ready(open_report(report(name), dark=True))
     page.value("flopscope.page.mountAll().then(() => true)")
     assert page.paper().startswith(b"%PDF-")
     assert page.run("return document.documentElement.dataset.theme") == "auto"
@@ -156,20 +150,17 @@ def test_the_browsers_own_print_has_what_was_not_in_view(open_report: Open, repo
 
 
 def test_the_keyboard_reaches_everything(open_report: Open, report: Report) -> None:
-    page = open_report(report("ranks"))
-    whole(page)
+    page = whole(open_report(report("ranks")))
     page.keys(Keys.TAB)
     assert page.run("return document.activeElement.className") == "skip"
     reached = set()
     for _ in range(400):
         page.keys(Keys.TAB)
-        place = page.run(
-            """const one = document.activeElement;
+        place = page.run("""const one = document.activeElement;
             if (one === document.body) return null;
             const style = getComputedStyle(one);
             return [one.tagName, one.getAttribute('aria-label') || one.textContent.slice(0, 40),
-                style.outlineStyle !== 'none', Boolean(one.closest('section'))];"""
-        )
+                style.outlineStyle !== 'none', Boolean(one.closest('section'))];""")
         if place is None:
             break
         reached.add(place[0])
@@ -178,8 +169,7 @@ def test_the_keyboard_reaches_everything(open_report: Open, report: Report) -> N
 
 
 def test_a_button_changes_the_theme(open_report: Open, report: Report) -> None:
-    page = open_report(report("ranks"))
-    ready(page)
+    page = ready(open_report(report("ranks")))
     colours = []
     for theme in ("light", "dark", "auto"):
         page.click("#theme")
@@ -211,8 +201,7 @@ COLOURS = """
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_texts_stand_out_from_their_grounds(open_report: Open, report: Report, dark: bool) -> None:
     """axe-core leaves open what lies above bars, pictures and blurred grounds."""
-    page = open_report(report("compare"), dark=dark)
-    ready(page)
+    page = ready(open_report(report("compare"), dark=dark))
     soft = ["text", "text-soft", "text-faint", "accent", "warn", "good"]
     for texts, grounds in (
         (soft, [("paper", 1.0), ("raised", 1.0)]),
@@ -226,11 +215,8 @@ def test_texts_stand_out_from_their_grounds(open_report: Open, report: Report, d
 
 
 def test_less_motion_is_respected(open_report: Open, report: Report) -> None:
-    page = open_report(report("ranks"))
-    whole(page)
+    page = whole(open_report(report("ranks")))
     page.media(calm=True)
-    moving = page.run(
-        """return [...document.querySelectorAll('*')].filter((one) => { const style = getComputedStyle(one);
-        return style.transitionDuration !== '0s' || style.animationName !== 'none'; }).length"""
-    )
+    moving = page.run("""return [...document.querySelectorAll('*')].filter(one => { const style = getComputedStyle(one);
+        return style.transitionDuration !== '0s' || style.animationName !== 'none'; }).length""")
     assert moving == 0

@@ -1,16 +1,13 @@
 """The timeline, the roofline and the memory in Chromium: zoom, search, selection across the sections, keys."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 from browser import Open, Page, Report, whole
-from helpers.hand_traces import BF16, Program
+from helpers.hand_traces import BF16, Program, memory
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
-
-import flopscope as fs
 
 VIEW = "flopscope.timelineView"
 
@@ -30,24 +27,14 @@ def program() -> Program:
         made.call("cudaLaunchKernel", begin + 10, 20, correlation=i + 1)
         made.add("kernel", kernel, at, time, 7, 0, correlation=i + 1, device=0, stream=7)
     for i, (size, total) in enumerate([(1 << 20, 1 << 20), (3 << 20, 4 << 20), (-(1 << 20), 3 << 20)]):
-        arguments = {"Bytes": size, "Total Allocated": total, "Total Reserved": 8 << 20, "Addr": 1000 + i % 2}
-        made.events.append(
-            {
-                **{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 20 + 400 * i},
-                "args": {**arguments, "Device Type": 1, "Device Id": 0},
-            }
-        )
+        totals = {"Total Allocated": total, "Total Reserved": 8 << 20, "Addr": 1000 + i % 2}
+        made.events.append(memory(20 + 400 * i, size, **totals))
     return made
 
 
 @pytest.fixture
-def page(open_report: Open, tmp_path: Path) -> Page:
-    made = program()
-    trace = fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode())
-    trace.write_report(tmp_path / "report.html")
-    opened = open_report(tmp_path / "report.html")
-    whole(opened)
-    return opened
+def page(open_report: Open) -> Page:
+    return whole(open_report(program().load()))
 
 
 def block(page: Page, name: str) -> int:
@@ -102,13 +89,10 @@ def selected_row(page: Page) -> str | None:
     return None if found is None else str(found)
 
 
-def test_without_known_work_there_is_no_chart(open_report: Open, tmp_path: Path) -> None:
+def test_without_known_work_there_is_no_chart(open_report: Open) -> None:
     made = Program()
     made.run("my::own_op", 5, 20, 100, [64, 64])
-    path = tmp_path / "report.html"
-    made.load().write_report(path)
-    page = open_report(path)
-    whole(page)
+    page = whole(open_report(made.load()))
     assert not page.all("#roofline svg")
     notes = page.text("#roofline")
     assert "No op has known FLOPs and bytes" in notes and "my::own_op" in notes and "area of a mark" not in notes
@@ -321,13 +305,11 @@ def test_blocks_are_painted_where_they_are(page: Page) -> None:
         assert not outside or share == 0
 
 
-def test_what_is_narrower_than_a_pixel_is_as_high_as_its_share(open_report: Open, tmp_path: Path) -> None:
+def test_what_is_narrower_than_a_pixel_is_as_high_as_its_share(open_report: Open) -> None:
     made = Program()
     for i in range(30_000):  # 3 of 10 µs busy, then 8 of 10
         made.add("kernel", "k", 10 * i, 3 if i < 15_000 else 8, 7, 0, device=0, stream=7)
-    fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode()).write_report(tmp_path / "r.html")
-    page = open_report(tmp_path / "r.html")
-    whole(page)
+    page = whole(open_report(made.load()))
     columns = painted(page, "stream 7")
     middle = len(columns) // 2
     steps = 1 / 16 + 0.01  # of the height of a lane

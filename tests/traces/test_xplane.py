@@ -226,12 +226,10 @@ HLO = {
         r.1 = f32[1024] all-reduce(all-reduce-done), {SUM}""",
         ADD,
     ),
-    "jit_f(2)": module(
-        """x = f32[1024]{0:S(5)} parameter(0)
+    "jit_f(2)": module("""x = f32[1024]{0:S(5)} parameter(0)
         copy-start = (f32[1024]{0}, f32[1024]{0:S(5)}, u32[]) copy-start(x)
         copy-done = f32[1024]{0} copy-done(copy-start)
-        r.1 = f32[1024] multiply(copy-done, copy-done)"""
-    ),
+        r.1 = f32[1024] multiply(copy-done, copy-done)"""),
 }
 RAN = {1: ("all-reduce-start", "all-reduce-done", "r.1"), 2: ("copy-start", "copy-done", "r.1")}
 

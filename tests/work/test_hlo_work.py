@@ -128,27 +128,19 @@ WRAPPED = "wrapped {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] sine(p)\n}\n"
 
 
 def test_asynchronous_instructions_count_at_their_start_and_computations_once() -> None:
-    rows = steps(
-        """x = f32[64] parameter(0)
+    rows = steps("""x = f32[64] parameter(0)
         s = (f32[64], f32[512]) all-gather-start(x), dimensions={0}
         y = f32[512] all-gather-done(s)
-        z = f32[512] negate(y)"""
-    )
+        z = f32[512] negate(y)""")
     assert [row.opcode for row in rows] == ["all-gather-start", "negate"]
-    (row,) = steps(
-        """x = f32[8,16] parameter(0)
+    (row,) = steps("""x = f32[8,16] parameter(0)
         s = ((f32[8,16]), f32[1,16], u32[]) fusion-start(x), kind=kLoop, calls=body
-        y = f32[1,16] fusion-done(s)""",
-        SLICED,
-    )
+        y = f32[1,16] fusion-done(s)""", SLICED)  # fmt: skip
     assert (row.opcode, row.bytes_read, row.bytes_written) == ("fusion-start", 64, 64)
-    (row,) = steps(
-        """x = f32[8] parameter(0)
+    (row,) = steps("""x = f32[8] parameter(0)
         s = ((f32[8]), f32[8], s32[]) async-start(x), calls=wrapped
         u = ((f32[8]), f32[8], s32[]) async-update(s)
-        y = f32[8] async-done(u)""",
-        WRAPPED,
-    )
+        y = f32[8] async-done(u)""", WRAPPED)  # fmt: skip
     assert (row.name, row.calls) == ("r", 1)
 
 
@@ -211,14 +203,11 @@ def test_numbers_beyond_any_program_are_unknown() -> None:
 def test_branches_and_calls_are_listed_where_they_run() -> None:
     bodies = "\n".join(f"f{i} {{\n  p{i} = f32[8] parameter(0)\n  ROOT r{i} = f32[8] {opcode}(p{i})\n}}"
                        for i, opcode in enumerate(["sine", "cosine", "tanh"]))  # fmt: skip
-    rows = steps(
-        """i = s32[] parameter(0)
+    rows = steps("""i = s32[] parameter(0)
         x = f32[8] parameter(1)
         a = f32[8] call(x), to_apply=f2
         b = f32[8] conditional(i, a, a), branch_computations={f0, f1}
-        c = f32[8] call(b), to_apply=f2""",
-        bodies,
-    )
+        c = f32[8] call(b), to_apply=f2""", bodies)  # fmt: skip
     assert [(row.name, row.calls) for row in rows] == [("r2", 1), ("r0", 1), ("r1", 1), ("r2", 1)]
 
 
