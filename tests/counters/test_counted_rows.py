@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from helpers.hand_traces import BANDWIDTH, NCCL, Program
 from helpers.recorded_counters import recording
-from helpers.report_pages import PageRead
+from helpers.report_pages import written
 
 import flopscope as fs
 from flopscope import _core
@@ -95,8 +95,7 @@ def test_impossible_counts_are_unknown(tmp_path: Path) -> None:
     assert row.bound == "unknown" or row.pct_roofline > 100
     json.loads(json.dumps(trace.key_averages().to_dicts(), allow_nan=False))
     assert "kernel" in str(trace.summary()) or str(trace.key_averages())
-    trace.write_report(tmp_path / "page.html")
-    assert PageRead(tmp_path / "page.html").data["rows"]["count"] == 1
+    assert written(trace, tmp_path).data["rows"]["count"] == 1
 
 
 def test_ops_without_shapes_are_counted_and_not_asked_for_them() -> None:
@@ -269,8 +268,7 @@ def test_programs_of_other_libraries_are_told_to_count_or_to_state(name: str) ->
 
 def test_the_page_shows_where_bytes_come_from(tmp_path: Path) -> None:
     trace = kernels().load()
-    trace.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
+    page = written(trace, tmp_path)
     assert "bytes_source" in {column["name"] for column in page.data["rows"]["described"]}
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert device["total"] == pytest.approx(1200) and device["left_out"][1]["rows"] == 0

@@ -16,7 +16,7 @@ import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import edited, reloaded, simulated, small_rank, waits_of, without_collectives
-from helpers.report_pages import PageRead
+from helpers.report_pages import PageRead, written
 from ranks_simulator import Simulated
 
 from flopscope.answers.analysis import PARTS
@@ -85,8 +85,7 @@ def test_steps_of_one_name_are_one_step_everywhere(tmp_path: Path) -> None:
     sums = [frame.groupby("step")[["total", *PARTS]].sum() for frame in expected]
     ranks = fs.load_ranks(tmp_path / "run", workers=1)
     steps = ranks.steps().set_index("step")
-    ranks.write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
+    page = written(ranks, tmp_path)
     data = page.data["sections"]["ranks"]
     count = len(sums[0])
     names = [f"ProfilerStep#{number}" for number in range(count + 1) if number != 2]
@@ -265,8 +264,7 @@ def test_report_finds_what_ranks_finds(fault: dict[str, Any], culprit: int, tmp_
 
 def test_the_page_has_the_findings_and_opens_on_the_first(ranks: fs.Ranks, tmp_path: Path) -> None:
     """What the page says that a rank has more of adds up to its own work beyond the others'."""
-    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
-    page = PageRead(tmp_path / "ranks.html")
+    page = written(ranks, tmp_path, title="Run 7")
     found = ranks.findings[0]
     assert all(text in page.html for text in ("Run 7", sentence(found.what), sentence(found.action)))
     data = page.data["sections"]["ranks"]
@@ -283,8 +281,7 @@ def test_a_file_with_a_hostile_name_is_text(tmp_path: Path) -> None:
     simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
     for place, path in enumerate(sorted(tmp_path.glob("*.gz"))):
         path.rename(tmp_path / f"<script>alert(1)<!--&amp;_{place}.{place}.pt.trace.json.gz")
-    fs.load_ranks(tmp_path, workers=1).write_report(tmp_path / "ranks.html")
-    page = PageRead(tmp_path / "ranks.html")
+    page = written(fs.load_ranks(tmp_path, workers=1), tmp_path)
     assert page.data["sections"]["ranks"]["findings"][0]["what"].startswith("Rank 2 (host <script>alert(1)<!--&amp;,")
     assert len(page.scripts) == 2 and not any("alert(1)" in script for script in page.scripts)
 

@@ -40,6 +40,9 @@ def program(devices: int = 1) -> Program:
     return made
 
 
+MARKS = {"aten::mm": "300 µs", "aten::add": "180 µs", "aten::copy_": "120 µs"}
+
+
 def titles(device: dict[str, Any]) -> list[tuple[int, str]]:
     """Return the row and the title of each mark, -1 for the picture and its roofs."""
     picture = ElementTree.fromstring(device["svg"])
@@ -59,19 +62,18 @@ def marks(page: PageRead, device: dict[str, Any]) -> dict[str, str]:
     return {name: title.rpartition(": ")[2].partition(",")[0] for name, title in found.items()}
 
 
+def told(page: PageRead, one: dict[str, Any]) -> tuple[int, float, list[str]]:
+    return one["rows"], one["time"], [page.strings[i] for i in one["names"]]
+
+
 def test_marks_roofs_and_what_is_left_out(tmp_path: Path) -> None:
     page = written(program().load(), tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
-    assert marks(page, device) == {"aten::mm": "300 µs", "aten::add": "180 µs", "aten::copy_": "120 µs"}
+    assert marks(page, device) == MARKS
     assert any("4,474 GB/s, memory-bound" in title for _, title in titles(device) if title.startswith("aten::copy_"))
     assert device["has_roofs"] and device["has_strip"] and set(device["bounds"]) == {"compute", "memory"}
     without, unknown, less = device["left_out"]
-    assert (without["rows"], without["time"]) == (1, 40)
-    assert [page.strings[i] for i in without["names"]] == ["aten::view"]
-    assert (unknown["rows"], unknown["time"], [page.strings[i] for i in unknown["names"]]) == (
-        *(1, 50),
-        ["aten::mystery"],
-    )
+    assert told(page, without) == (1, 40, ["aten::view"]) and told(page, unknown) == (1, 50, ["aten::mystery"])
     assert less["rows"] == 0 and device["total"] == 690
     roofs = [title for row, title in titles(device)[1:] if row < 0]
     assert [title.partition(":")[0] for title in roofs] == ["memory", "bf16_tensor", "fp32"]
@@ -81,11 +83,7 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
     page = written(program(2).load(), tmp_path)
     first, second = page.data["sections"]["roofline"]["devices"]
     assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
-    assert (
-        marks(page, first)
-        == marks(page, second)
-        == {**{"aten::mm": "300 µs", "aten::add": "180 µs"}, "aten::copy_": "120 µs"}
-    )
+    assert marks(page, first) == marks(page, second) == MARKS
     assert first["total"] == 650 and second["total"] == 600
 
 
@@ -94,11 +92,7 @@ def test_ops_with_the_least_time_are_counted_past_a_limit(tmp_path: Path, monkey
     page = written(program().load(), tmp_path)
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert marks(page, device) == {"aten::mm": "300 µs"}
-    less = device["left_out"][2]
-    assert (less["rows"], less["time"], [page.strings[i] for i in less["names"]]) == (
-        *(2, 300),
-        ["aten::add", "aten::copy_"],
-    )
+    assert told(page, device["left_out"][2]) == (2, 300, ["aten::add", "aten::copy_"])
 
 
 def test_a_cpu_profile_has_marks_of_its_own_time(tmp_path: Path) -> None:

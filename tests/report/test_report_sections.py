@@ -10,7 +10,7 @@ import pytest
 from helpers.hand_traces import H200, NCCL, Program, in_a_row, quietly
 from helpers.ranks_cases import stragglers_of
 from helpers.recordings import FAULTS
-from helpers.report_pages import PageRead, handlers
+from helpers.report_pages import PageRead, handlers, written
 
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
@@ -20,9 +20,10 @@ from flopscope.show.page import compare
 from flopscope.show.page.page import write
 
 
-def report(traces: dict[int, Any]) -> Any:
-    """Return the page of these ranks."""
-    return report_of_ranks(fs.Ranks(digests_of(traces)), traces)
+def page_of(traces: dict[int, Any], folder: Path) -> PageRead:
+    """Write the page of these ranks and read it."""
+    write(folder / "page.html", report_of_ranks(fs.Ranks(digests_of(traces)), traces))
+    return PageRead(folder / "page.html")
 
 
 NASTY = "</script><script>alert(1)</script>\u202e<img src=x onerror=alert(2)>"
@@ -50,9 +51,7 @@ def comparison() -> fs.Comparison:
 
 @pytest.fixture(scope="module")
 def compared(comparison: fs.Comparison, tmp_path_factory: pytest.TempPathFactory) -> PageRead:
-    path = tmp_path_factory.mktemp("compare") / "page.html"
-    comparison.write_report(path)
-    return PageRead(path)
+    return written(comparison, tmp_path_factory.mktemp("compare"))
 
 
 def test_a_comparison_has_its_changes_with_their_parts(comparison: fs.Comparison, compared: PageRead) -> None:
@@ -112,16 +111,15 @@ def test_overviews_of_a_comparison_refer_to_no_rows(compared: PageRead) -> None:
 
 def test_tables_and_frames_have_a_page_too(tmp_path: Path) -> None:
     table = load("pointwise_before").key_averages()
-    fs.compare(table, load("pointwise_after").key_averages().to_pandas()).write_report(tmp_path / "page.html")
-    data = PageRead(tmp_path / "page.html").data["sections"]["compare"]
+    compared = fs.compare(table, load("pointwise_after").key_averages().to_pandas())
+    data = written(compared, tmp_path).data["sections"]["compare"]
     assert data["time"] == [None, None] and data["parts"] == [] and data["overviews"] == data["steps"] == [None, None]
     assert data["changes"]["count"] > 3
 
 
 def test_hostile_names_of_runs_and_ops_are_text(tmp_path: Path) -> None:
     runs = [in_a_row((f"aten::{NASTY}", 10 * factor, ([64, 64],))).load() for factor in (1, 2)]
-    fs.compare(*runs, names=(NASTY, "b")).write_report(tmp_path / "page.html")
-    page = PageRead(tmp_path / "page.html")
+    page = written(fs.compare(*runs, names=(NASTY, "b")), tmp_path)
     assert "<script>alert" not in page.html and "<img" not in page.html and not handlers(page)
     assert any("\\u202e" in text for text in page.strings)
 
@@ -131,15 +129,13 @@ def test_rows_past_the_limit_are_counted(
 ) -> None:
     every = sum(1 + len(change.parts) for change in comparison.changes)
     monkeypatch.setattr(compare, "MOST_ROWS", 5)
-    comparison.write_report(tmp_path / "page.html")
-    changes = PageRead(tmp_path / "page.html").data["sections"]["compare"]["changes"]
+    changes = written(comparison, tmp_path).data["sections"]["compare"]["changes"]
     assert (changes["count"], changes["left_out"]) == (5, every - 5)
 
 
 def test_a_comparison_of_nothing_has_a_page(tmp_path: Path) -> None:
     empty = fs.load_trace(b'{"traceEvents": []}')
-    fs.compare(empty, empty, peaks="none").write_report(tmp_path / "page.html", title="nothing")
-    page = PageRead(tmp_path / "page.html")
+    page = written(fs.compare(empty, empty, peaks="none"), tmp_path, title="nothing")
     assert page.data["sections"]["compare"]["changes"]["count"] == 0 and page.data["title"] == "nothing"
 
 
@@ -169,8 +165,7 @@ def three() -> dict[int, fs.Trace]:
 
 
 def test_parts_of_ranks_are_those_of_each_beside_those_of_others(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    write(tmp_path / "page.html", report(three))
-    page = PageRead(tmp_path / "page.html")
+    page = page_of(three, tmp_path)
     data = page.data["sections"]["ranks"]
     assert [page.strings[one] for one in page.column(data["device"]).astype(int)] == [H200["name"]] * 3
     frames = {number: trace.accounting().dropna(subset="step") for number, trace in three.items()}
@@ -184,8 +179,7 @@ def test_parts_of_ranks_are_those_of_each_beside_those_of_others(three: dict[int
 
 
 def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    write(tmp_path / "page.html", report(three))
-    page = PageRead(tmp_path / "page.html")
+    page = page_of(three, tmp_path)
     data = page.data["sections"]["ranks"]
     assert next(iter(page.data["sections"])) == "ranks"
     assert {"overview", "ops", "devices", "timeline"} <= set(page.data["sections"])
@@ -206,21 +200,19 @@ def test_ranks_without_collectives_say_why(tmp_path: Path) -> None:
     programs = {n: in_a_row(("aten::mm", 10.0 + n, ([64, 64], [64, 64]))).load() for n in range(2)}
     for number, trace in programs.items():
         trace.metadata["distributedInfo"] = {"rank": number, "world_size": 2}
-    write(tmp_path / "page.html", report(programs))
-    data = PageRead(tmp_path / "page.html").data["sections"]["ranks"]
+    data = page_of(programs, tmp_path).data["sections"]["ranks"]
     assert data["waits"] is None and data["tables"] == [] and "No collective" in data["why"]
 
 
 def test_a_rank_with_invalid_metadata_is_left_out(three: dict[int, fs.Trace], tmp_path: Path) -> None:
     wrong = rank(3)
     wrong.metadata["baseTimeNanoseconds"] = "noon"
-    write(tmp_path / "page.html", report({**three, 3: wrong}))
-    page = PageRead(tmp_path / "page.html")
+    page = page_of({**three, 3: wrong}, tmp_path)
     data = page.data["sections"]["ranks"]
     assert page.column(data["rank"]).tolist() == [0, 1, 2]
     assert any(note.startswith("Left out: ") and '"baseTimeNanoseconds"' in note for note in data["notes"])
     with pytest.raises(ValueError, match="baseTimeNanoseconds"):
-        report({3: wrong})
+        page_of({3: wrong}, tmp_path)
 
 
 def test_a_page_opens_on_the_first_finding_else_the_most_awaited_else_the_first(three: dict[int, fs.Trace]) -> None:
@@ -234,8 +226,7 @@ def test_a_page_opens_on_the_first_finding_else_the_most_awaited_else_the_first(
 
 
 def test_one_rank_has_a_page_that_compares_nothing(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    write(tmp_path / "page.html", report({1: three[1]}))
-    page = PageRead(tmp_path / "page.html")
+    page = page_of({1: three[1]}, tmp_path)
     assert page.data["title"] == "1 rank" and "One rank: there is no other to compare it with." in page.text
     data = page.data["sections"]["ranks"]
     assert all(np.isnan(page.column(one)).all() for one in data["others"].values()) and data["why"] == ""

@@ -243,9 +243,8 @@ def test_steps_launches_and_bytes_are_described(tmp_path: Path) -> None:
     places, values = (timeline.page.column(timeline.data["bytes"][name]) for name in ("places", "values"))
     assert dict(zip(places.tolist(), values.tolist(), strict=True)) == {copy: 4096.0}
     launch = timeline.page.column(timeline.data["labels"]["launch"])[timeline.label[kernel]]
-    assert timeline.data["labels"]["launches"][launch] == {
-        **{"grid": "4×2×1", "block": "128×1×1", "registers": 22, "shared": 1024, "graph": 0}
-    }
+    described = {"grid": "4×2×1", "block": "128×1×1", "registers": 22, "shared": 1024, "graph": 0}
+    assert timeline.data["labels"]["launches"][launch] == described
 
 
 def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
