@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 from helpers.byte_cases import FLOAT8, ByteCases
-from helpers.ops_reference import Lab, with_threads
+from helpers.ops_reference import with_threads
 
 import flopscope as fs
-
-
-@pytest.fixture
-def lab() -> Lab:
-    return Lab("cpu")
 
 
 class TestBytesOnTheCpu(ByteCases):

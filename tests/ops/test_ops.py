@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 from helpers import TESTS
 from helpers.op_cases import OpCases
-from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, Lab, with_threads
+from helpers.ops_reference import BINARY, REDUCTIONS, UNARY, with_threads
 
 import flopscope as fs
-
-
-@pytest.fixture
-def lab() -> Lab:
-    return Lab("cpu")
 
 
 class TestOnTheCpu(OpCases):

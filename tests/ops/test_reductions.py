@@ -8,11 +8,6 @@ from helpers.reduction_cases import ReductionCases
 import flopscope as fs
 
 
-@pytest.fixture
-def lab() -> Lab:
-    return Lab("cpu")
-
-
 class TestOnTheCpu(ReductionCases):
     pass
 

@@ -1,11 +1,11 @@
-"""What is said of kernels of unknown work, by the library that launched them."""
+"""What is said of kernels of unknown work, by the library that launched them, and of ops without shapes."""
 
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.hand_traces import call, kernel, op, text_of
+from helpers.hand_traces import call, kernel, load, op, text_of
 
 import flopscope as fs
 
@@ -66,3 +66,24 @@ def test_the_text_of_a_table_asks_for_no_shapes_of_launches(tmp_path: Path) -> N
     text = " ".join(fs.load_trace(tmp_path / "trace.json").key_averages(peaks="none").table(width=120).split())
     assert SHAPES not in text and "Not modelled: grouped 500us" in text and COUNTERS in text
     assert "Only bounds or estimates are known for the work of triton::add." in text
+
+
+SHAPELESS = "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
+GEMM = kernel("gemm", 5, 9)
+
+
+def test_tables_report_why_their_work_is_unknown() -> None:
+    shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
+    traces = [load(op("aten::mm", 0, 9), GEMM), load(op("aten::mm", 0, 9, **shapes), GEMM)]
+    assert [trace.record_shapes for trace in traces] == [False, True]  # neither trace has a record_shapes member
+    without, known = (trace.key_averages() for trace in traces)
+    assert without.lacks_shapes and SHAPELESS in without.table() and "Not modelled" not in without.table()
+    assert not known.lacks_shapes and SHAPELESS not in known.table()
+
+
+def test_traces_without_ops_and_native_ops_do_not_lack_shapes() -> None:
+    table = load(GEMM).key_averages()
+    assert not table.lacks_shapes and SHAPELESS not in table.table() and "Not modelled: gemm" in table.table()
+    with fs.profile(record_shapes=False) as prof:
+        fs.sin(fs.ones((4,), device="cpu"))
+    assert not prof.key_averages(peaks="none").lacks_shapes

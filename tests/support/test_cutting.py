@@ -1,4 +1,6 @@
-"""Texts cut to a width, shapes and kernel names as tables print them, and suggestions for misspelt names."""
+"""Texts cut to a width; numbers, shapes and names of kernels as tables print them; suggestions for misspelt names."""
+
+import math
 
 import pytest
 from hypothesis import given
@@ -6,9 +8,9 @@ from hypothesis import strategies as st
 
 from flopscope.results.categories import short_names
 from flopscope.show.columns import shapes_text
+from flopscope.support import units
 from flopscope.support.columns import cut_apart, cut_middle
 from flopscope.support.suggest import did_you_mean
-from flopscope.support.units import prefixed_text
 
 LONG = ["kernel<64, 64, float>" + "x" * 40 + tail + "y" * 40 for tail in ("a", "b", "ac", "bd")]
 
@@ -28,14 +30,9 @@ def test_what_tells_texts_apart_is_not_cut() -> None:
 
 def test_kernel_names_lose_arguments_and_namespaces() -> None:
     sin = "void at::native::(anonymous namespace)::sin_kernel<c10::BFloat16, (int)4>(at::TensorIterator&, long)"
-    assert short_names([sin, "Memset (Device)"]) == {
-        sin: "sin_kernel<BFloat16, (int)4>",
-        "Memset (Device)": "Memset (Device)",
-    }
-    assert short_names(["void f(int)", "void f(long)"]) == {
-        "void f(int)": "void f(int)",
-        "void f(long)": "void f(long)",
-    }
+    shorter = {sin: "sin_kernel<BFloat16, (int)4>", "Memset (Device)": "Memset (Device)"}
+    assert short_names([*shorter]) == shorter
+    assert [*short_names(["void f(int)", "void f(long)"]).values()] == ["void f(int)", "void f(long)"]
 
 
 @pytest.mark.parametrize(
@@ -66,9 +63,25 @@ def test_shapes_are_short() -> None:
 
 def test_rates_have_three_digits_and_a_prefix() -> None:
     values = (0.0, 999.4, 999.6, 4.2e10, 1.561e14, float("nan"))
-    assert [prefixed_text(value) for value in values] == ["0", "999", "1.00 k", "42.0 G", "156 T", "--"]
+    assert [units.prefixed_text(value) for value in values] == ["0", "999", "1.00 k", "42.0 G", "156 T", "--"]
 
 
 def test_alike_names_are_suggested() -> None:
     assert did_you_mean("sigmod", ["sin", "sigmoid"]) == "; did you mean 'sigmoid'?"
     assert did_you_mean("COUTN", ["count"]) == "; did you mean 'count'?" and did_you_mean("x", ["count"]) == ""
+
+
+def test_quantities_have_the_largest_prefix_that_they_reach() -> None:
+    values = (0.0, 999.0, 1e3, 4.652e12, 2.5e15, math.nan)
+    texts = ["0 B", "999 B", "1 kB", "4.652 TB", "2,500 TB", "nan B"]
+    assert [units.si_text(value, "B") for value in values] == texts
+    assert units.si_text(5e5, "FLOP/s", prefixes="TG") == "0.0005 GFLOP/s"
+
+
+def test_times_have_three_digits_and_their_most_readable_unit() -> None:
+    short = {0.0: "0", 0.25: "0.25us", 9.994: "9.99us", 9.996: "10.0us", 99.96: "100us", 999.4: "999us",
+             999.6: "1.00ms", 12_345.0: "12.3ms", 2_500_000.0: "2.50s", -3.0: "-3.00us"}  # fmt: skip
+    assert {us: units.short_time_text(us) for us in short} == short
+    assert [units.long_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["250 ns", "999.5 µs", "4.56 ms", "2 s"]
+    names = ("short_time_text", "long_time_text", "percent_text", "flop_rate_text")
+    assert [getattr(units, name)(math.nan) for name in names] == ["--"] * 4

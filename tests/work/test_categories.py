@@ -178,13 +178,18 @@ def test_a_table_has_the_category_of_each_row() -> None:
     program = Program()
     program.run("aten::_int_mm", 10, 20, 200, [64, 64], [64, 64], kernel="void cutlass_gemm<int>")
     program.run("aten::add_", 250, 260, 200, [64, 64], [64, 64], kernel="void elementwise_kernel<add>")
+    program.work("alone", 500, 25)
     table = fs.load_trace(program.text()).key_averages()
     of = {row.key: row.category for row in table}
     assert (of["aten::_int_mm"], of["aten::add_"]) == ("matrix product", "pointwise")
     assert (of["void cutlass_gemm<int>"], of["void elementwise_kernel<add>"]) == ("matrix product", "pointwise")
     assert {row["category"] for row in table.to_dicts()} == {"matrix product", "pointwise"} | set(of.values())
     sums = {row.key: row for row in table.by_category()}
-    assert all(row.category == key for key, row in sums.items()) and {"matrix product", "pointwise"} <= sums.keys()
+    assert all(row.category == key for key, row in sums.items() if key != "(no op)")
+    times = {key: row.self_device_time_total for key, row in sums.items()}
+    assert times == {"matrix product": 200, "pointwise": 200, "other": 0, "(no op)": 25}
+    product = sums["matrix product"]
+    assert product.arithmetic_intensity == product.flops / product.bytes_total_moved > 0
 
 
 def test_advice_sees_the_categories() -> None:
