@@ -6,21 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import TRACES
-from helpers.captures import (
-    DOMAIN,
-    KERNEL,
-    MARK,
-    RTX3080,
-    RUNTIME,
-    STARTED,
-    Nsys,
-    change,
-    global_tid,
-    nsys_of,
-    query,
-    write_tables,
-)  # fmt: skip
+from helpers import TRACES, captures
+from helpers.captures import KERNEL, RUNTIME, Nsys, change, global_tid, nsys_of, query, write_tables
 from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, fake_nsys, program, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,7 +72,7 @@ def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: 
 
 def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> None:
     made = Nsys()
-    made.add("TARGET_INFO_GPU", **RTX3080)
+    made.add("TARGET_INFO_GPU", **captures.RTX3080)
     made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 20, 180)
     made.call("cudaLaunchKernel_v7000", 30, 40, 1)
     made.kernel("some_product", 100, 150, 1)
@@ -165,13 +152,13 @@ def test_texts_of_ranges_become_ops_and_ranges(registered: bool, reader: str, tm
 
 def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) -> None:
     made = Nsys()
-    made.nvtx("NCCL", 0, None, eventType=DOMAIN, domainId=3)
+    made.nvtx("NCCL", 0, None, eventType=captures.DOMAIN, domainId=3)
     made.nvtx("ncclAllReduce", 10, 20, domainId=3)
-    made.nvtx("a mark", 15, None, eventType=MARK)
+    made.nvtx("a mark", 15, None, eventType=captures.MARK)
     made.nvtx("open at the end", 16, None)
     made.nvtx("aten::mm, op_id = 3", 17, None)
-    made.nvtx("elsewhere", 18, 60, eventType=STARTED, endGlobalTid=global_tid(42, 77))
-    made.nvtx("here", 90, 100, eventType=STARTED, endGlobalTid=global_tid(42, 42))
+    made.nvtx("elsewhere", 18, 60, eventType=captures.STARTED, endGlobalTid=global_tid(42, 77))
+    made.nvtx("here", 90, 100, eventType=captures.STARTED, endGlobalTid=global_tid(42, 42))
     made.call("cudaFree_v3020", 95, 110, 1)
     with pytest.warns(UserWarning) as caught:
         prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
@@ -326,7 +313,7 @@ def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
 
 def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     made = program()
-    made.nvtx("mark", 1, None, eventType=MARK)
+    made.nvtx("mark", 1, None, eventType=captures.MARK)
     for start in range(3):
         made.add("OSRT_API", start=start, end=9, nameId=1)
     made.add("DIAGNOSTIC_EVENT", timestamp=3, text="x")

@@ -195,13 +195,10 @@ sys.exit(11)
 """
 
 
-@pytest.fixture(scope="module")
-def torch_here() -> None:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("no torch")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch")
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_the_steps_of_torchs_optimizer_are_recorded(tmp_path: Path) -> None:
     path = script(tmp_path, TRAIN)
     options = ["--no-report", "--steps", "2:4", "--trace", "t.json"]
@@ -217,7 +214,7 @@ def test_the_steps_of_torchs_optimizer_are_recorded(tmp_path: Path) -> None:
     assert sorted(optimizer.step) == ["ProfilerStep#2", "ProfilerStep#3"]  # the ranges nest
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_without_a_window_the_first_step_begins_with_the_first_optimizer(tmp_path: Path) -> None:
     path = script(tmp_path, "import torch\ntorch.tan(torch.rand(3))\n" + TRAIN)
     result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
@@ -232,7 +229,7 @@ def test_without_a_window_the_first_step_begins_with_the_first_optimizer(tmp_pat
     assert set(frame[frame.key == "Optimizer.step#SGD.step"].step) == {f"ProfilerStep#{i}" for i in range(6)}
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_a_whole_program_that_imports_torch_late_is_recorded(tmp_path: Path) -> None:
     path = script(
         tmp_path,
@@ -247,7 +244,7 @@ def test_a_whole_program_that_imports_torch_late_is_recorded(tmp_path: Path) -> 
     assert "aten::rand" in found and "aten::cos" in found and not step_names(tmp_path / "t.json")
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 @pytest.mark.parametrize(("options", "shapes"), [([], True), (["--shapes"], True), (["--no-shapes"], False)])
 def test_shapes_are_recorded_unless_the_user_declines(options: list[str], shapes: bool, tmp_path: Path) -> None:
     path = script(tmp_path, "import torch\ntorch.mm(torch.ones(8, 4), torch.ones(4, 2))\n")
@@ -259,7 +256,7 @@ def test_shapes_are_recorded_unless_the_user_declines(options: list[str], shapes
     assert ("--no-shapes" in result.stderr) is not shapes, "only a summary without shapes says what left them out"
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None:
     """Of ranges as Inductor opens them, whose arguments torch drops if all threads are recorded."""
     path = script(tmp_path, """
@@ -285,7 +282,7 @@ def test_the_arguments_of_generated_kernels_are_recorded(tmp_path: Path) -> None
     assert "flopscope::arguments" not in rows and rows["Torch-Compiled Region: 0/0"].count == 1
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
     path = script(tmp_path, """
         import sys, threading, time, torch
@@ -315,7 +312,7 @@ def test_seconds_of_torch_are_recorded_on_all_threads(tmp_path: Path) -> None:
     assert {"aten::sin", "aten::cos"} <= found and "aten::exp" not in found
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> None:
     path = script(tmp_path, """
         import torch
@@ -331,7 +328,7 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
     assert len(processes) == 1 and own(result.stderr).count("\n") == 0
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 @pytest.mark.parametrize(("window", "recorded"), [((), range(4)), (("--steps", "1:3"), range(1, 3))])
 def test_memory_of_torch_is_recorded(window: tuple[str, ...], recorded: range, tmp_path: Path) -> None:
     path = script(tmp_path, """
@@ -360,7 +357,7 @@ sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -> None:
     path = script(tmp_path, """
         import torch
@@ -379,7 +376,7 @@ def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -
     assert result.returncode == 0 and "no GPU and no torch.nn.Module was used" in own(result.stderr)
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> None:
     path = script(tmp_path, """
         import torch
@@ -395,7 +392,7 @@ def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> Non
     assert "aten::cos" in found and "aten::sin" not in found
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_a_program_that_imports_torch_and_runs_nothing_has_no_results_but_its_lines(tmp_path: Path) -> None:
     path = script(tmp_path, "import torch\n")
     result = run_with_report(tmp_path, "--no-samples", path)
@@ -415,7 +412,7 @@ def test_a_program_too_short_to_sample_says_so(tmp_path: Path) -> None:
     assert result.stdout == "hello\n" and own(result.stderr).endswith("in this process, and took less than 10 ms")
 
 
-@pytest.mark.usefixtures("torch_here")
+@needs_torch
 def test_torchs_profiler_is_quiet_and_the_environment_stays_the_programs(tmp_path: Path) -> None:
     program = """
     import os, sys, torch
