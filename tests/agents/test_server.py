@@ -36,8 +36,7 @@ def test_a_client_that_has_gone_ends_the_server_quietly() -> None:
     call = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(
-        [*COMMAND, str(FAULTS)], input=3 * call, env=ENVIRONMENT, stdout=writing, stderr=subprocess.PIPE, timeout=60
-    )
+    given = {"input": 3 * call, "env": ENVIRONMENT, "timeout": 60}
+    done = subprocess.run([*COMMAND, str(FAULTS)], stdout=writing, stderr=subprocess.PIPE, **given)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")

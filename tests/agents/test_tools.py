@@ -49,8 +49,7 @@ def test_the_tools_are_listed_with_schemas_and_lessons(server: Session) -> None:
             assert one["type"] == "object"
         assert all(one["description"] for one in tool.input_schema["properties"].values())
         assert tool.input_schema["additionalProperties"] is False
-    assert str(FAULTS) in server.client.instructions
-    assert "Unknown tool" in server.refused("try", script=sys.argv[0])
+    assert str(FAULTS) in server.client.instructions and "Unknown tool" in server.refused("try", script=sys.argv[0])
 
 
 def require_valid(found: dict[str, Any]) -> None:
@@ -232,9 +231,7 @@ def test_ranks_are_compared() -> None:
         ("accounting", {"path": BEFORE, "begin_us": 0, "end_us": 4, "steps": ["ProfilerStep#2"]}, "not both"),
     ],
 )
-def test_a_wrong_argument_is_an_error_that_says_what_to_do(
-    server: Session, tool: str, arguments: dict[str, Any], said: str
-) -> None:
+def test_a_wrong_argument_says_what_to_do(server: Session, tool: str, arguments: dict[str, Any], said: str) -> None:
     assert said in server.refused(tool, **arguments)
 
 
@@ -246,9 +243,8 @@ def test_warnings_of_a_trace_precede_the_text(tmp_path: Path) -> None:
         assert not server.text("open", path="cut.json").startswith("Warning: ")  # it stays open
 
 
-texts = st.sampled_from(
-    (BEFORE, AFTER, "measured.json", ".", "..", "aten::mm", "fuse", "flops", "ProfilerStep#2", "a,b")
-)
+TEXTS = (BEFORE, AFTER, "measured.json", ".", "..", "aten::mm", "fuse", "flops", "ProfilerStep#2", "a,b")
+texts = st.sampled_from(TEXTS)
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | texts
 arguments = st.fixed_dictionaries(
     {"path": texts},

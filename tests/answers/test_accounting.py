@@ -36,8 +36,7 @@ def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge()
     program.run("made::up", 0, 10, 90)
     (row,) = rows_of(program.load())
     assert row["device"] == "cuda:0" and row["step"] is None
-    assert parts_of(row) == {"edges": 10_000, "unmodelled": 90_000}
-    assert row["mfu"] == row["mbu"] == 0
+    assert parts_of(row) == {"edges": 10_000, "unmodelled": 90_000} and row["mfu"] == row["mbu"] == 0
 
 
 @pytest.mark.parametrize(("duration", "part"), [(300, "compute"), (100, None)])
@@ -83,8 +82,7 @@ def test_time_of_overlapping_kernels_belongs_to_the_one_that_began_first() -> No
     program.run("aten::add", 3, 30, 60, [size], [size], stream=8)  # alone from 60 to 90: shorter than its ideal time
     program.run("made::inside", 6, 35, 10, stream=9)
     least = round(3 * 4 * size / BANDWIDTH * 1e6)
-    assert least > 30
-    assert whole(program) == {"edges": 10, "unmodelled": 50, "ideal": 30}
+    assert least > 30 and whole(program) == {"edges": 10, "unmodelled": 50, "ideal": 30}
 
 
 def test_kernels_without_a_launch_take_the_row_of_others_of_their_name() -> None:
@@ -133,8 +131,7 @@ def test_steps_cut_kernels_and_share_their_ideal_time() -> None:
     first, second, _ = rows_of(program.load())
     least = 3 * 4 * size / BANDWIDTH * 1e9
     assert (first["step"], second["step"]) == ("ProfilerStep#0", "ProfilerStep#1")
-    assert first["total"] == second["total"] == 100_000
-    assert first["ideal"] == 100_000 and first["memory"] == 0
+    assert first["total"] == second["total"] == 100_000 and first["ideal"] == 100_000 and first["memory"] == 0
     assert second["ideal"] == pytest.approx(least - 100_000, abs=2)
     assert second["memory"] == pytest.approx(200_000 - least, abs=2)
 
@@ -168,8 +165,7 @@ def test_a_profile_without_work_has_no_rows(events: str) -> None:
     if events == "frames":
         program.add("python_function", "main.py(1): main", 0, 10)
     trace = program.load()
-    assert rows_of(trace) == []
-    assert len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
+    assert rows_of(trace) == [] and len(trace.advice()) == 0 and "Nothing was found" in str(trace.advice())
 
 
 @pytest.mark.parametrize("idle", [10, 100_000])
@@ -187,8 +183,7 @@ def test_a_limit_is_lower_where_work_is_unknown_for_any_idle_time(idle: int, unk
     known = known_shares(analysis)
     assert known.limit == pytest.approx(1000 / (1000 + unknown), rel=1e-4) == known.flops == known.bytes
     ideal, mfu, _ = known.bounds({**row, "total": float(row["total"])}).values()
-    assert ideal == said and mfu == said
-    assert ("of the peak FLOP/s" in text) == (said is not None)
+    assert ideal == said and mfu == said and ("of the peak FLOP/s" in text) == (said is not None)
     assert (f"MFU {said}{percent_text(row['mfu'])} of" in text) == (said is not None)
     assert ("the work that ran, at the peaks" in text) == (said == ""), text
 
@@ -263,8 +258,7 @@ STEPS = ("tutorial_naive", "tutorial_naive_stack", "tutorial_optimised")
 def the_window(trace: fs.Trace, begin: float, end: float) -> dict[str, float]:
     """Return the parts, the total, the MFU and the MBU of a window of a trace with one device."""
     (row,) = trace.accounting(window=(begin, end)).to_dict("records")
-    assert row["step"] is None
-    assert sum(row[part] for part in PARTS) == pytest.approx(row["total"])
+    assert row["step"] is None and sum(row[part] for part in PARTS) == pytest.approx(row["total"])
     assert row["total"] == pytest.approx(end - begin)
     return {name: row[name] for name in ("total", *PARTS, "mfu", "mbu")}
 
@@ -369,5 +363,4 @@ def test_a_wrong_window_is_refused_with_what_is_possible(window: tuple[float, fl
     trace = program.load()
     with pytest.raises(ValueError) as caught:
         trace.accounting(window=window)
-    assert str(caught.value).startswith(text)
-    assert len(trace.accounting(window=(0, 100))) == 1
+    assert str(caught.value).startswith(text) and len(trace.accounting(window=(0, 100))) == 1

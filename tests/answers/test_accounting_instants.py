@@ -172,9 +172,7 @@ def owners(
     st.lists(pieces, min_size=1, max_size=14), st.lists(spans, max_size=3), st.lists(doings, max_size=4),
     st.lists(st.integers(0, SPAN), max_size=4, unique=True).map(sorted),
 )  # fmt: skip
-def test_every_instant_belongs_to_the_documented_part(
-    works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]
-) -> None:
+def test_instants_have_documented_parts(works: list[Any], waits: list[Any], doing: list[Any], edges: list[int]) -> None:
     rows = rows_of(written(works, waits, doing, edges).load())
     steps = steps_of(works, waits, doing, edges := with_work(works, edges))
     assume(steps[-1][1] > steps[0][0])

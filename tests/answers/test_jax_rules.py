@@ -126,8 +126,7 @@ def test_a_callback_on_an_h200_has_its_copies_and_the_program_its_own() -> None:
     """Each of five steps copies to and from the callback, and as much for np.asarray and for an argument."""
     trace = recorded("callback")
     calls = {row.key: row.count for row in trace.key_averages() if row.device_type == "cpu"}
-    assert calls["pure_callback.1"] == 5
-    assert trace.hlo["works"] - trace.hlo["by_name"] - trace.hlo["by_order"] == 10
+    assert calls["pure_callback.1"] == 5 and trace.hlo["works"] - trace.hlo["by_name"] - trace.hlo["by_order"] == 10
     found = savings(check(trace))
     assert 0.8 * 430 < found["callback"] < 1.2 * 460
 

@@ -135,8 +135,7 @@ def test_calls_have_the_idle_time_of_the_devices_within_them(seed: int, steps: i
         duration = event.end - event.begin
         expected.append((index, texts.index(event.name), event.begin, duration, idle, unused, 0, 0, -1))
     found = rows(program.store.named_calls(program.flags(*names), "device"))
-    assert found and sorted(found) == sorted(expected)
-    assert [row[2] for row in found] == sorted(row[2] for row in found)
+    assert found and sorted(found) == sorted(expected) and [row[2] for row in found] == sorted(row[2] for row in found)
     assert rows(program.store.named_calls(program.flags(*names))) == [(*row[:4], 0, 0, *row[6:]) for row in found]
 
 

@@ -140,8 +140,7 @@ def test_threads_are_sampled_too() -> None:
         thread.join()
 
     prof = sampled(work)
-    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK
-    assert abs(seconds_of(prof, "work") - 0.3) < SLACK
+    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK and abs(seconds_of(prof, "work") - 0.3) < SLACK
 
 
 def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:
@@ -342,15 +341,13 @@ def test_lines_of_a_cell_are_named_by_the_cell(monkeypatch: pytest.MonkeyPatch) 
     shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
     path = shell.compile.cache("x = 1", 3)
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
-    assert place_text(f"{path}(1): <module>") == "In[3]:1 <module>"
-    assert place_text("train.py(1): f") == "train.py:1 f"
+    assert place_text(f"{path}(1): <module>") == "In[3]:1 <module>" and place_text("train.py(1): f") == "train.py:1 f"
 
 
 def test_a_table_without_ops_names_the_command_for_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "t.json")
     sampled(spin, 0.1).export_chrome_trace(path)
-    assert main(["table", path]) == 0
-    assert capsys.readouterr().out.endswith(f"in: flopscope summary {path}\n")
+    assert main(["table", path]) == 0 and capsys.readouterr().out.endswith(f"in: flopscope summary {path}\n")
     text = str(fs.load_trace(path).summary())
     assert "spin" in text and "record_function" not in text  # no work is known that could be rated
 

@@ -163,7 +163,7 @@ def test_weights_are_converted_once_only_without_a_backward_pass(trained: bool, 
         (("aten::linear",) * 3, 1, True),
     ],
 )
-def test_a_parameter_that_autocast_casts_once_there_and_back_is_no_finding(
+def test_a_parameter_cast_once_there_and_back_is_no_finding(
     around: tuple[str, ...], gradients: int, said: bool
 ) -> None:
     program, shape = Program(), [512, 512]

@@ -362,8 +362,7 @@ def test_the_last_wave_is_told_of_what_computes(op: str, shapes: Any, said: bool
     program.head["deviceProperties"][0]["sharedMemPerBlockOptin"] = 232448
     grid = {"blocks": 132 * 8 + 40, "registers per thread": 32, "shared memory": 0, "dtype": BF16}
     rows = told(in_a_row((op, 500.0, shapes, grid), program=program), "small")
-    assert bool(rows) == said
-    assert all("runs 40 blocks in a second wave after one of 1,056" in row.what for row in rows)
+    assert bool(rows) == said and all("runs 40 blocks in a second wave after one of 1,056" in row.what for row in rows)
 
 
 # far_from_roof --------------------------------------------------------------------------------------------------------
@@ -430,8 +429,7 @@ def test_a_kernel_of_one_block(blocks: int, time: float, said: bool) -> None:
     assert bool(rows) == said
     if said:
         assert "gather_keep_from_mask<true> (1 block) keeps one of 132 multiprocessors busy" in rows[0].what
-        assert kernel in [entry["op"] for entry in rows[0].evidence]
-        assert rows[0].saving_us == pytest.approx(3400)
+        assert kernel in [entry["op"] for entry in rows[0].evidence] and rows[0].saving_us == pytest.approx(3400)
 
 
 def test_a_host_that_waits_for_the_kernel_does_not_silence_it() -> None:

@@ -94,8 +94,7 @@ def test_a_last_mark_without_work_is_no_step(fill: Any) -> None:
     assert set(grouped["step"].dropna()) == set(names(*range(6)))
     with pytest.raises(ValueError, match="6 steps"):
         trace.gpu_summary("ProfilerStep#6")
-    assert digest_of(trace, "trace.json", 0).steps == 6
-    assert fs.compare(trace, trace).time == (LENGTH, LENGTH)
+    assert digest_of(trace, "trace.json", 0).steps == 6 and fs.compare(trace, trace).time == (LENGTH, LENGTH)
     assert str(trace.summary()).startswith("1.00ms a step")
     savings = [[row.saving_us for row in one.advice()] for one in (trace, loop([LENGTH] * 6).load())]
     assert savings[0] == pytest.approx(savings[1])
@@ -164,9 +163,8 @@ def test_a_long_first_step_is_left_out_of_the_means() -> None:
     trace, alike = loop([12_000] + [LENGTH] * 5).load(), loop([LENGTH] * 5).load()
     frame = trace.accounting()
     assert frame["total"].tolist() == [12_000] + [LENGTH] * 5 + [17_000], "each step is listed; the whole is their sum"
-    assert [(row.rule, row.saving_us) for row in trace.advice()] == [
-        (row.rule, pytest.approx(row.saving_us)) for row in alike.advice()
-    ]
+    wanted = [(row.rule, pytest.approx(row.saving_us)) for row in alike.advice()]
+    assert [(row.rule, row.saving_us) for row in trace.advice()] == wanted
     text = str(trace.summary())
     assert text.startswith("1.00ms a step (mean of 5 of 6 steps)") and "mean of the last 5" in text
     (note,) = (note for note in trace.advice().notes if "means of" in note)
@@ -209,17 +207,14 @@ def test_ops_of_the_first_step_alone_have_no_part_in_the_means() -> None:
     ],
 )
 def test_first_steps_are_apart_if_no_other_step_is_like_them(times: list[float], apart: int) -> None:
-    assert first_apart(times) == apart
-    assert first_apart([1000 * time for time in times]) == apart
+    assert first_apart(times) == apart and first_apart([1000 * time for time in times]) == apart
 
 
 def test_many_first_steps_are_looked_at_once() -> None:
     """As by the definition, for each count alone."""
-    generator = random.Random(1)
+    draw = random.Random(1)
     for _ in range(2000):
-        times = [
-            generator.choice([0, 1, 1.4, 3, 5, 9, 80, 300]) * 1.6 ** (8 - i) for i in range(generator.randrange(30))
-        ]
+        times = [draw.choice([0, 1, 1.4, 3, 5, 9, 80, 300]) * 1.6 ** (8 - i) for i in range(draw.randrange(30))]
         apart = [
             count
             for count in range(1, len(times) // 3 + 1)

@@ -87,9 +87,7 @@ def counted_program(steps: int = 3, every: float = 2.0) -> Program:
         if length <= start < 2 * length:
             continue
         shares = [max(min(end, b) - max(start, a), 0) / every for a, b, *_ in busy]
-        read, written, tensor = (
-            sum(share * counts[2 + i] for share, counts in zip(shares, busy, strict=True)) for i in range(3)
-        )
+        read, written, tensor = (sum(s * c[2 + i] for s, c in zip(shares, busy, strict=True)) for i in range(3))
         values = {
             "dram_bytes_read": {"GB/s": read}, "dram_bytes_written": {"GB/s": written},
             "sm_active": {"%": 98 * sum(shares)}, "tensor_active": {"%": tensor},

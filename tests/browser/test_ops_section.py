@@ -194,8 +194,7 @@ def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace) -> Non
     page = open_report(trace, "#ops?group=step&kind=all&filter=softmax&sort=-count")
     page.until("flopscope.ops && flopscope.ops.id === 'step' && flopscope.ops.grid && flopscope.ops.grid.lines.length")
     rows = [row for row in trace.key_averages(group_by=("name", "step")) if "softmax" in row.key]
-    assert len(lines(page)) == len(rows)
-    assert page.run("return document.getElementById('filter').value") == "softmax"
+    assert len(lines(page)) == len(rows) and page.run("return document.getElementById('filter').value") == "softmax"
 
 
 def test_columns_are_chosen(ops: Page) -> None:

@@ -108,9 +108,7 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
     assert len(page.all("#overview .largest tbody tr")) == 5
     notes = "document.querySelectorAll('.parts tbody .note')"
     explained = page.run(f"return [...{notes}].map((one) => one.textContent)")
-    assert len(explained) == len(page.all(".parts .swatch")) and set(explained) <= {
-        part.gloss for part in _core.parts.values()
-    }
+    assert len(explained) == len(page.all(".parts .swatch")) and {*explained} <= {p.gloss for p in _core.parts.values()}
     leaves = "[...document.querySelectorAll('main *')].filter((one) => !one.children.length)"
     texts = page.run(f"return {leaves}.map((one) => one.textContent)")
     assert [text for text in texts if re.search(r"\[\]|\*\d", text)] == [], "shapes are written out"
@@ -127,8 +125,7 @@ def test_a_page_is_accessible(open_report: Open, report: Report, axe: str, name:
 def test_a_page_prints_in_light_colours_with_all_sections(open_report: Open, report: Report, name: str) -> None:
     page = ready(open_report(report(name), dark=True))
     page.value("flopscope.page.mountAll().then(() => true)")
-    assert page.paper().startswith(b"%PDF-")
-    assert page.run("return document.documentElement.dataset.theme") == "auto"
+    assert page.paper().startswith(b"%PDF-") and page.run("return document.documentElement.dataset.theme") == "auto"
     page.media(dark=True, medium="print")
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     background = page.run("return getComputedStyle(document.body).backgroundColor")

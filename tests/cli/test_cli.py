@@ -30,9 +30,8 @@ def no_cuda() -> str | None:
 
 
 def command(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "flopscope", *arguments], capture_output=True, text=True, timeout=120, **keywords
-    )
+    words = [sys.executable, "-m", "flopscope", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, **keywords)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -139,11 +138,9 @@ def test_a_full_disk_is_an_error_of_one_line(unbuffered: str) -> None:
 
 
 def test_output_works_on_a_terminal_without_unicode() -> None:
-    done = command(
-        *SMALL, "--ops", "sin,add", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
-    )
-    assert "Traceback" not in done.stderr
-    assert done.returncode == 0 and "sin " in done.stdout
+    plain = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = command(*SMALL, "--ops", "sin,add", env={**os.environ, **plain})
+    assert "Traceback" not in done.stderr and done.returncode == 0 and "sin " in done.stdout
 
 
 # devices --------------------------------------------------------------------------------------------------------------
@@ -156,8 +153,7 @@ def test_devices_lists_and_measures_the_devices(tmp_path: Path) -> None:
     assert before.returncode == 0 and before.stderr == ""
     assert f"cpu: {name}" in before.stdout and "flopscope devices --measure" in before.stdout
     why = no_cuda()
-    assert (f"no CUDA device: {why}" in before.stdout) == (why is not None)
-    assert not list(tmp_path.rglob("*.json"))
+    assert (f"no CUDA device: {why}" in before.stdout) == (why is not None) and not list(tmp_path.rglob("*.json"))
 
     file = tmp_path / "devices.json"
     during = command("devices", "--measure", "--json", str(file), env=environment)
@@ -171,9 +167,8 @@ def test_devices_lists_and_measures_the_devices(tmp_path: Path) -> None:
     measured = cpu["measured"]
     assert set(measured["flops_per_s"]) <= set(measured["spread"])
     assert measured["source"] == "measured" and measured["flops_per_s"]["fp32"] > 0 and measured["launch_ns"] > 0
-    assert measured["bandwidth_bytes_per_s"] == max(
-        measured[f"{what}_bandwidth_bytes_per_s"] for what in ("copy", "read", "write")
-    )
+    rates = [measured[f"{what}_bandwidth_bytes_per_s"] for what in ("copy", "read", "write")]
+    assert measured["bandwidth_bytes_per_s"] == max(rates)
     assert all(math.isfinite(rate) for rate in measured["flops_per_s"].values())
 
     after = command("devices", "--json", str(file), env=environment)
@@ -183,5 +178,4 @@ def test_devices_lists_and_measures_the_devices(tmp_path: Path) -> None:
 
 def test_shapes_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--peaks", "none", "--max-time", "0.01", "--device", "cpu"]
-    assert main(["measure", "add", *options, "16,32", "16,32"]) == 0
-    assert "add takes" in capsys.readouterr().out
+    assert main(["measure", "add", *options, "16,32", "16,32"]) == 0 and "add takes" in capsys.readouterr().out

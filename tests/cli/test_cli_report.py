@@ -41,9 +41,7 @@ def test_options_choose_file_title_and_peaks(tmp_path: Path) -> None:
         ("run.nsys-rep", "run"), ("runs/*/rank*.json.gz", "rank"), ("*", "traces"), (".", "run.7"),
     ],
 )  # fmt: skip
-def test_the_name_of_the_page_is_that_of_the_trace(
-    source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_is_named_as_its_trace(source: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run.7"
     folder.mkdir()
     monkeypatch.chdir(folder)

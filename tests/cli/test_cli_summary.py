@@ -20,9 +20,7 @@ def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[
     bars = lines.index("") + 1
     assert [line.split()[0] for line in lines[bars : bars + 4]] == ["ideal", "memory", "host", "other"]
     assert lines.index("Advice") < lines.index("GPUs") < lines.index("Time")
-    assert lines[lines.index("Advice") + 1].startswith(
-        "  1. Fuse chains of memory-bound ops with torch.compile: saves about "
-    )
+    assert lines[lines.index("Advice") + 1].startswith("  1. Fuse chains of memory-bound ops with torch.compile: ")
 
 
 @pytest.mark.parametrize("name", ["pointwise_before", "launch_train_before", "data_before"])

@@ -44,17 +44,14 @@ Run = Callable[[str], tuple[Any, str]]
 
 def test_a_cell_is_profiled_and_its_value_is_kept(run: Run) -> None:
     value, shown = run("%%flopscope --no-peaks -o prof\nx = fs.ones((3,5), device='cpu')\ny = fs.add(x, x)\nlen([1,2])")
-    assert value == 2
-    assert re.search(r"flopscope::add\b", shown) and re.search(r"flopscope::ones\b", shown)
+    assert value == 2 and re.search(r"flopscope::add\b", shown) and re.search(r"flopscope::ones\b", shown)
     rows, _ = run("[(row.key, row.count, row.flops) for row in prof.key_averages(peaks='none')]")
-    assert ("flopscope::add", 1, 15.0) in rows
-    assert run("y.shape")[0] == (3, 5)
+    assert ("flopscope::add", 1, 15.0) in rows and run("y.shape")[0] == (3, 5)
 
 
 def test_a_cell_may_use_ipythons_syntax_and_end_with_a_statement(run: Run) -> None:
     value, shown = run("%%flopscope --no-peaks\nhere = %pwd\nfor _ in range(4):\n    fs.ones((2,), device='cpu')")
-    assert value is None and "flopscope::ones" in shown
-    assert isinstance(run("here")[0], str)
+    assert value is None and "flopscope::ones" in shown and isinstance(run("here")[0], str)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +135,7 @@ def test_an_expression_is_measured(
     monkeypatch.setattr("flopscope.measuring.measuring.measure", clock.measure)
     ipython.user_ns["f"] = lambda x: called.append(x) or x
     value, _ = run(f"%measure {line}")
-    assert isinstance(value, Measurement) and called == [2]
-    assert clock.calls == [{"max_time": 1.0, **options}]
+    assert isinstance(value, Measurement) and called == [2] and clock.calls == [{"max_time": 1.0, **options}]
 
 
 def test_an_expression_can_use_local_names_and_is_the_name_of_its_measurement(run: Run) -> None:

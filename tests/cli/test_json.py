@@ -68,8 +68,7 @@ def require_reasons(content: dict[str, Any]) -> None:
     found, reasons = nulls(content), set(content["why"])
     explained = {path for path in found for reason in reasons if path == reason or path.startswith(f"{reason}.")}
     mapped = {path for path in found - explained if any(within(path, reason) for reason in reasons)}
-    assert found == explained | mapped
-    assert all(content["why"].values())
+    assert found == explained | mapped and all(content["why"].values())
     assert reasons == set() or found != set()
 
 
@@ -86,16 +85,14 @@ def test_every_command_writes_a_valid_document(name: str, tmp_path: Path, capsys
     with_json = capsys.readouterr().out
     require_valid(content_of(file), kind)
     if kind not in ("bench", "measurement"):
-        assert main(COMMANDS[name]) == 0
-        assert capsys.readouterr().out == with_json
+        assert main(COMMANDS[name]) == 0 and capsys.readouterr().out == with_json
 
 
 def test_a_program_that_ran_is_summarized(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("import flopscope as fs\nx = fs.ones((64, 64))\nfs.matmul(x, x)\n")
     command = [sys.executable, "-m", "flopscope", "run", "--no-report", "--json", "out.json", "program.py"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}
-    )
+    path = {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=path)
     assert done.returncode == 0, done.stderr
     require_valid(content_of(tmp_path / "out.json"), "summary")
 
@@ -177,8 +174,7 @@ def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> No
     jsonschema.Draft202012Validator.check_schema(whole)
     assert {*whole["$defs"]} == {*DOCUMENTS} and len(whole["oneOf"]) == len(DOCUMENTS)
     for kind in DOCUMENTS:
-        assert document(kind).kind == kind
-        assert main(["schema", kind]) == 0
+        assert document(kind).kind == kind and main(["schema", kind]) == 0
         one = json.loads(capsys.readouterr().out)
         jsonschema.Draft202012Validator.check_schema(one)
         assert whole["$defs"][kind].items() <= one.items()

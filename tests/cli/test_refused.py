@@ -44,6 +44,16 @@ REFUSED = [
     (("measure", "nowhere.at_all:f"), 1, "…there is no module 'nowhere.at_all' in PYTHONPATH, the installed packages"),
     (("measure", "json.nowhere:f"), 1, "…there is no module 'json.nowhere' in"),
     (("measure", "json:dump_s"), 2, "did you mean 'dumps'?"),
+    (("measure", "missing.py:f"), 1, "no such file: missing.py"),
+    (("measure", "./folder.py:f"), 1, "no such file: ./folder.py"),
+    (("measure", "mine:g"), 2, "flopscope measure: mine has no g"),
+    (("measure", "./mine.py:g"), 2, "./mine.py has no g"),
+    (("measure", "nothing", "3"), 2, "…'nothing' is neither an op nor a module:function"),
+    (("measure", "add"), 2, "…add needs a shape"),
+    (("measure", "matmul", "2,2", "2,2", "2,2"), 2, "matmul takes 2 tensors (a, b), not 3"),
+    (("measure", "pickle:dumps"), 2, "…pickle:dumps must be callable without arguments"),
+    (("measure", "math:pi"), 2, "…math:pi is not a function"),
+    (("measure", "math:exp", "3"), 2, "…math:exp takes no shapes"),
     (("measure", "needy:f"), 1, "flopscope measure: No module named 'nowhere_at_all'"),
     (("run", "--step", "3:4", "x.py"), 2, "…flopscope run: error: unrecognized arguments: --step; did you mean"),
     ((*TABLE, "--groupby", "shape"), 2, "unrecognized arguments: --groupby shape; did you mean '--group-by'?"),
@@ -83,8 +93,9 @@ def test_wrong_arguments_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    for name in ("rank.json", "notes.txt"):
+    for name in ("folder", "folder.py"):
+        (tmp_path / name).mkdir()
+    for name in ("rank.json", "notes.txt", "mine.py"):
         (tmp_path / name).touch()
     (tmp_path / "needy.py").write_text("import nowhere_at_all")
     try:
@@ -106,8 +117,7 @@ def test_an_invalid_filter_shows_the_place(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "what changed between two recorded traces" in capsys.readouterr().err
+    assert main([]) == 2 and "what changed between two recorded traces" in capsys.readouterr().err
 
 
 PROGRAMS = {"train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n", "empty.py": ""}

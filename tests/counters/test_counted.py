@@ -44,8 +44,7 @@ def test_recorded_kernels_read_what_they_must(name: str, least: int, within: flo
         else:
             assert found[f"add{n}"]["read"] == pytest.approx(8 * n * n, rel=within), n
             checked += 1
-    assert checked >= 4
-    assert found["big"]["read"] == pytest.approx(1 << 28, rel=0.002)
+    assert checked >= 4 and found["big"]["read"] == pytest.approx(1 << 28, rel=0.002)
 
 
 WRITTEN = {f"add{n}": 4 * n * n for n in SIZES} | {"big": 1 << 28, "sum": 0}
@@ -212,8 +211,7 @@ def test_counter_events_of_others_become_the_same_columns() -> None:
     elsewhere = {"ph": "C", "name": "dram__bytes_read.sum", "pid": 4321, "tid": 1, "ts": 90, "args": {"value": 1}}
     trace = load(KERNEL, *points, elsewhere)
     row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
-    assert row.dram_bytes_read == pytest.approx(2e7)
-    assert row.sm_active == pytest.approx(50)
+    assert row.dram_bytes_read == pytest.approx(2e7) and row.sm_active == pytest.approx(50)
     assert math.isnan(row.tensor_active)
     timeline = trace.counter_timeline()
     assert timeline["power.W"].tolist()[:3] == [300, 301, 302] and len(timeline) == 12
@@ -259,8 +257,7 @@ def test_broken_counter_events_are_left_out() -> None:
         {"ph": "C", "name": "x", "pid": 0, "ts": 2, "args": {str(i): i for i in range(20)}},
     ]
     trace = load(*bad, KERNEL)
-    assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
-    assert len(trace.counter_timeline()) == 0
+    assert [row.key for row in trace.key_averages(peaks="none")] == ["k"] and len(trace.counter_timeline()) == 0
 
 
 def test_names_of_counters_are_read_as_json() -> None:
@@ -321,8 +318,7 @@ def test_the_summary_has_sums_over_the_program() -> None:
     assert total.tbytes_per_s == pytest.approx(moved / seconds / 1e12)
     lengths = file["edges"][1:]
     assert total.tensor_active == pytest.approx((file["tensor_active"] * lengths).sum() / lengths.sum(), rel=1e-5)
-    assert math.isnan(total.sm_active)
-    assert math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
+    assert math.isnan(total.sm_active) and math.isnan(counted.Counted(_core.Store()).hfu({"total": []}).percent)
     header, row = counter_rows(counted.Counted(recording("h200_5us.npz")))
     assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
     assert counter_rows(counted.Counted(_core.Store())) == []

@@ -68,8 +68,7 @@ def test_every_chip_has_its_metrics_in_few_passes() -> None:
         units = {f"{unit}_active" for unit in ("fma", "fp64", "alu", "issue", "l1")}
         assert {*groups["units"][0].values()} == units, chip
         assert {*groups["scalar"][0].values()} == {"fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions"}
-        assert len(groups["scalar"][0]) == 10
-        assert groups["fp16_tensor"][1] <= 2 and groups["stalls"][1] <= 3
+        assert len(groups["scalar"][0]) == 10 and groups["fp16_tensor"][1] <= 2 and groups["stalls"][1] <= 3
     assert "none of these counters" in plans["GA100"]["fp8_tensor"]
 
 
@@ -98,7 +97,6 @@ def test_names_are_documented_and_distinct() -> None:
 
 def test_without_cupti_the_error_names_what_is_missing() -> None:
     code = "from flopscope import _core\n_core.load_counters('/nowhere/libcupti.so')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert "nvidia-cuda-cupti" in done.stderr and "/nowhere/libcupti.so" in done.stderr

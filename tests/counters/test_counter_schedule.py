@@ -76,10 +76,8 @@ def test_work_after_a_long_idle_time_is_counted_as_if_it_came_first(run: Run) ->
         print(json.dumps([sample(late, True), sample(late)]))
         """)
     for one, sessions in zip(found, (1, 2), strict=True):
-        assert one["sessions"] == sessions
-        assert one["worked"] == pytest.approx([1.0], abs=0.001)
-        assert one["read"] == pytest.approx(3e10, rel=1e-6)
-        assert one["active"] == pytest.approx(50.0 * 0.047, rel=1e-6)
+        assert one["sessions"] == sessions and one["worked"] == pytest.approx([1.0], abs=0.001)
+        assert one["read"] == pytest.approx(3e10, rel=1e-6) and one["active"] == pytest.approx(50.0 * 0.047, rel=1e-6)
         assert one["ns"] > 2.5e9, "idle time is counted as idle"
         assert 460 < one["live"] < 490 and one["count"] < 500, "and takes few samples"
 
@@ -95,8 +93,7 @@ def test_a_device_that_idles_for_long_is_sampled_at_longer_intervals_until_it_wo
             return [first, second]
         print(json.dumps(sample(serve, True)))
         """)
-    assert found["worked"] == pytest.approx([1.0, 1.0], abs=0.15)
-    assert (found["sessions"], found["fine"]) == (3, 0)
+    assert found["worked"] == pytest.approx([1.0, 1.0], abs=0.15) and (found["sessions"], found["fine"]) == (3, 0)
     assert found["report"]["last_interval_ns"] == 100_000
     assert 500 < found["live"] < 2500, "in the last of the work"
     assert found["count"] - found["live"] > 800, "one of 1 ms each before"
@@ -142,6 +139,5 @@ def test_live_samples_that_fill_their_buffer_get_longer_intervals(run: Run) -> N
         print(json.dumps(sample(slow, True)))
         """)
     report = found["report"]
-    assert 1 <= report["overflows"] <= 3
-    assert report["last_interval_ns"] == 100_000 << report["overflows"]
+    assert 1 <= report["overflows"] <= 3 and report["last_interval_ns"] == 100_000 << report["overflows"]
     assert found["worked"][0] > 0.9

@@ -23,8 +23,7 @@ def test_each_kernel_gets_the_traffic_that_it_caused(run: Run) -> None:
     assert found["long"]["dram_bytes_written"] == pytest.approx(5 * 4e8, rel=0.01)
     assert found["long"]["dram_gbytes_per_s"] == pytest.approx(6000, rel=0.01)
     assert found["short"]["dram_bytes_read"] == pytest.approx(5 * 3e7, rel=0.02)
-    assert found["busy"]["tensor_active"] == pytest.approx(75, abs=1)
-    assert found["busy"]["dram_bytes_read"] < 1e6
+    assert found["busy"]["tensor_active"] == pytest.approx(75, abs=1) and found["busy"]["dram_bytes_read"] < 1e6
     assert found["long"]["sm_active"] == 0 and found["long"]["l2_bytes"] == 0
     assert samples > 500 and still_open == 0 and hosts == 0
 
@@ -146,8 +145,7 @@ def test_full_buffers_are_counted_and_sampling_goes_on(run: Run) -> None:
         print(json.dumps([limited, sampler.report, cuda.count("open")]))
         """)
     assert limited["samples"] == 30 and limited["lost"] > 100 and limited["overflows"] == 1
-    assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100
-    assert still_open == 0
+    assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100 and still_open == 0
 
 
 def test_windows_shrink_where_records_are_longer_than_expected(run: Run) -> None:

@@ -37,13 +37,10 @@ def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) ->
     assert of_sql and {name: (count, ns) for name, count, ns in of_sql}.items() <= of_rows.items()
     found = device_rows(prof)
     copy = "Memcpy HtoD (Pageable -> Device)" if not old else "Memcpy HtoD (Unknown -> Unknown)"
-    assert found[copy] == (2, 20)
-    assert found["Memset (Device)" if not old else "Memset (Unknown)"] == (2, 10)
-    assert len(found) == len(kernels_of(path)) + 2
-    assert prof.report["events"] == prof.report["kept"] == len(prof)
-    work = " union all ".join(
-        f"select start, end, deviceId from CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET")
-    )
+    assert found[copy] == (2, 20) and found["Memset (Device)" if not old else "Memset (Unknown)"] == (2, 10)
+    assert len(found) == len(kernels_of(path)) + 2 and prof.report["events"] == prof.report["kept"] == len(prof)
+    tables = (f"CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET"))
+    work = " union all ".join(f"select start, end, deviceId from {table}" for table in tables)
     frame = prof.stream_summary()
     busy = {int(row.device): round(1000 * row.busy) for row in frame[frame.stream.notna()].itertuples()}
     assert busy == dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
@@ -55,8 +52,7 @@ def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: 
     assert found["aten::mm"].self_device_time_total == pytest.approx(0.1)
     assert found["aten::linear"].self_device_time_total == 0
     assert found["aten::linear"].device_time_total == pytest.approx(0.1)
-    assert found["aten::add"].self_device_time_total == pytest.approx(0.06)
-    assert found["ProfilerStep*"].count == 2
+    assert found["aten::add"].self_device_time_total == pytest.approx(0.06) and found["ProfilerStep*"].count == 2
     kernels = [event for event in prof.events() if event.kind == "kernel"]
     assert len(kernels) == 4
     for event in kernels:
@@ -64,8 +60,7 @@ def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: 
         assert abs(event.time_range.start - event.launcher.time_range.start) < 0.2, "the op of the same process"
     table = prof.key_averages(group_by_input_shape=True)
     product = next(row for row in table if row.key == "aten::mm")
-    assert product.input_shapes == [[64, 32], [32, 16]]
-    assert product.flops == 2 * 2 * 64 * 32 * 16
+    assert product.input_shapes == [[64, 32], [32, 16]] and product.flops == 2 * 2 * 64 * 32 * 16
     assert product.bytes_total_moved == 2 * 4 * (64 * 32 + 32 * 16 + 64 * 16)
     assert {name for name, _ in prof.coverage()["estimated"]} == {"aten::mm", "aten::add"}, "inferred from kernels"
 
@@ -77,8 +72,7 @@ def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> 
     made.call("cudaLaunchKernel_v7000", 30, 40, 1)
     made.kernel("some_product", 100, 150, 1)
     row = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))["aten::mm"]
-    assert row.flops == 2 * 64 * 32 * 16
-    assert math.isnan(row.bytes_total_moved)
+    assert row.flops == 2 * 64 * 32 * 16 and math.isnan(row.bytes_total_moved)
     assert math.isnan(row.pct_roofline), "the unit that did the FLOPs is unknown"
     made.tables[KERNEL][0]["demangledName"] = made.string("nvjet_sm90_tst_64x8_64x16_1x1_h_bz_TNN")
     row = rows(fs.load_trace(made.write(tmp_path / "y.sqlite")))["aten::mm"]
@@ -112,8 +106,7 @@ def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: st
             assert found[one] == expected[one], one
     flops = {row.key: row.flops for row in theirs.key_averages() if row.flops > 0}
     same = {row.key: row.flops for row in ours.key_averages() if row.flops > 0}
-    assert same.items() <= flops.items()
-    assert {"aten::mm", "aten::addmm"} & flops.keys() <= same.keys()
+    assert same.items() <= flops.items() and {"aten::mm", "aten::addmm"} & flops.keys() <= same.keys()
 
 
 # Ranges ---------------------------------------------------------------------------------------------------------------
@@ -194,8 +187,7 @@ def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) ->
     }
     tables["StringIds"] = [{"id": place, "value": text} for text, place in made.strings.items()]
     found = device_rows(fs.load_trace(write_tables(tmp_path / "x.sqlite", tables)))
-    assert found[SGEMM] == (2, 100)
-    assert found["Memcpy <unknown> (Unknown -> Unknown)"] == (2, 20)
+    assert found[SGEMM] == (2, 100) and found["Memcpy <unknown> (Unknown -> Unknown)"] == (2, 20)
     found_host = rows(fs.load_trace(tmp_path / "x.sqlite"), "cpu")
     assert found_host["aten::mm"].count == found_host["cuMemAlloc_v2"].count == 2
 
@@ -209,8 +201,7 @@ def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: P
     made.kernel(SGEMM, 100, 150, 1)
     found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
     assert found["cublasSgemm_v2"].device_time_total == pytest.approx(0.05)
-    assert found["cublasSgemm_v2"].is_user_annotation
-    assert found["MPI_Allreduce"].cpu_time_total == pytest.approx(0.004)
+    assert found["cublasSgemm_v2"].is_user_annotation and found["MPI_Allreduce"].cpu_time_total == pytest.approx(0.004)
 
 
 # Devices --------------------------------------------------------------------------------------------------------------
@@ -225,10 +216,8 @@ def test_facts_of_the_device_and_the_session(reader: str, tmp_path: Path) -> Non
     properties = prof.metadata["deviceProperties"][0]
     assert prof.devices == {0: "NVIDIA GeForce RTX 3080"}
     facts = [properties[name] for name in ("numSms", "memoryBandwidth", "l2CacheSize")]
-    assert facts == [68, 760080000000, 5242880]
-    assert prof.metadata["baseTimeNanoseconds"] == 1776781226557295056
-    assert prof.metadata["nsys"]["schema"] == "3.24.14"
-    assert prof.process == 91186
+    assert facts == [68, 760080000000, 5242880] and prof.metadata["baseTimeNanoseconds"] == 1776781226557295056
+    assert prof.metadata["nsys"]["schema"] == "3.24.14" and prof.process == 91186
 
 
 def test_devices_of_processes_that_each_see_one_are_told_apart(reader: str, tmp_path: Path) -> None:
@@ -249,8 +238,7 @@ def test_the_rank_comes_from_the_environment(tmp_path: Path) -> None:
     environment = "PATH=/bin;RANK=3;WORLD_SIZE=8"
     made.add("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value=environment)
     prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
-    assert prof.rank == 3
-    assert "PATH" not in str(prof.metadata)
+    assert prof.rank == 3 and "PATH" not in str(prof.metadata)
     made.kernel(ADD, 1, 2, process=43)
     assert fs.load_trace(made.write(tmp_path / "y.sqlite")).rank is None, "two processes, one environment"
 
@@ -318,9 +306,7 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
         made.add("OSRT_API", start=start, end=9, nameId=1)
     made.add("DIAGNOSTIC_EVENT", timestamp=3, text="x")
     nsys = fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]
-    assert nsys["unread"] == {"OSRT_API": 3}
-    assert nsys["marks"] == 1
-    assert nsys["tables"][KERNEL] == 4
+    assert nsys["unread"] == {"OSRT_API": 3} and nsys["marks"] == 1 and nsys["tables"][KERNEL] == 4
 
 
 def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -45,8 +45,7 @@ def test_changes_belong_to_the_calls_of_their_own_threads(tmp_path: Path) -> Non
     assert found["cudaMalloc"].self_device_memory_usage == found["aten::empty"].device_memory_usage == 4096
     assert found["aten::zeros"].device_memory_usage == 0, "another thread's"
     assert found["cudaMallocHost"].self_cpu_memory_usage == found["aten::zeros"].cpu_memory_usage == 100
-    assert found["other"].device_memory_usage == 64
-    assert found["[memory]"].self_device_memory_usage == -1024
+    assert found["other"].device_memory_usage == 64 and found["[memory]"].self_device_memory_usage == -1024
     changes = [event for event in prof.events() if event.kind == "memory"]
     ((count,),) = query(path, f"select count(*) from {TABLE}")
     assert len(changes) == prof.metadata["nsys"]["tables"][TABLE] == count
@@ -65,8 +64,7 @@ def test_the_curve_of_the_report_is_the_running_sum(tmp_path: Path) -> None:
         f"over (order by start) as total from {TABLE})",
     )
     _, found = fs.load_trace(path)._core.timeline(False, 0, {}, False, (), True, 1000)
-    assert found["memory"]["bytes"].tolist() == sizes
-    assert peak == max(sum(sizes[: at + 1]) for at in range(4))
+    assert found["memory"]["bytes"].tolist() == sizes and peak == max(sum(sizes[: at + 1]) for at in range(4))
     fs.load_trace(path).write_report(str(tmp_path / "x.html"))
     assert re.search(r'"peak":', (tmp_path / "x.html").read_text())
 
@@ -83,8 +81,7 @@ def test_impossible_changes_count_nothing(name: str, tmp_path: Path) -> None:
     made = program()
     made.tables[TABLE][0] |= BAD[name]
     found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))
-    assert found["cudaMalloc"].self_device_memory_usage == 0
-    assert found["cudaMallocHost"].self_cpu_memory_usage == 100
+    assert found["cudaMalloc"].self_device_memory_usage == 0 and found["cudaMallocHost"].self_cpu_memory_usage == 100
 
 
 def test_an_old_table_without_calls_and_kinds(tmp_path: Path) -> None:

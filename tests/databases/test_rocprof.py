@@ -66,12 +66,11 @@ def rocpd_tables(schema: str, pid: int) -> dict[str, list[dict[str, Any]]]:
         row = {"id": len(copies) + 1, "pid": pid, "tid": TID, "start": start, "end": end, "size": size}
         row |= {"name_id": 1, "src_agent_id": source, "dst_agent_id": target, "queue_id": 16, "stream_id": 0}
         copies.append({**row, "event_id": event("KERNEL", correlation)})
+    process = {"id": pid, "pid": pid, "command": "./a.out", "environment": '{"RANK": "1", "WORLD_SIZE": "2"}'}
     return {
         "metadata": [{"id": 1, "tag": "schema_version", "value": schema}],
         "string": [{"id": place, "string": text} for text, place in ids.items()],
-        "info_process": [
-            {"id": pid, "pid": pid, "command": "./a.out", "environment": json.dumps({"RANK": "1", "WORLD_SIZE": "2"})}
-        ],
+        "info_process": [process],
         "info_agent": [
             {"id": place, "pid": pid, "type": kind, "type_index": index, "extdata": json.dumps(DETAILS)}
             for place, kind, index in AGENTS
@@ -123,8 +122,7 @@ def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
         "Memcpy DtoH (Device -> Host)": (1, 5), "Memcpy DtoD (Device -> Device)": (1, 10),
     }  # fmt: skip
     placed = {event.name: event.device_index for event in prof.events() if event.kind == "kernel"}
-    assert placed == {GEMM: 0, DISPATCHES[1][0]: 1}
-    assert prof.devices[0] == "AMD Instinct MI300X"
+    assert placed == {GEMM: 0, DISPATCHES[1][0]: 1} and prof.devices[0] == "AMD Instinct MI300X"
     assert prof.metadata["deviceProperties"][0]["numSms"] == 304
     prof.export_chrome_trace(str(tmp_path / "out.json"))
     events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
@@ -135,14 +133,11 @@ def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
 def test_calls_ranges_and_ops(reader: str, tmp_path: Path) -> None:
     prof = fs.load_trace(in_rocpd(tmp_path))
     found = rows(prof, "cpu")
-    assert found["hipLaunchKernel"].count == 2
-    assert found["hsa_signal_load_relaxed"].count == 1
+    assert found["hipLaunchKernel"].count == 2 and found["hsa_signal_load_relaxed"].count == 1
     product = found["aten::mm"]
-    assert product.self_device_time_total == pytest.approx(0.05)
-    assert product.flops == 2 * 64 * 32 * 16
+    assert product.self_device_time_total == pytest.approx(0.05) and product.flops == 2 * 64 * 32 * 16
     assert math.isnan(product.bytes_total_moved), "no name of a kernel tells the dtype"
-    assert found["ncclAllReduce"].device_time_total == pytest.approx(0.08)
-    assert "roctxThreadRangeA" not in found
+    assert found["ncclAllReduce"].device_time_total == pytest.approx(0.08) and "roctxThreadRangeA" not in found
     (row,) = prof.collectives().itertuples()
     assert row.kernel.startswith("ncclDevKernel_Generic"), "a name that tells no kind, which is that of its call"
     assert (row.device, row.collective, row.name) == (1, "allreduce", "ncclAllReduce")
@@ -204,8 +199,7 @@ def test_counters_of_kernels(reader: str, tmp_path: Path) -> None:
     counts = {"cuda:0 dram_bytes_read": 1, "cuda:0 tensor_active": 1, "cuda:1 dram_bytes_read": 1}
     assert trace.metadata["rocpd"]["samples"] == counts
     found = {row.key: row for row in trace.key_averages() if row.device_type == "cuda"}
-    assert found[GEMM].dram_bytes_read == 4.5 * 1024
-    assert found[GEMM].tensor_active == pytest.approx(62.5)
+    assert found[GEMM].dram_bytes_read == 4.5 * 1024 and found[GEMM].tensor_active == pytest.approx(62.5)
     assert found[DISPATCHES[1][0]].dram_bytes_read == 3 * 1024
     assert device_rows(trace)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
 
@@ -216,12 +210,10 @@ def test_memory_belongs_to_the_call_that_allocates(reader: str, tmp_path: Path) 
     found = rows(trace)
     assert found["hipLaunchKernel"].self_device_memory_usage == 4096
     assert found["hipMemcpyAsync"].self_device_memory_usage == 1 << 33
-    assert found["hipMemcpyAsync"].self_cpu_memory_usage == 512
-    assert found["ncclAllReduce"].device_memory_usage == 4096
+    assert found["hipMemcpyAsync"].self_cpu_memory_usage == 512 and found["ncclAllReduce"].device_memory_usage == 4096
     assert found["[memory]"].self_device_memory_usage == -4096, "the free's size and device are the allocation's"
     changes = [event for event in trace.events() if event.kind == "memory"]
-    assert len(changes) == len(CHANGES)
-    assert trace.metadata["rocpd"]["unmatched_frees"] == 1
+    assert len(changes) == len(CHANGES) and trace.metadata["rocpd"]["unmatched_frees"] == 1
 
 
 @pytest.mark.parametrize(

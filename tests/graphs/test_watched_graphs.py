@@ -167,8 +167,7 @@ def test_a_program_that_captures_without_end_uses_bounded_memory(run: Run) -> No
         known += [ranges(profiled(("a", node))) for node in (NODES, NODES + 1, 1000 * NODES)]
         print(json.dumps([kept["nodes"], known, peaks]))
     """)
-    assert found[0] == 2
-    assert found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
+    assert found[0] == 2 and found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
     assert found[2][1] - found[2][0] < 4096, "KiB"
 
 

@@ -203,10 +203,8 @@ def test_bandwidth_is_that_of_the_memory_bus_in_decimal_gigabytes(row: Row) -> N
 @by_row
 def test_clocks_and_sizes_are_plausible(row: Row) -> None:
     if row.names[0] not in UNSAID or not math.isnan(row.clock_mhz):
-        assert 1000 <= row.clock_mhz <= 3000
-        assert 0.8 * row.clock_mhz <= row.tensor_clock_mhz <= row.clock_mhz
-    assert 10 <= row.sm_count <= (304 if row.tensor_class in AMD else 200)
-    assert row.memory_gib in (0, 6, 8, 10, 12, 96)
+        assert 1000 <= row.clock_mhz <= 3000 and 0.8 * row.clock_mhz <= row.tensor_clock_mhz <= row.clock_mhz
+    assert 10 <= row.sm_count <= (304 if row.tensor_class in AMD else 200) and row.memory_gib in (0, 6, 8, 10, 12, 96)
     if not math.isnan(row.l2_kib):
         assert row.l2_kib % 256 == 0
         sizes = {6: (4, 4), 7: (3, 6), 8: (2, 96), 9: (50, 60), 10: (100, 130), 12: (32, 128)}
@@ -300,8 +298,7 @@ def test_the_compiled_table_contains_the_same_rows() -> None:
     compiled = _core.datasheet()
     assert len(compiled) == len(ROWS)
     for row, entry in zip(ROWS, compiled, strict=True):
-        assert tuple(entry["names"]) == row.names
-        assert entry["source"] == row.source
+        assert tuple(entry["names"]) == row.names and entry["source"] == row.source
         known = None if math.isnan(row.gb_s) else pytest.approx(row.gb_s * 1e9, rel=1e-12)
         assert (entry["bandwidth"], entry["memory_gib"]) == (known, row.memory_gib)
         assert set(entry["flops"]) == set(UNITS)

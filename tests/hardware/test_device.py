@@ -246,9 +246,7 @@ def test_a_fifo_in_place_of_a_cache_file_or_folder_is_reported_without_blocking(
 
 
 @pytest.mark.parametrize("content", [b"mine", None], ids=["of a file", "of nothing"])
-def test_a_link_in_place_of_a_cache_file_is_not_followed(
-    core: FakeCore, tmp_path: Path, file: Path, content: bytes | None
-) -> None:
+def test_no_link_of_a_cache_file_is_used(core: FakeCore, tmp_path: Path, file: Path, content: bytes | None) -> None:
     other, intact = tmp_path / "other", file.read_text()
     if content is not None:
         other.write_bytes(content)
@@ -277,9 +275,7 @@ def test_a_link_that_may_not_be_replaced_is_not_written_through(
     assert other.read_bytes() == intact and cache_files(tmp_path) == [file]
 
 
-def test_a_kernel_that_could_not_be_captured_is_measured_later(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_uncaptured_kernels_are_measured_later(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
@@ -287,8 +283,7 @@ def test_a_kernel_that_could_not_be_captured_is_measured_later(
     for why, cached in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")
-        assert peaks.kernel_ns is None and peaks.missing["kernel"] == why
-        assert (tmp_path / "cache").exists() is cached
+        assert peaks.kernel_ns is None and peaks.missing["kernel"] == why and (tmp_path / "cache").exists() is cached
 
 
 def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -196,8 +196,7 @@ def test_the_report_shows_the_spread(core: FakeCore, kernel: list[float], tmp_pa
     fsd.measure_peaks("cpu")
     date_back(tmp_path)
     lines = fsd.devices()[0].report().splitlines()
-    assert lines[1].split() == ["measured", "spread"]
-    assert lines[2].split() == ["memory", "12", "GB/s", "0.0", "%"]
+    assert lines[1].split() == ["measured", "spread"] and lines[2].split() == ["memory", "12", "GB/s", "0.0", "%"]
     assert lines[-2].split() == ["one", "element", "1,100", "ns", "25.0", "%"]
     assert lines[-1].strip() == "last measured 2020-02-03 04:05 UTC, 2 % used by other processes"
 
@@ -219,6 +218,5 @@ def test_a_command_measures_stores_resets(core: FakeCore, capsys: pytest.Capture
     assert line.startswith("flopscope devices: cpu: ") and "Warning" not in line
     core.busy = 0.0
     third, message = run("--measure", "--reset")
-    assert message == "" and third["flops_per_s"]["fp32"] == pytest.approx(40e9)
-    assert main(["devices", "--reset"]) == 2
+    assert message == "" and third["flops_per_s"]["fp32"] == pytest.approx(40e9) and main(["devices", "--reset"]) == 2
     assert "add --measure" in capsys.readouterr().err

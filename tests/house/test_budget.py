@@ -18,7 +18,7 @@ CAPS = {
     "bytes of the checkout": 10_165_000,
     "lines of flopscope/*.py": 37_410,
     "modules of flopscope": 195,
-    "lines of tests": 59_400,
+    "lines of tests": 58_000,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }

@@ -91,8 +91,7 @@ def build(tmp_path: Path) -> Build:
 
 @pytest.mark.parametrize("first, second", [(INPLACE, EDITABLE), (EDITABLE, INPLACE)], ids=["inplace", "editable"])
 def test_a_build_compiles_what_has_changed(build: Build, tmp_path: Path, first: list[str], second: list[str]) -> None:
-    assert build(first) == ALL
-    assert build(second) == set()
+    assert build(first) == ALL and build(second) == set()
     for command in (second, first):
         (tmp_path / "csrc" / "table" / "rows.def").write_text("ROW(2)\n")  # newer than the objects
         assert build(command) == {"rows.c", "add.cu"}
@@ -106,11 +105,9 @@ def test_other_headers_of_numpy_compile_one_file(build: Build) -> None:
 
 def test_kernels_are_compiled_once_for_all_pythons(build: Build, tmp_path: Path) -> None:
     other = "import sys; sys.implementation.cache_tag = 'other'; "
-    assert build(INPLACE) == ALL
-    assert build([*EDITABLE[:2], other + EDITABLE[2]]) == ALL - {"add.cu"}
+    assert build(INPLACE) == ALL and build([*EDITABLE[:2], other + EDITABLE[2]]) == ALL - {"add.cu"}
     (tmp_path / "toolkit" / "version").write_text("release 99")
-    assert build(INPLACE) == {"add.cu"}
-    assert build([*EDITABLE[:2], other + EDITABLE[2]]) == set()
+    assert build(INPLACE) == {"add.cu"} and build([*EDITABLE[:2], other + EDITABLE[2]]) == set()
 
 
 def test_builds_for_two_pythons_at_once_do_not_mix_their_files(build: Build, tmp_path: Path) -> None:
@@ -138,5 +135,4 @@ def test_the_linker_is_chosen(request: pytest.FixtureRequest, monkeypatch: pytes
     linker.chmod(0o755)
     monkeypatch.setenv("LDSHARED", str(linker))
     build: Build = request.getfixturevalue("build")
-    assert build(INPLACE) == ALL
-    assert (tmp_path / "linked").read_text() == "linked\n"
+    assert build(INPLACE) == ALL and (tmp_path / "linked").read_text() == "linked\n"

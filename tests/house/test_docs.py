@@ -209,8 +209,7 @@ def test_the_api_reference_lists_every_public_name() -> None:
     named = described | set(re.findall(r"`(?:flopscope\.)?(\w+)`", text))
     if ".. flopscope-ops::" in text:
         named |= {name for name in fs.__all__ if isinstance(getattr(fs, name), fs.Op)}
-    assert set(fs.__all__) - named == set()
-    assert {"torch", "perf", "ipython"} <= described
+    assert set(fs.__all__) - named == set() and {"torch", "perf", "ipython"} <= described
     for name in described:
         module, _, member = name.partition(".")
         assert module in ("torch", "perf", "ipython") or (not member and module in fs.__all__), name

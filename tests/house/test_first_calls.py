@@ -91,7 +91,6 @@ def test_files_of_the_current_folder_hide_no_module_of_a_command(tmp_path: Path,
         (tmp_path / f"{module}.py").write_text(f"raise SystemExit('the {module} of the current folder')\n")
     arguments = [] if name == "devices" else [TRACE]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "flopscope", name, *arguments], cwd=tmp_path, env=environment, capture_output=True
-    )
+    command = [sys.executable, "-m", "flopscope", name, *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr

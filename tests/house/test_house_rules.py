@@ -167,9 +167,8 @@ def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str,
     path.write_text(text.replace(row, wrong), encoding="utf-8")
     line = text[: text.index(row)].count("\n") + 1
     source = tmp_path / "csrc" / ("ops/cpu/isa_avx2.c" if "M(sqrt)" in row else "work/aten/elements.c")
-    done = subprocess.run(
-        [*COMPILER, *SHARED_FLAGS, "-fsyntax-only", str(source)], cwd=tmp_path, capture_output=True, text=True
-    )
+    command = [*COMPILER, *SHARED_FLAGS, "-fsyntax-only", str(source)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and f"{path.name}:{line}:" in done.stderr and "no_such" in done.stderr
 
 

@@ -58,8 +58,7 @@ def test_the_generated_parts_of_the_stub_are_up_to_date() -> None:
 def test_the_stub_and_the_module_have_the_same_exports() -> None:
     exported = next(node.value for node in STUB.body if isinstance(node, ast.Assign))  # the only assignment is __all__
     assert set(ast.literal_eval(exported)) == set(fs._core.__all__)
-    assert len(set(fs._core.__all__)) == len(fs._core.__all__)
-    assert all(hasattr(fs, name) for name in fs._core.__all__)
+    assert len(set(fs._core.__all__)) == len(fs._core.__all__) and all(hasattr(fs, name) for name in fs._core.__all__)
 
 
 @pytest.mark.parametrize("name", fs._core.ops)
@@ -72,9 +71,8 @@ def test_ops_have_the_arguments_of_the_stub(name: str) -> None:
 def test_inspect_and_help_show_the_arguments_of_an_op() -> None:
     for op in (fs.add, fs.layer_norm, fs.sin_, fs.full):
         assert str(inspect.signature(op)) == op.__text_signature__
-    assert "add(a, b, *, out=None)" in pydoc.render_doc(fs.add) and "FLOPs: 1 per output element" in pydoc.render_doc(
-        fs.add
-    )
+    said = pydoc.render_doc(fs.add)
+    assert "add(a, b, *, out=None)" in said and "FLOPs: 1 per output element" in said
 
 
 def test_an_op_pickles_by_name_and_copies_to_itself() -> None:

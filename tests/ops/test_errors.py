@@ -197,12 +197,10 @@ def test_a_call_is_refused_with_a_message_that_names_what_is_wrong(call: str, ki
 )  # fmt: skip
 def test_every_kind_of_number_is_a_scalar(five: Any) -> None:
     t = fs.ones((2,), dtype="float64")
-    assert fs.mul(t, five).numpy().tolist() == [5, 5]
-    assert fs.sub(five, t).numpy().tolist() == [4, 4]
+    assert fs.mul(t, five).numpy().tolist() == [5, 5] and fs.sub(five, t).numpy().tolist() == [4, 4]
     assert (t + five).numpy().tolist() == (five + t).numpy().tolist() == [6, 6]
     assert fs.full((1,), five).item() == fs.fill_(fs.ones((1,)), five).item() == 5
-    assert fs.add_(t, five) is t and t.numpy().tolist() == [6, 6]
-    assert fs.uniform_(fs.ones((1,)), five, five).item() == 5
+    assert fs.add_(t, five) is t and t.numpy().tolist() == [6, 6] and fs.uniform_(fs.ones((1,)), five, five).item() == 5
 
 
 def test_booleans_are_numbers() -> None:

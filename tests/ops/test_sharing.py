@@ -43,11 +43,9 @@ def test_unsupported_buffers_are_errors() -> None:
 
 
 @pytest.mark.parametrize("dtype", OF_NUMPY)
-@pytest.mark.parametrize(
-    "ways", [(fs.from_numpy, np.asarray), (fs.from_dlpack, np.from_dlpack)], ids=["numpy", "dlpack"]
-)
-def test_numpy_shares_memory_both_ways(dtype: str, ways: Any) -> None:
-    take, give = ways
+@pytest.mark.parametrize("by", [(fs.from_numpy, np.asarray), (fs.from_dlpack, np.from_dlpack)], ids=["numpy", "dlpack"])
+def test_numpy_shares_memory_both_ways(dtype: str, by: Any) -> None:
+    take, give = by
     values = numbers((3, 4), dtype)[:, ::-1]
     x = take(values)
     back = give(x)

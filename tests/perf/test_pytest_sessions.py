@@ -156,8 +156,7 @@ def test_under_xdist_measurements_are_exclusive_and_collected(tmp_path: Path) ->
     )
     output = run_pytest(tmp_path, "-p", "xdist.plugin", "-n", "2", "--perf-json", "out.json")
     spans = sorted(tuple(map(int, line.split())) for line in (tmp_path / "intervals").read_text().splitlines())
-    assert len(spans) == 8
-    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert len(spans) == 8 and all(before[1] <= after[0] for before, after in pairwise(spans))
     benchmarks = json.loads((tmp_path / "out.json").read_text())["benchmarks"]
     assert sorted(one["fullname"] for one in benchmarks) == [f"test_it.py::test_a[{i}]" for i in range(8)]
     assert output.count("test_it.py::test_a[") == 8  # the table of the one summary

@@ -48,8 +48,7 @@ def test_clocks_are_those_of_the_simulation(drift: float) -> None:
     count, offset, slope, groups = groups_of(4, 8, 2, 300, 1, drift)
     clocks = align(groups, count)
     errors = clocks.offset - offset - clocks.middle * slope
-    assert np.abs(errors).max() < 1.5
-    assert np.std(errors[1:] / clocks.uncertainty[1:]) < 3
+    assert np.abs(errors).max() < 1.5 and np.std(errors[1:] / clocks.uncertainty[1:]) < 3
     for at in (-2e6, 2e6):
         assert np.abs(errors + at * (clocks.drift - slope)).max() < 5
 
@@ -86,9 +85,8 @@ def test_clocks_of_ranks_that_recorded_other_steps(drift: float) -> None:
             if member == 6:
                 group.start[:150, column] = np.nan
         enough = (~np.isnan(group.start)).sum(axis=1) > 2
-        group.start[
-            enough[:, None] & (rng.integers(0, 300, len(group.start))[:, None] == np.arange(len(group.members)))
-        ] = np.nan
+        drawn = rng.integers(0, 300, len(group.start))[:, None] == np.arange(len(group.members))
+        group.start[enough[:, None] & drawn] = np.nan
     groups = [_with_rows(group, (~np.isnan(group.start)).sum(axis=1) > 1) for group in groups]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -226,10 +224,8 @@ def test_wrong_files_are_listed_and_the_rest_is_analysed(tmp_path: Path) -> None
         ranks = fs.load_ranks(tmp_path, workers=2)
     left_out = ranks.files[ranks.files["problem"] != ""]
     reasons = dict(zip(map(os.path.basename, left_out["source"]), left_out["problem"], strict=True))
-    assert "rank 3 was read from" in "".join(reasons.values())
-    assert "notes.json" in reasons
-    assert "1 of 8 ranks have no trace: 0." in ranks.notes
-    assert set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
+    assert "rank 3 was read from" in "".join(reasons.values()) and "notes.json" in reasons
+    assert "1 of 8 ranks have no trace: 0." in ranks.notes and set(range(1, 8)) <= set(ranks.stragglers().ranks["rank"])
 
 
 def test_files_without_a_rank_get_the_free_numbers(tmp_path: Path) -> None:
@@ -366,6 +362,9 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
 def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
     program = (
@@ -373,9 +372,7 @@ def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
         "found = run_each(dies_while_it_writes, range(6), list('abcdef'), 2)\n"
         "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
     )
-    path = os.pathsep.join([str(TESTS), *sys.path])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.stdout in ("[0, 1, 2, 'd', 4, 5]\n", f"[0, 1, 2, {64 << 20}, 4, 5]\n"), done.stderr  # it may be late
 
 
@@ -397,10 +394,7 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
         "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_each\n"
         f"run_each(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], 2)\n"
     )
-    path = os.pathsep.join([str(TESTS), *sys.path])
-    started = subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.DEVNULL
-    )
+    started = subprocess.Popen([sys.executable, "-c", program], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
         while len(list(folder.iterdir())) < 2 and started.poll() is None and time.monotonic() < deadline:
@@ -427,10 +421,8 @@ def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_
 def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flopscope.ranks.engine.processors", lambda: 16)
     monkeypatch.setattr("flopscope.ranks.engine.available_memory", lambda: 4 << 30)
-    assert workers_for([1 << 20] * 100) == 16
-    assert workers_for([100 << 20] * 100) == 1 + 0
-    assert workers_for([1 << 20] * 3) == 3 and workers_for([]) == 1
-    assert ROWS > 1000
+    assert workers_for([1 << 20] * 100) == 16 and workers_for([100 << 20] * 100) == 1 + 0
+    assert workers_for([1 << 20] * 3) == 3 and workers_for([]) == 1 and ROWS > 1000
 
 
 # The command ----------------------------------------------------------------------------------------------------------

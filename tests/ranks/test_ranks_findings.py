@@ -57,8 +57,7 @@ def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
 def test_nothing_is_named_where_nothing_is_wrong(seed: int, tmp_path: Path) -> None:
     simulated(tmp_path, seed=seed, dp=(2, 4, 8, 3)[seed], tp=(1, 2, 1, 4)[seed])
     ranks = fs.load_ranks(tmp_path, workers=1)
-    assert ranks.findings == []
-    assert str(ranks).startswith("No rank, link or step stands out.")
+    assert ranks.findings == [] and str(ranks).startswith("No rank, link or step stands out.")
 
 
 def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
@@ -182,11 +181,8 @@ def test_a_sentence_is_singular_or_plural_throughout(changes: dict[str, Any], on
 
 def test_a_sentence_says_no_more_than_its_facts() -> None:
     hidden = ONE(cost=say.Cost(1.0, 0.1, say.STEP), collectives=0, steps=1)
-    start = (
-        "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1 of 4 "
-    )
-    assert hidden.startswith(start)
-    assert "each other rank" not in ONE() + hidden
+    start = "rank 3 (GPU 1) costs nothing while another rank is later, 20.0us or 2.0% of a step without that one in 1"
+    assert hidden.startswith(start) and "each other rank" not in ONE() + hidden
     assert ONE(awaited=8.0, unmatched=3).endswith(
         " In the collectives that match, each other rank waited 8.00us a step for it, and 3 more did not match; the "
         "cost is its own work beyond that of the others."
@@ -241,8 +237,7 @@ def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> 
 
     two = reloaded(tmp_path, twice)
     np.testing.assert_allclose(two.steps()["total"], one.steps()["total"], rtol=1e-6)
-    assert two.findings[0].ranks == (2,)
-    assert two.findings[0].cost_us == pytest.approx(one.findings[0].cost_us, rel=0.05)
+    assert two.findings[0].ranks == (2,) and two.findings[0].cost_us == pytest.approx(one.findings[0].cost_us, rel=0.05)
     assert not two.stragglers().ranks["unmatched"].any()
 
 
@@ -261,9 +256,8 @@ def test_ranks_of_different_programs_are_not_compared(tmp_path: Path) -> None:
 
     ranks = reloaded(tmp_path, other)
     assert ranks.findings == [] and ranks.steps()["excess"].isna().all()
-    assert ranks.verdict.startswith("The ranks cannot be compared: no two of them") and ranks.verdict in str(
-        ranks
-    ).replace("\n", " ")
+    assert ranks.verdict.startswith("The ranks cannot be compared: no two of them")
+    assert ranks.verdict in str(ranks).replace("\n", " ")
     assert (ranks.comparison.work.waiting == 0).all()
     assert any(note.startswith("The ranks run 4 different programs") for note in ranks.notes)
 

@@ -114,8 +114,7 @@ def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_g
         mine = calls[(calls["size"] == row["bytes_from"]) & (calls["count"] == row["ranks"])]
         mine = mine[mine["group"] == row["group"]] if by_group else mine
         assert row["calls"] == len(mine) and row["groups"] == mine["group"].nunique() and row["hosts"] == 1
-        assert row["bytes_to"] == 2 * row["bytes_from"]
-        assert row["skew_median"] == np.median(mine["skew"])
+        assert row["bytes_to"] == 2 * row["bytes_from"] and row["skew_median"] == np.median(mine["skew"])
         assert row["skew_p95"] == pytest.approx(np.percentile(mine["skew"], 95))
         assert row["skew_uncertainty"] == np.median(mine["skew_uncertainty"])
         assert row["transfer_median"] == np.median(mine["transfer"])
@@ -220,8 +219,7 @@ def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsy
         main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "-o", str(page), "--json", str(json_file)])
     assert {name: set(frame) for name, frame in tables.items()} == {name: set(SCHEMA[name]) for name in SCHEMA}
     counts = {name: len(frame) for name, frame in tables.items() if len(frame)}
-    assert counts == {"files": 2, "ranks": 2, "steps": 2}
-    assert tables["steps"].drop(columns="rank").isna().all(axis=None)
+    assert counts == {"files": 2, "ranks": 2, "steps": 2} and tables["steps"].drop(columns="rank").isna().all(axis=None)
     assert "no work of a device is recorded" in text and text.split("\n\n")[0] in capsys.readouterr().out
     assert "no work of a device is recorded" in PageRead(page).text
     assert [row["events"] for row in json.loads(json_file.read_text())["files"]] == [0, 0]

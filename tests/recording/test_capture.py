@@ -109,8 +109,7 @@ def test_graphs_copies_fills_and_waits_are_rows_and_lost_records_are_counted(run
     print(json.dumps([rows(prof), prof.dropped, prof.key_averages(peaks="none").table()]))
     """)
     assert table["cudaGraphLaunch"]["count"] == 3 and table["node @cuda"]["count"] == 30
-    assert table["replay"]["device_time_total"] == 3
-    assert table["replay @cuda"]["count"] == 3
+    assert table["replay"]["device_time_total"] == 3 and table["replay @cuda"]["count"] == 3
     assert table["Memcpy HtoD (Pageable -> Device) @cuda"]["self_device_time_total"] == 2
     assert table["Memset (Device) @cuda"]["self_device_time_total"] == 1
     assert table["moving"]["device_time_total"] == 3 and table["cuMemcpyDtoH_v2"]["count"] == 1
@@ -158,8 +157,7 @@ def test_a_capture_can_be_split_while_it_runs(run: Run) -> None:
     left = refused(core.split)
     print(json.dumps([[names(part) for part in [*parts, core.store]], counts, left, broken]))
     """)
-    assert parts == [["first"], ["second", "third"], [], ["fifth"]]
-    assert counts == [[False, False, False], True, 1]
+    assert parts == [["first"], ["second", "third"], [], ["fifth"]] and counts == [[False, False, False], True, 1]
     assert "not running" in left and "flushing its records" in broken
 
 
@@ -262,8 +260,7 @@ def test_a_missing_library_and_a_cupti_that_is_too_old_are_named(run: Run, tmp_p
     cuda.set("version", 19)
     assert why(LIBRARY, LIBRARY) == "" and _core.cuda_is_here()  # a better path works afterwards
     """, load=False)  # fmt: skip
-    assert str(nowhere) in driver and "driver" in driver
-    assert str(nowhere) in missing and "nvidia-cuda-cupti" in missing
+    assert str(nowhere) in driver and "driver" in driver and str(nowhere) in missing and "nvidia-cuda-cupti" in missing
     assert str(text) in wrong and "not loaded" in unloaded
     assert "18" in old and "19" in old and "CUDA 12.0" in old and "nvidia-cuda-cupti" in old
 

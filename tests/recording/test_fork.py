@@ -26,9 +26,8 @@ BEGIN = """
 
 def run(program: str) -> None:
     code = textwrap.dedent(BEGIN) + textwrap.dedent(program)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
 

@@ -69,8 +69,7 @@ with fs.profile() as prof:
 print(json.dumps([said, [row.key for row in prof.key_averages(peaks="none")], os.environ["{VARIABLE}"]]))
 """
     said, names, after = printed(tmp_path, program, **{VARIABLE: tool})
-    assert VARIABLE in said and repr(tool) in said
-    assert names == ["flopscope::rand"] and after == tool
+    assert VARIABLE in said and repr(tool) in said and names == ["flopscope::rand"] and after == tool
 
 
 @needs_package

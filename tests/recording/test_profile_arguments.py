@@ -35,8 +35,7 @@ def test_every_argument_of_torch_is_accepted() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     theirs = inspect.signature(torch_profiler.profile.__init__).parameters
     ours = inspect.signature(fs.profile.__init__).parameters
-    assert set(theirs) <= set(ours)
-    assert all(ours[name].kind is theirs[name].kind for name in theirs)
+    assert set(theirs) <= set(ours) and all(ours[name].kind is theirs[name].kind for name in theirs)
     assert all(ours[name].default == theirs[name].default for name in theirs)
 
 
@@ -78,7 +77,6 @@ def test_arguments_without_effect_are_accepted(x: fs.Tensor) -> None:
         ({"use_cuda": False}, ValueError, "use_cuda=False"),
         ({"timer": "cuda"}, ValueError, "'auto', 'cupti', 'event', not 'cuda'"),
         ({"timer": "cupti", "activities": [CPU]}, ValueError, r"add ProfilerActivity\.CUDA"),
-        ({"activities": []}, ValueError, r"activities=\[\]"),
         ({"schedule": 3}, TypeError, "schedule must be a function, not 3"),
         ({"on_trace_ready": "trace.json"}, TypeError, "on_trace_ready must be a function, not 'trace.json'"),
         ({"custom_trace_id_callback": str}, ValueError, "trace ids are random"),
@@ -264,8 +262,7 @@ def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: M
 def test_without_a_gpu_the_cpu_is_profiled(machine: Machine, cupti: bool) -> None:
     machine.cupti, machine.device = cupti, False
     prof = machine.profile()
-    assert prof.timing_source == "cpu" and len(prof) == 2
-    assert machine.profile(activities=[CPU]).timing_source == "cpu"
+    assert prof.timing_source == "cpu" and len(prof) == 2 and machine.profile(activities=[CPU]).timing_source == "cpu"
     with pytest.warns(UserWarning, match="CUDA is not profiled: (there is no CUDA device|CUPTI could not)"):
         prof = machine.profile(activities=[CPU, CUDA])
     assert prof.timing_source == "cpu" and len(prof) == 2

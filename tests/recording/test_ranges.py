@@ -23,8 +23,7 @@ def test_each_call_of_a_decorated_function_is_a_range(x: fs.Tensor) -> None:
         fs.sin(x)
         return n if n <= 0 else step(n - by)
 
-    assert (step.__name__, step.__doc__) == ("step", "Doc.")
-    assert step(0) == 0
+    assert (step.__name__, step.__doc__) == ("step", "Doc.") and step(0) == 0
     with fs.profile() as prof:
         assert step(3) == 0 and step(4, by=4) == 0
     rows = rows_of(prof)
@@ -102,8 +101,7 @@ def test_a_range_left_open_ends_with_the_profile(x: fs.Tensor) -> None:
         with fs.profile() as other, fs.record_function("inside"):
             fs.exp(x)
     assert rows_of(prof)["open"].cpu_time_total == rows["open"].cpu_time_total, "a later exit changes nothing"
-    assert counts(prof) == {"open": 1, "flopscope::sin": 1}
-    assert counts(other) == {"inside": 1, "flopscope::exp": 1}
+    assert counts(prof) == {"open": 1, "flopscope::sin": 1} and counts(other) == {"inside": 1, "flopscope::exp": 1}
     assert [row.key for row in table_of(other) if row.top_level] == ["inside"]
 
 
@@ -172,8 +170,7 @@ def test_exits_of_a_range_match_its_entries(x: fs.Tensor) -> None:
             fs.sin(x)
             for _ in range(9):
                 part.__exit__(None, None, None)
-    assert counts(prof) == {"part": 18, "flopscope::sin": 2}
-    assert rows_of(prof)["part"].flops_total == 2 * 9 * 64
+    assert counts(prof) == {"part": 18, "flopscope::sin": 2} and rows_of(prof)["part"].flops_total == 2 * 9 * 64
 
 
 # Decorated generators and coroutines ----------------------------------------------------------------------------------
@@ -196,8 +193,7 @@ def test_each_resumption_of_a_decorated_generator_is_a_range(x: fs.Tensor) -> No
         run = part(5)
         assert next(run) == 5
         fs.cos(x)
-        assert run.send(7) == 8
-        assert run.throw(KeyError()) == -1
+        assert run.send(7) == 8 and run.throw(KeyError()) == -1
         with pytest.raises(StopIteration) as end:
             next(run)
     assert end.value.value == "end"
@@ -225,8 +221,7 @@ def test_a_deleted_decorated_generator_is_closed(x: fs.Tensor) -> None:
                 raise ZeroDivisionError
         del run
         gc.collect()
-    assert closed == [True, True]
-    assert rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops_total == 2 * 64
+    assert closed == [True, True] and rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops_total == 2 * 64
 
 
 def test_decorated_coroutines_have_separate_work(x: fs.Tensor) -> None:

@@ -42,15 +42,12 @@ def test_ranges_of_interleaved_tasks_have_own_work_and_time(x: fs.Tensor, with_s
         # Time in which ranges of several tasks overlap is self time of the range that encloses them all.
         assert name == "c" or rows[name].self_cpu_time_total == 0
     self_time = sum(row.self_cpu_time_total for row in table_of(prof))
-    assert self_time == pytest.approx(rows["main"].cpu_time_total) and all(
-        row.self_cpu_time_total >= 0 for row in rows.values()
-    )
-    assert table_of(prof).open_events == 0
+    assert self_time == pytest.approx(rows["main"].cpu_time_total)
+    assert all(row.self_cpu_time_total >= 0 for row in rows.values()) and table_of(prof).open_events == 0
     prof.export_chrome_trace(tmp_path / "trace.json")
     again = {row.key: row for row in fs.load_trace(tmp_path / "trace.json").key_averages()}
     for name, row in rows.items():
-        assert again[name].count == row.count
-        assert again[name].cpu_time_total == pytest.approx(row.cpu_time_total)
+        assert again[name].count == row.count and again[name].cpu_time_total == pytest.approx(row.cpu_time_total)
 
 
 def test_work_of_randomly_nested_tasks_equals_an_independent_count(x: fs.Tensor) -> None:
@@ -102,8 +99,7 @@ def test_a_range_object_shared_by_tasks_ends_in_each_task(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         asyncio.run(main())
     row = rows_of(prof)["part"]
-    assert row.count == 3 and row.flops_total == 3 * SIN
-    assert 46e6 <= row.cpu_time_total * 1000 <= sum(spans)
+    assert row.count == 3 and row.flops_total == 3 * SIN and 46e6 <= row.cpu_time_total * 1000 <= sum(spans)
     assert 30e6 <= row.time_max * 1000 <= max(spans) and 1e6 <= row.time_min * 1000 <= min(spans)
 
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -73,9 +74,7 @@ def test_the_stated_work_of_a_launch(owner: Any) -> None:
         ({"flops16": 8, "flops32": Tensor(1), "bytes": 8}, math.nan, None),
     ],
 )
-def test_the_unit_of_stated_work_follows_from_its_width(
-    chains: Any, stated: dict[str, Any], flops: float, unit: str | None
-) -> None:
+def test_units_of_work_follow_its_width(chains: Any, stated: dict[str, Any], flops: float, unit: str | None) -> None:
     kernel = product(stated)
     row = row_of(recorded(lambda: kernel[1,]()), "triton::mm_kernel")
     assert row.flops == pytest.approx(flops, nan_ok=True) and row.unit == unit
@@ -265,16 +264,12 @@ def test_threads_have_launches_of_their_own(chains: Any) -> None:
     barrier = threading.Barrier(4)
     kernel = add_kernel(run=lambda: barrier.wait(20))
 
-    def work() -> None:
+    def work(_: int) -> None:
         for _ in range(25):
             kernel[1,](Tensor(10), Tensor(10), Tensor(10))
 
-    with fs.profile() as prof:
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    with fs.profile() as prof, ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     row = row_of(prof, "triton::add_kernel")
     assert (row.count, row.bytes_total_moved) == (100, 12000)
     assert all(event.cpu_parent is None for event in prof.events())

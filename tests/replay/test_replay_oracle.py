@@ -63,8 +63,7 @@ def made(seed: int) -> tuple[list[list[Do]], Any, int]:
 def test_replays_equal_the_machine(seed: int) -> None:
     programs, replay, steps = made(seed)
     chance = random.Random(seed + 1000)
-    assert replay.usable and replay.replayed == replay.recorded
-    assert replay.run() == step_time(programs, steps)
+    assert replay.usable and replay.replayed == replay.recorded and replay.run() == step_time(programs, steps)
     counts = np.bincount(replay.call_sequence).tolist()
     assert sorted(counts) == sorted(map(len, programs))
     threads = [next(t for t, p in enumerate(programs) if len(p) == n) for n in counts]

@@ -58,8 +58,7 @@ def test_a_page_runs_the_scripts_that_its_policy_names(read: PageRead) -> None:
     rules = dict(rule.strip().split(" ", 1) for rule in read.policy.split(";"))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     assert rules["script-src"] == f"{sha256_source(early)} {sha256_source(script)}"
-    assert rules["style-src"] == sha256_source(style)
-    assert rules["img-src"] == "data: blob:"
+    assert rules["style-src"] == sha256_source(style) and rules["img-src"] == "data: blob:"
     places = [i for i, (tag, a) in enumerate(read.tags) if a.get("http-equiv") or tag in ("script", "style")]
     assert read.tags[places[0]][1].get("http-equiv") == "Content-Security-Policy"  # before all that it governs
 
@@ -91,8 +90,7 @@ def test_rows_equal_the_table_by_shape_and_take_at_most_a_megabyte(each: tuple[f
     words = ("name", "shape") if trace.record_shapes else "name"
     table = trace.key_averages(group_by=words, kernels=True)
     rows = read.data["rows"]
-    assert rows["count"] == len(table)
-    assert {column.name for column in COLUMNS} <= rows["columns"].keys()
+    assert rows["count"] == len(table) and {column.name for column in COLUMNS} <= rows["columns"].keys()
     for column in COLUMNS:
         expected = table.columns[column.name]
         if column.type in ("int64", "float64", "bool"):
@@ -208,8 +206,7 @@ def test_rows_stand_below_their_names(stacked: fs.Trace, read: PageRead) -> None
 def test_modules_and_categories_have_their_ops_below(stacked: fs.Trace, read: PageRead) -> None:
     tree, inner = grouping(read, "module"), grouping(read, "name and module")
     table = stacked.key_averages(group_by="module")
-    assert read.column(tree["depth"]).tolist() == [row.module_depth for row in table]
-    assert inner["hidden"] is True
+    assert read.column(tree["depth"]).tolist() == [row.module_depth for row in table] and inner["hidden"] is True
     categories, names = grouping(read, "category"), grouping(read, "name")
     keys, of = read.texts(categories["table"]["columns"]["key"]), read.texts(names["table"]["columns"]["category"])
     for key, rows in zip(keys, read.lists(categories["children"]), strict=True):
@@ -284,16 +281,13 @@ def test_hostile_names_are_text_and_long_ones_are_cut_with_their_length(tmp_path
     kinds = {tag: sum(one == tag for one, _ in read.tags) for tag in ("img", "script", "style")}
     plain = written(fs.load_trace(FOLDER / "square.json.gz"), tmp_path)
     assert kinds["img"] == 0 and kinds["style"] == 1 and len(read.scripts) == 2
-    assert read.scripts == plain.scripts
-    assert handlers(read) == []
+    assert read.scripts == plain.scripts and handlers(read) == []
     assert not re.search("<script>alert|<img|\u202e|\u2028|\x1b|\x07|\ud800", read.html)
     assert "{{ 7 * 7 }}" in read.data["title"] and "49" not in read.data["title"]
     keys = read.texts(read.data["rows"]["columns"]["key"])
     assert any(key is not None and key.startswith("</script><script>alert(1)") and "\\u202e" in key for key in keys)
-    assert {"__proto__", "constructor"} <= set(keys)
-    assert max(map(len, read.strings)) < MOST_TEXT + 100
-    assert any(text.endswith("… (1,000,000 characters)") for text in read.strings)
-    assert len(read.html) < 1_000_000
+    assert {"__proto__", "constructor"} <= set(keys) and max(map(len, read.strings)) < MOST_TEXT + 100
+    assert any(text.endswith("… (1,000,000 characters)") for text in read.strings) and len(read.html) < 1_000_000
 
 
 def test_what_is_unknown_or_absent_is_null_not_zero(tmp_path: Path) -> None:

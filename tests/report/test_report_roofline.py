@@ -83,8 +83,7 @@ def test_each_device_has_its_own_marks(tmp_path: Path) -> None:
     page = written(program(2).load(), tmp_path)
     first, second = page.data["sections"]["roofline"]["devices"]
     assert (first["name"], second["name"]) == ("cuda:0", "cuda:1")
-    assert marks(page, first) == marks(page, second) == MARKS
-    assert first["total"] == 650 and second["total"] == 600
+    assert marks(page, first) == marks(page, second) == MARKS and first["total"] == 650 and second["total"] == 600
 
 
 def test_ops_with_the_least_time_are_counted_past_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,8 +105,7 @@ def test_overviews_of_a_comparison_refer_to_no_rows(compared: PageRead) -> None:
         return [n for one in content for n in rows(one)] if isinstance(content, list) else []
 
     found = rows(compared.data["sections"]["compare"]["overviews"])
-    assert found and set(found) == {-1}
-    assert compared.data["rows"] is None
+    assert found and set(found) == {-1} and compared.data["rows"] is None
 
 
 def test_tables_and_frames_have_a_page_too(tmp_path: Path) -> None:
@@ -124,9 +123,7 @@ def test_hostile_names_of_runs_and_ops_are_text(tmp_path: Path) -> None:
     assert any("\\u202e" in text for text in page.strings)
 
 
-def test_rows_past_the_limit_are_counted(
-    comparison: fs.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_past_limits_count(comparison: fs.Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     every = sum(1 + len(change.parts) for change in comparison.changes)
     monkeypatch.setattr(compare, "MOST_ROWS", 5)
     changes = written(comparison, tmp_path).data["sections"]["compare"]["changes"]

@@ -47,6 +47,7 @@ class Drawn:
         self.lanes = self.data["lanes"]
         firsts = np.cumsum([0, *(lane["count"] for lane in self.lanes)])
         self.spans = list(zip(firsts[:-1].tolist(), firsts[1:].tolist(), strict=True))
+        self.pairs = list(zip(self.spans, self.lanes, strict=True))
         steps = self.amounts(self.data["start"])
         self.start = np.concatenate([np.cumsum(steps[a:b]) for a, b in self.spans])
         self.duration = self.amounts(self.data["duration"])
@@ -70,12 +71,10 @@ class Drawn:
         return values
 
     def blocks(self, *roles: str) -> list[int]:
-        return [
-            i for (a, b), lane in zip(self.spans, self.lanes, strict=True) if lane["role"] in roles for i in range(a, b)
-        ]
+        return [i for (a, b), lane in self.pairs if lane["role"] in roles for i in range(a, b)]
 
     def lane_of(self, block: int) -> dict[str, Any]:
-        return next(lane for (a, b), lane in zip(self.spans, self.lanes, strict=True) if a <= block < b)
+        return next(lane for (a, b), lane in self.pairs if a <= block < b)
 
     def name(self, block: int) -> str:
         return self.names[self.label[block]]
@@ -133,7 +132,7 @@ def test_idle_times_are_those_of_the_accounting(trace: fs.Trace, timeline: Drawn
         expected[device, _core.idle_causes[cause]] += time
     found = {
         (lane["device"], list(_core.idle_causes)[lane["depth"]]): int(timeline.duration[a:b].sum())
-        for (a, b), lane in zip(timeline.spans, timeline.lanes, strict=True)
+        for (a, b), lane in timeline.pairs
         if lane["role"] == "idle"
     }
     assert found == {key: time for key, time in expected.items() if time}

@@ -79,8 +79,7 @@ def test_reports_do_not_replace_each_other(tmp_path: Path) -> None:
     for number in ("", "-2", "-3"):
         result = run_with_report(tmp_path, path)
         page = tmp_path / f"program.report{number}.html"
-        assert page.read_text() == "report of 2 events"
-        assert own(result.stderr) == f"flopscope run: report: {page}"
+        assert page.read_text() == "report of 2 events" and own(result.stderr) == f"flopscope run: report: {page}"
     run_with_report(tmp_path, "-o", page, path)
     assert not (tmp_path / "program.report-4.html").exists()  # a named one is replaced
     assert not list(tmp_path.glob(".flopscope*"))
@@ -89,8 +88,7 @@ def test_reports_do_not_replace_each_other(tmp_path: Path) -> None:
 def test_the_report_is_written(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import os; os.chdir('/')")
     result = run(tmp_path, "-o", "page.html", path)
-    assert result.returncode == 0
-    assert "<title>program.py" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert result.returncode == 0 and "<title>program.py" in (tmp_path / "page.html").read_text(encoding="utf-8")
     result = run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8")
     assert result.returncode == 0
     assert "<title>program.py, rank 3" in (tmp_path / "page.rank3.html").read_text(encoding="utf-8")
@@ -124,8 +122,7 @@ def test_a_second_signal_ends_the_writing(number: signal.Signals, waiting: Path)
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
     assert process.returncode == -number, err
-    assert "the results are incomplete" in own(err)
-    assert not (folder / "program.report.html").exists()
+    assert "the results are incomplete" in own(err) and not (folder / "program.report.html").exists()
 
 
 def test_ctrl_c_while_a_finished_programs_report_is_written_keeps_its_status(tmp_path: Path) -> None:
@@ -153,13 +150,11 @@ def test_each_rank_has_files_of_its_own(tmp_path: Path) -> None:
         else:
             assert result.stderr == ""
     result = run_with_report(tmp_path, path, RANK="0", WORLD_SIZE="2")
-    assert "with --trace FILE.json.gz" in own(result.stderr)
-    assert (tmp_path / "program.report.rank0.html").exists()
+    assert "with --trace FILE.json.gz" in own(result.stderr) and (tmp_path / "program.report.rank0.html").exists()
 
 
 def test_the_rank_is_that_of_the_launcher() -> None:
-    assert rank_of({}) is None and rank_of({"RANK": "0", "WORLD_SIZE": "1"}) is None
-    assert rank_of({"RANK": "x"}) is None
+    assert rank_of({}) is None and rank_of({"RANK": "0", "WORLD_SIZE": "1"}) is None and rank_of({"RANK": "x"}) is None
     assert rank_of({"RANK": "3", "WORLD_SIZE": "8"}) == {"rank": 3, "world_size": 8}
     assert rank_of({"SLURM_PROCID": "2", "SLURM_NTASKS": "4"}) == {"rank": 2, "world_size": 4}
     assert rank_of({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}) == {"rank": 1, "world_size": 2}
@@ -322,10 +317,8 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
         """)  # fmt: skip
     result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
     assert (result.returncode, result.stdout) == (0, "8\n"), result.stderr
-    processes = {
-        e.get("pid") for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if "aten::" in e["name"]
-    }
-    assert len(processes) == 1 and own(result.stderr).count("\n") == 0
+    pids = {e.get("pid") for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if "aten::" in e["name"]}
+    assert len(pids) == 1 and own(result.stderr).count("\n") == 0
 
 
 @needs_torch

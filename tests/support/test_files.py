@@ -95,8 +95,7 @@ def test_a_full_disk_leaves_the_old_file(
         assert problem.errno == errno.ENOSPC
         message = str(problem)
     assert "No space left on device" in message and str(path) in message
-    assert (path.read_text() if path.exists() else None) == old
-    assert leftovers(tmp_path) == []
+    assert (path.read_text() if path.exists() else None) == old and leftovers(tmp_path) == []
 
 
 def test_a_device_that_is_full_is_named(export: Callable[[Path], Any], capsys: Any) -> None:
@@ -114,10 +113,8 @@ def test_every_export_replaces_the_file_and_keeps_its_mode(export: Callable[[Pat
     path.chmod(0o640)
     inode = path.stat().st_ino
     export(path)
-    assert path.read_bytes()[:3] != b"old" and path.stat().st_size > 10
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert path.stat().st_ino != inode
-    assert leftovers(tmp_path) == []
+    assert path.read_bytes()[:3] != b"old" and path.stat().st_size > 10 and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.stat().st_ino != inode and leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])

@@ -166,9 +166,8 @@ def test_ops_between_the_same_neighbours_replace_each_other() -> None:
     a = ["mm", "mul", "add", "mm", "sort", "mm"]
     b = ["mm", "triton_poi_fused_0", "mm", "topk_kernel", "mm"]
     assert replacements(a, b, {"mm"}) == [({"mul", "add"}, {"triton_poi_fused_0"}), ({"sort"}, {"topk_kernel"})]
-    assert replacements(["bmm", "sort"], ["flash", "topk_kernel"], set()) == [
-        ({"bmm", "sort"}, {"flash", "topk_kernel"})
-    ]
+    both = ({"bmm", "sort"}, {"flash", "topk_kernel"})
+    assert replacements(["bmm", "sort"], ["flash", "topk_kernel"], set()) == [both]
     assert replacements(["mm", "sort", "mm"], ["mm", "mm"], {"mm"}) == []  # only gone
 
 

@@ -41,8 +41,7 @@ def test_events_have_names_kinds_devices_relatives_and_times() -> None:
     assert step.cpu_parent is None and outer.cpu_parent == step and op.cpu_parent == frame
     assert outer.cpu_children == [call, frame] and frame.cpu_children == [op] and op.cpu_children == []
     assert outer.kernels == [kernel] and op.kernels == [copy] and step.kernels == call.kernels == []
-    assert kernel.launcher == outer == on_device.launcher and outer.launcher is None
-    assert open_.cpu_parent is None
+    assert kernel.launcher == outer == on_device.launcher and outer.launcher is None and open_.cpu_parent is None
     # Times of events include their children and kernels.
     assert (step.cpu_time_total, step.self_cpu_time_total) == (50, 30)
     assert (outer.cpu_time_total, outer.self_cpu_time_total) == (20, 20 - 1 - 2)  # the Python call is part of the range
@@ -57,8 +56,7 @@ def test_a_list_of_events_is_a_sequence() -> None:
     events = example_events()
     assert len(events) == 9 and [event.id for event in events] == list(range(9))
     assert events[-1] == events[8] != events[7] and events[1:3] == [events[1], events[2]] and events[4] in events
-    assert len({*events, *events}) == 9
-    assert repr(events) == "<EventList: 9 events>"
+    assert len({*events, *events}) == 9 and repr(events) == "<EventList: 9 events>"
     assert repr(events[5]) == "<Event 5: kernel 'k', 4.000 to 7.000us, cuda:1 stream 13>"
     with pytest.raises(IndexError, match="event 9 is out of range: the profile has 9 events"):
         events[9]
@@ -73,8 +71,7 @@ def test_events_become_a_frame() -> None:
     ]
     kernel = {"name": "k", "kind": "kernel", "device_type": "cuda", "device": 1, "thread": 13, "start": 4.0,
               "duration": 3.0, "bytes": 0, "parent": -1, "launcher": 1, "correlation": 9}  # fmt: skip
-    assert frame.iloc[5].to_dict() == kernel
-    assert pandas.isna(frame["duration"]).tolist() == [False] * 8 + [True]
+    assert frame.iloc[5].to_dict() == kernel and pandas.isna(frame["duration"]).tolist() == [False] * 8 + [True]
     assert EventList(_core.Store()).to_pandas().empty
 
 

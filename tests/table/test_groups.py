@@ -158,14 +158,12 @@ def test_the_tree_of_modules_has_totals_with_submodules_and_the_backward_pass() 
         assert (ns(row.self_device_time_total), row.flops) == own[path]
         nested = [own[other] for other in own if other == path or (path and other and other.startswith(f"{path}/"))]
         assert ns(row.device_time_total) == sum(time for time, _ in nested)
-        assert row.flops_total == sum(flops for _, flops in nested)
-        assert row.module_calls == recording.calls[path or ""]
+        assert row.flops_total == sum(flops for _, flops in nested) and row.module_calls == recording.calls[path or ""]
     assert [row.module_depth for row in table] == [0, 1, 1, 0]
     assert table[:1][0].module == "Net_0" and table.largest(2)[0].key == "Net_0"
     by_time = table.sorted("self_device_time_total")
     inner = [row.self_device_time_total for row in by_time if row.module_depth == 1]
-    assert inner == sorted(inner, reverse=True)
-    assert {row.key for row in by_time} == {row.key for row in table}
+    assert inner == sorted(inner, reverse=True) and {row.key for row in by_time} == {row.key for row in table}
     lines = str(table).splitlines()
     assert lines[0].split()[:2] == ["Module", "Calls"] and lines[3].startswith("  Linear_0 ")
     assert all(len(line) <= 120 for line in lines)
@@ -241,8 +239,7 @@ def test_modules_may_be_nested_deeply() -> None:
     table = recording.load().key_averages(group_by="module", peaks="none")
     assert len(table) == depth and table[depth - 1].module_depth == depth - 1
     assert table[0].device_time_total == table[depth - 1].self_device_time_total > 0
-    assert max(len(row.module) for row in table) < 5000
-    assert all(len(line) <= 120 for line in str(table).splitlines())
+    assert max(len(row.module) for row in table) < 5000 and all(len(line) <= 120 for line in str(table).splitlines())
 
 
 # Sums ---------------------------------------------------------------------------------------------------------------
@@ -303,9 +300,7 @@ def test_sums_over_groups_are_those_of_the_ungrouped_table(path: Path, words: An
     exact = trace.key_averages(group_by=["name", *([words] if isinstance(words, str) else words)], peaks="none")
     for column in ("flops", "bytes_total_moved"):
         known = [getattr(row, column) for row in exact if row.device_type == "cpu" and not row.is_user_annotation]
-        assert math.fsum(v for v in known if v == v) == math.fsum(
-            value for row in on_host if (value := getattr(row, column)) == value
-        )
+        assert math.fsum(v for v in known if v == v) == math.fsum(w for r in on_host if (w := getattr(r, column)) == w)
 
 
 # Errors, exports and the command line ---------------------------------------------------------------------------------
@@ -336,8 +331,7 @@ def test_groups_are_columns_of_data_frames_and_files(tmp_path: Path) -> None:
     trace = Recording().train().load()
     table = trace.key_averages(group_by=["name", "step", "stream"], peaks="none")
     frame = table.to_pandas()
-    assert list(frame.columns)[-2:] == ["step", "stream"]
-    assert list(frame["step"]) == [row.step for row in table]
+    assert list(frame.columns)[-2:] == ["step", "stream"] and list(frame["step"]) == [row.step for row in table]
     assert table.to_dicts()[0]["step"] == table[0].step
     modules = trace.key_averages(group_by="module", peaks="none")
     assert list(modules.to_pandas()["module"])[:2] == ["Net_0", "Net_0/Linear_0"]

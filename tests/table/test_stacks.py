@@ -82,8 +82,7 @@ def test_an_op_has_the_stack_of_its_callers(x: fs.Tensor) -> None:
         inner()
     sines = stacks(core.store, "flopscope::sin")
     here = entry(test_an_op_has_the_stack_of_its_callers)
-    assert sines[0][0][:3] == [entry(inner), entry(outer), here]
-    assert sines[1][0][:2] == [entry(inner), here]
+    assert sines[0][0][:3] == [entry(inner), entry(outer), here] and sines[1][0][:2] == [entry(inner), here]
     assert [stack[:2] for stack, _ in stacks(core.store, "flopscope::cos")] == [[entry(outer), here]]
     assert len(sines) == 2 and core.store.dropped == 0
     by_one = stacks(core.store, "flopscope::sin", 1)
@@ -132,8 +131,7 @@ def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
     assert sorted((names(stack)[:3], count) for stack, count in stacks(core.store, "flopscope::sin")) == [
         (["numbers", "relay", this], 3), (["numbers", this], 2),
     ]  # fmt: skip
-    assert functions(core, "cos") == [[this]]
-    assert functions(core, "exp") == [[this]]
+    assert functions(core, "cos") == [[this]] and functions(core, "exp") == [[this]]
 
 
 def test_decorators_are_frames_except_those_of_flopscope(x: fs.Tensor) -> None:

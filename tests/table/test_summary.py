@@ -253,8 +253,7 @@ def busy_core(steps: int) -> _core.Store:
 def test_text_fits_a_terminal(steps: int) -> None:
     text = details(busy_core(steps))
     lines = text.splitlines()
-    assert max(map(len, lines)) <= 100 and len(lines) < 40
-    assert text.endswith("\n") and not text.endswith("\n\n")
+    assert max(map(len, lines)) <= 100 and len(lines) < 40 and text.endswith("\n") and not text.endswith("\n\n")
     shown = [line.split()[3] for line in lines if line.startswith("  a step wi…number ")]
     assert shown == [str(i) for i in range(steps if steps < 8 else 6)]
     assert any(line.split() == ["…", str(steps - 6), "more"] for line in lines) == (steps >= 8)
@@ -275,8 +274,7 @@ def words_of(html: str) -> list[str]:
 
 def test_a_summary_shows_itself_in_a_repl_and_prints_nothing_before(capsys: pytest.CaptureFixture[str]) -> None:
     shown = fs.load_trace(VOCABULARY).summary()
-    assert capsys.readouterr().out == ""
-    assert repr(shown) == str(shown) == shown.text and not shown.text.endswith("\n")
+    assert capsys.readouterr().out == "" and repr(shown) == str(shown) == shown.text and not shown.text.endswith("\n")
     sys.displayhook(shown)  # as a REPL does
     print(shown)
     first, second = capsys.readouterr().out.split(shown.text)[:2]
@@ -317,8 +315,7 @@ def test_the_html_of_a_summary_says_what_its_text_does() -> None:
     shown = fs.load_trace(VOCABULARY).summary()
     words = words_of(shown.html)
     text = str(shown).partition("\n\n")[0] + str(shown).partition("\nGPUs")[2]
-    assert [word for word in text.split() if word not in words] == []
-    assert "align" in words and "50264" in words
+    assert [word for word in text.split() if word not in words] == [] and "align" in words and "50264" in words
     made = Summary([f"<script>{chr(7)}", Rows([("<b>", "x"), ("<i>", "&")])], dict)
     assert not re.search(r"<script>|<b>|<i>", made.html) and "&lt;script&gt;" in made.html
 

@@ -106,8 +106,7 @@ def test_counting_goes_on_in_a_capture_where_cupti_was_detached(asleep: bool, mo
     expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
     expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0}
     expected |= {} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6}
-    assert found == expected
-    assert cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
+    assert found == expected and cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
     assert any("FLOP instructions" in note for note in stage.notes) == asleep
     assert any("hot caches" in note for note in stage.notes)
 
@@ -125,8 +124,7 @@ def test_the_share_of_the_l2_needs_its_bytes_its_peak_and_a_time() -> None:
 def test_calls_that_communicate_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
     monkeypatch.setattr("flopscope._core.count_calls", lambda *arguments: pytest.fail("counted"))
-    assert not count_call(stage, lambda: None, None, require=False)
-    assert "communicates" in stage.notes[0]
+    assert not count_call(stage, lambda: None, None, require=False) and "communicates" in stage.notes[0]
     with pytest.raises(RuntimeError, match="communicates"):
         count_call(stage, lambda: None, None, require=True)
 
@@ -172,8 +170,7 @@ def test_energy_is_the_difference_of_the_counter(nvml: Nvml, monkeypatch: pytest
 def test_too_short_windows_and_missing_counters_are_nan_and_say_so(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
     short = Energy(3.0, LEAST_SECONDS / 2)
     assert math.isnan(short.joules) and math.isnan(short.watts) and "50 ms" in short.missing
-    assert "Not Found" in EnergyMeter("GPU-2").read().missing
-    assert "without CUDA" in EnergyMeter("").read().missing
+    assert "Not Found" in EnergyMeter("GPU-2").read().missing and "without CUDA" in EnergyMeter("").read().missing
     nvml.fails = True
     assert "Not Supported" in EnergyMeter("GPU-1").read().missing
     monkeypatch.setitem(sys.modules, "pynvml", None)

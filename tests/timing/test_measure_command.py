@@ -106,22 +106,3 @@ def test_a_file_is_preferred_to_a_module_of_its_name_and_may_hold_a_class(here: 
     assert message_of("./json.py:f") == "the file" and sys.modules["json"] is json
     (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
     assert message_of("odd:name.py:A.f") == "in A"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("missing.py:f",), "no such file: missing.py"), (("./folder.py:f",), "no such file: ./folder.py"),
-        (("mine:g",), "mine has no g$"), (("./mine.py:g",), "./mine.py has no g$"),
-        (("nothing", "3"), "neither an op nor a module:function"), (("add",), "add needs a shape"),
-        (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"), (("pickle:nothing",), "has no nothing"),
-        (("pickle:dumps",), "without arguments"), (("math:pi",), "is not a function"),
-        (("math:exp", "3"), "takes no shapes"),
-    ],
-)  # fmt: skip
-def test_refused_arguments_are_named(here: Path, arguments: tuple[str, ...], message: str) -> None:
-    for name in ("mine", "json", "sys"):
-        write(here / f"{name}.py", name)
-    (here / "folder.py").mkdir()
-    with pytest.raises(ValueError, match=message):
-        run(*arguments)

@@ -34,8 +34,7 @@ def test_a_number_means_elements_or_a_square_matrix() -> None:
 
 def test_a_shape_is_for_all_operands_or_for_each() -> None:
     points = sweep(fs.matmul, [(4, 4), ((2, 5), (5, 3))]).points
-    assert [p.shape for p in points] == ["4 x 4", "2 x 5, 5 x 3"]
-    assert [p.elements for p in points] == [16, 10]
+    assert [p.shape for p in points] == ["4 x 4", "2 x 5, 5 x 3"] and [p.elements for p in points] == [16, 10]
 
 
 def test_the_working_set_counts_shared_memory_once() -> None:
@@ -215,8 +214,7 @@ def test_a_long_sweep_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_operands_have_the_dtype_and_the_device() -> None:
     call, args = module.call_of_op("addmm", [(4, 4)], "float64", "cpu")
-    assert [(x.shape, x.dtype, x.device) for x in args] == [((4, 4), "float64", "cpu")] * 3
-    assert call is fs.addmm
+    assert [(x.shape, x.dtype, x.device) for x in args] == [((4, 4), "float64", "cpu")] * 3 and call is fs.addmm
     assert module.call_of_op("neg", [(3,)], "int8", "cpu")[1][0].numpy().tolist() == [1, 1, 1]
     call, args = module.call_of_op("full", [(2, 3)], "float16", "cpu")
     assert call(*args).shape == (2, 3) and call(*args).dtype == "float16" and name_of(call) == "full"

@@ -1,12 +1,11 @@
 """Kernels of collectives get kind, message and ranks from the HLO of their program, in each form of instruction and of
 groups. The sizes are by hand: the larger of what a device sends and receives."""
 
-import warnings
 from typing import Any
 
 import pandas as pd
 import pytest
-from helpers.hand_traces import call, kernel, text_of
+from helpers.hand_traces import call, kernel, quietly, text_of
 from helpers.ranks_cases import stragglers_of
 
 import flopscope as fs
@@ -48,8 +47,7 @@ def only(hlo: str, *kernels: str) -> dict[str, Any]:
     """Return the one collective that all steps have."""
     frame = fs.load_trace(recorded(*kernels), hlo=hlo).collectives()
     columns = ["collective", "message_bytes", "group_size", "bus_gbytes_per_s", "dtype", "group"]
-    assert len(frame) == 4 * len(kernels)
-    assert (frame[columns].drop_duplicates().shape[0]) == 1
+    assert len(frame) == 4 * len(kernels) and (frame[columns].drop_duplicates().shape[0]) == 1
     return dict(frame.iloc[0])
 
 
@@ -177,9 +175,7 @@ def test_calls_of_several_groups_are_not_matched_across_ranks() -> None:
     for groups in ("[1,4]<=[4]", "[2,2]<=[4]"):
         body = f"y = f32[1024] all-reduce(x), {SUM}".replace("[1,8]<=[8]", groups)
         hlo = entry(body).replace("num_partitions=8", "num_partitions=4")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            traces = {rank: fs.load_trace(recorded(REDUCE, process=1 + rank), hlo=hlo) for rank in range(4)}
-            found[groups] = stragglers_of(traces).collectives
+        traces = {rank: quietly(recorded(REDUCE, process=1 + rank), hlo=hlo) for rank in range(4)}
+        found[groups] = stragglers_of(traces).collectives
     assert len(found["[1,4]<=[4]"]) == 4 and found["[1,4]<=[4]"].group.eq("[1,4]<=[4]").all()
     assert len(found["[2,2]<=[4]"]) == 0

@@ -67,8 +67,7 @@ def test_usual_compression_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch)
     events = [op(f"aten::op{i % 50}", i * 1.25, 1, External_id=i) for i in range(20_000)]
     text = text_of(events)
     packed = gzip.compress(text)
-    assert 10 < len(text) / len(packed) < 60
-    assert len(fs.load_trace(packed)) == 20_000
+    assert 10 < len(text) / len(packed) < 60 and len(fs.load_trace(packed)) == 20_000
 
 
 # The head -------------------------------------------------------------------------------------------------------------
@@ -194,7 +193,6 @@ def test_ranges_nested_in_256_ranges_of_stated_work_have_no_rates() -> None:
         row = rows[f"r{i}"]
         assert row.flops == 1000
         if i < most:
-            assert row.device_busy_time == 2
-            assert row.tflops_per_s == pytest.approx(1000 / 2e-6 / 1e12)
+            assert row.device_busy_time == 2 and row.tflops_per_s == pytest.approx(1000 / 2e-6 / 1e12)
         else:
             assert row.tflops_per_s != row.tflops_per_s

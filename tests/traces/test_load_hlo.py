@@ -35,11 +35,9 @@ def test_each_instruction_has_a_row_with_its_work(graphs: bool) -> None:
         "loop_add_fusion": each, "loop_multiply_fusion.1": STEPS,
     }  # fmt: skip
     product = ops["custom-call.1"]
-    assert product.flops == each * PRODUCT
-    assert product.bytes_read == each * 2 * (ELEMENTS + 512 * 512)
+    assert product.flops == each * PRODUCT and product.bytes_read == each * 2 * (ELEMENTS + 512 * 512)
     assert product.self_device_time_total == each * 18  # a kernel and the fill before it
-    assert product.unit == "bf16_tensor"
-    assert ops["loop_convert_fusion.7"].bytes_read == STEPS * 4 * ELEMENTS
+    assert product.unit == "bf16_tensor" and ops["loop_convert_fusion.7"].bytes_read == STEPS * 4 * ELEMENTS
     assert ops["loop_multiply_fusion.1"].flops == STEPS * ELEMENTS
     assert trace.coverage()["bytes"] == trace.coverage()["flops"] == 1
     assert trace.hlo["works"] == STEPS * len(STEP) and trace.hlo["executions"] == STEPS
@@ -60,8 +58,7 @@ def test_rows_are_grouped_by_scope_line_category_and_shapes() -> None:
     lines = {row.line for row in trace.key_averages(group_by="line") if row.key == "custom-call.1"}
     assert lines == {"/home/someone/train.py(12): layer"}
     categories = {row.key: row.category for row in trace.key_averages(group_by=("category", "name"))}
-    assert categories["custom-call.1"] == "matrix product"
-    assert categories["loop_multiply_fusion.1"] == "pointwise"
+    assert categories["custom-call.1"] == "matrix product" and categories["loop_multiply_fusion.1"] == "pointwise"
     assert categories["loop_convert_fusion.7"] == categories["copy.1"] == "copies"
     shapes = {row.key: row.input_shapes for row in trace.key_averages(group_by_input_shape=True) if row.input_shapes}
     assert shapes["custom-call.1"] == [[256, 512], [512, 512]]
@@ -72,8 +69,7 @@ def test_kernels_that_no_module_has_and_rows_of_kernels_remain() -> None:
     with pytest.warns(UserWarning, match=r"20 of 80 kernels, copies and fills, 29% of the kernels' time"):
         trace = fs.load_trace(data, hlo={"jit_step": HLO})
     rows = {row.key: row for row in trace.key_averages()}
-    assert rows["some_other_kernel"].count == 20
-    assert rows["custom-call.1"].count == STEPS * TRIPS
+    assert rows["some_other_kernel"].count == 20 and rows["custom-call.1"].count == STEPS * TRIPS
     with_hlo, without = (fs.load_trace(recorded(), hlo=hlo).key_averages() for hlo in (HLO, None))
     before = {row.key: (row.count, row.self_device_time_total) for row in without if row.self_device_time_total}
     after = {row.key: (row.count, row.self_device_time_total) for row in with_hlo if math.isnan(row.bytes_read)}

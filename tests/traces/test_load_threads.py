@@ -67,8 +67,7 @@ def test_events_are_nested_across_the_parts_of_several_threads() -> None:
     for threads in THREADS:
         columns, names, report = columns_of(text, threads)
         assert [names[name] for name in columns["name"]] == [f"op{i}" for i in range(len(spans))]
-        assert np.array_equal(columns["parent"], expected)
-        assert report["overlapping"] > 100
+        assert np.array_equal(columns["parent"], expected) and report["overlapping"] > 100
 
 
 def test_overlaps_are_counted_once_across_parts() -> None:
@@ -77,8 +76,7 @@ def test_overlaps_are_counted_once_across_parts() -> None:
     text = text_of(op("around", 0, count), *(op("link", i / 100 + 0.001, 0.015) for i in range(count)))
     for threads in THREADS:
         columns, _, report = columns_of(text, threads)
-        assert report["overlapping"] == count - 1
-        assert set(columns["parent"][1:].tolist()) == {0}
+        assert report["overlapping"] == count - 1 and set(columns["parent"][1:].tolist()) == {0}
 
 
 def launches(count: int) -> list[dict[str, Any]]:
@@ -127,8 +125,7 @@ def test_a_compressed_trace_of_many_batches_reads_as_its_text(tmp_path: Path) ->
     for threads in THREADS:
         for source in (path, text):
             columns, names, report = columns_of(source, threads)
-            assert report == expected[2]
-            assert names == expected[1]
+            assert report == expected[2] and names == expected[1]
             assert all(np.array_equal(columns[name], values) for name, values in expected[0].items())
         columns, names, _ = columns_of(text_of(*events), threads)
         assert names == expected[1] and np.array_equal(columns["name"], expected[0]["name"])
@@ -204,5 +201,4 @@ def test_a_forked_child_cannot_use_a_reader_that_reads_ahead() -> None:
             del reader
             os._exit(0 if fine else 1)
         os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    assert reader.finish(_core.Store())["events"] == 90_000
+    assert os.waitpid(child, 0)[1] == 0 and reader.finish(_core.Store())["events"] == 90_000

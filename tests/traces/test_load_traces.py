@@ -37,8 +37,7 @@ def test_a_folder_has_its_traces_in_natural_order(tmp_path: Path) -> None:
         write(tmp_path / name, int("".join(filter(str.isdigit, name))))
     write(tmp_path / "inner" / "rank3.json", 3)
     assert ranks(tmp_path) == ranks(str(tmp_path)) == ranks(f"{tmp_path}/") == [0, 1, 2, 10, 11]
-    assert ranks(f"{tmp_path}/rank?.json") == [2]
-    assert ranks(f"{tmp_path}/rank*.json*") == [0, 1, 2, 10, 11]
+    assert ranks(f"{tmp_path}/rank?.json") == [2] and ranks(f"{tmp_path}/rank*.json*") == [0, 1, 2, 10, 11]
     assert ranks(f"{tmp_path}/**/rank*.json") == [3, 1, 2]
     assert ranks(tmp_path / "rank2.json", tmp_path / "inner", f"{tmp_path}/rank1[01]*") == [2, 3, 10, 11]
     assert ranks(f"{tmp_path}/inn*") == [3]
@@ -117,8 +116,7 @@ def test_commands_take_folders_and_patterns(command: str, tmp_path: Path, capsys
         out, error = capsys.readouterr()
         assert 0 <= out.index("rank9.json") < out.index("rank10.json")
         assert error.count("\n") == (source == str(tmp_path)) and ("1 file" in error) == (source == str(tmp_path))
-    assert main([command, f"{tmp_path}/none*"]) == 1
-    assert "no file matches" in capsys.readouterr().err
+    assert main([command, f"{tmp_path}/none*"]) == 1 and "no file matches" in capsys.readouterr().err
 
 
 def test_compare_takes_a_folder_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

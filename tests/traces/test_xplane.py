@@ -101,19 +101,16 @@ def test_events_launches_devices_and_clock_are_those_of_the_file(tmp_path: Path)
     assert (kernel["device"], kernel["stream"], kernel["correlation"]) == (0, 14, 7)
     assert (kernel["grid"], kernel["block"]) == ([4096, 2, 3], [128, 4, 2])
     assert (kernel["registers per thread"], kernel["shared memory"]) == (40, 64)
-    assert arguments["nvjet"]["graph id"] == 40
-    assert arguments["Memcpy HtoD (Pageable -> Device)"]["bytes"] == 4096
+    assert arguments["nvjet"]["graph id"] == 40 and arguments["Memcpy HtoD (Pageable -> Device)"]["bytes"] == 4096
     assert arguments["Memset (Device)"]["bytes"] == 64
     launchers = {event.name: event.launcher.name for event in trace.events() if event.launcher is not None}
     work = ("loop_add_fusion", "nvjet", "Memcpy HtoD (Pageable -> Device)", "Memset (Device)")
-    assert launchers == dict.fromkeys(work, "PjitFunction(step)")
-    assert trace.devices == {0: "NVIDIA H200"}
+    assert launchers == dict.fromkeys(work, "PjitFunction(step)") and trace.devices == {0: "NVIDIA H200"}
     assert trace.metadata["deviceProperties"][0] == {
         **{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132, "clockRate": 1980000},
         **{"totalGlobalMem": 150109880320, "memoryBandwidth": 4814304000000},
     }
-    assert trace.metadata["baseTimeNanoseconds"] == START
-    assert trace.process == 1426
+    assert trace.metadata["baseTimeNanoseconds"] == START and trace.process == 1426
     assert trace.metadata["xplane"]["hosts"] == ["host"]
     path = _written(tmp_path, gzip.compress(_step()), "anything.bin")  # the content tells what it is
     for source in (path, _step(), gzip.compress(_step())):
@@ -137,11 +134,9 @@ def test_kernels_have_their_instructions(tmp_path: Path) -> None:
     ops = [("fusion.1", 7), ("dot.2", 7), ("fusion.1", 8), ("fusion.1", 7)]
     with pytest.warns(UserWarning, match="belong to no instruction: jit_f"):
         modules = read(str(_written(tmp_path, _with_module(b"module", ops)))).modules
-    assert modules is not None
-    assert modules.protos == {"jit_f(7)": b"module"}
+    assert modules is not None and modules.protos == {"jit_f(7)": b"module"}
     found = [modules.instructions[place] for place in modules.places]
-    assert found == [(f"jit_f({program})", name) for name, program in ops]
-    assert list(modules.events) == [0, 1, 2, 3]
+    assert found == [(f"jit_f({program})", name) for name, program in ops] and list(modules.events) == [0, 1, 2, 3]
 
 
 def test_kernels_have_the_work_of_their_instructions(tmp_path: Path) -> None:
@@ -150,8 +145,7 @@ def test_kernels_have_the_work_of_their_instructions(tmp_path: Path) -> None:
     names = [str(name) for name in work.name]
     trace = fs.load_trace(_written(tmp_path, _with_module(proto, [(name, 7) for name in names * 3])))
     rows = trace.key_averages(peaks="none").to_pandas()
-    assert rows.flops.sum() == 3 * work.flops.sum() > 0
-    assert rows.bytes_read.sum() == 3 * work.bytes_read.sum()
+    assert rows.flops.sum() == 3 * work.flops.sum() > 0 and rows.bytes_read.sum() == 3 * work.bytes_read.sum()
     assert rows.bytes_written.sum() == 3 * work.bytes_written.sum()
 
 
@@ -183,8 +177,7 @@ def test_the_newest_run_of_a_folder_is_read(tmp_path: Path) -> None:
     for place in (folder, folder / "plugins" / "profile" / "2026_01_02"):
         assert [event.name for event in fs.load_trace(place).events()] == ["new vm"]
     (trace,) = fs.load_traces(folder)
-    assert trace.source.endswith("vm.xplane.pb")
-    assert trace.rank is None
+    assert trace.source.endswith("vm.xplane.pb") and trace.rank is None
 
 
 def test_the_hosts_of_a_run_are_ranks(tmp_path: Path) -> None:
@@ -201,8 +194,7 @@ def test_a_call_that_is_recorded_twice_counts_once(tmp_path: Path) -> None:
     calls = [("PjitFunction(f)", 0, 9), ("PjitFunction(f)", 1, 7), ("ParseArguments", 2, 2)]
     cpu.line(1, "python", [cpu.event(name, start * 1000, length * 1000) for name, start, length in calls])
     rows = {row.key: row for row in fs.load_trace(_written(tmp_path, space(cpu))).key_averages()}
-    assert rows["PjitFunction(f)"].count == 1
-    assert rows["PjitFunction(f)"].cpu_time_total == pytest.approx(0.009)
+    assert rows["PjitFunction(f)"].count == 1 and rows["PjitFunction(f)"].cpu_time_total == pytest.approx(0.009)
     assert rows["PjitFunction(f)"].self_cpu_time_total == pytest.approx(0.007)
 
 
@@ -357,8 +349,7 @@ def test_any_number_of_threads_reads_the_same(tmp_path: Path) -> None:
             tables.append([(event.name, *_times(event)) for event in fs.load_trace(path).events()])
     finally:
         _core.set_num_threads(before)
-    assert all(table == tables[0] for table in tables)
-    assert len(tables[0]) == 240_000
+    assert all(table == tables[0] for table in tables) and len(tables[0]) == 240_000
 
 
 def test_a_recording_of_jax_has_the_events_of_its_own_reader() -> None:

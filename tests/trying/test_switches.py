@@ -133,8 +133,7 @@ def test_a_loader_gets_workers_and_yields_the_same_batches() -> None:
     with switched("loader_workers", cpus=2) as reach:
         made = loader()
         assert made.num_workers == 1 and made.persistent_workers and reach.hits == 1
-        assert [batch[0].tolist() for batch in made] == plain
-        assert loader(num_workers=3).num_workers == 3
+        assert [batch[0].tolist() for batch in made] == plain and loader(num_workers=3).num_workers == 3
 
 
 def test_a_loader_of_an_iterable_dataset_keeps_its_process() -> None:
@@ -188,8 +187,7 @@ def test_the_outermost_module_is_compiled_once(monkeypatch: pytest.MonkeyPatch) 
     with switched("compile") as reach:
         model(torch.ones(1, 8))
         model(torch.ones(1, 8))
-    assert [(call.__self__, options) for call, options in made] == [(model, {"mode": "default"})]
-    assert reach.hits == 1
+    assert [(call.__self__, options) for call, options in made] == [(model, {"mode": "default"})] and reach.hits == 1
 
 
 def test_modules_are_looked_for_until_the_measured_steps_begin() -> None:
@@ -199,8 +197,7 @@ def test_modules_are_looked_for_until_the_measured_steps_begin() -> None:
         first(torch.ones(1, 8))
         second(torch.ones(1, 8))
         reach.leave()
-        assert torch.nn.Module.__call__ is original and reach.hits == 2
-        assert first(torch.ones(1, 8)).is_inference()
+        assert torch.nn.Module.__call__ is original and reach.hits == 2 and first(torch.ones(1, 8)).is_inference()
 
 
 def test_copies_and_pickles_of_a_module_are_without_the_switch() -> None:
@@ -210,5 +207,4 @@ def test_copies_and_pickles_of_a_module_are_without_the_switch() -> None:
     with switched("inference_mode"):
         model(torch.ones(1, 8))
         other = copy.deepcopy(model)
-        assert other._compiled_call_impl is None
-        assert {*model.state_dict()} == {*other.state_dict()}
+        assert other._compiled_call_impl is None and {*model.state_dict()} == {*other.state_dict()}

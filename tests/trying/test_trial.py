@@ -190,9 +190,7 @@ def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPa
         (1.0, 0.01, 20, 2.0, 5, 15),  # the program ends
     ],
 )
-def test_steps_are_timed_for_long_enough(
-    start: float, step: float, count: int, whole: float | None, warm: int, steps: int
-) -> None:
+def test_steps_timed_suffice(start: float, step: float, count: int, whole: float | None, warm: int, steps: int) -> None:
     assert plan_of(Record(marks=[start + step * at for at in range(count)], whole=whole)) == (warm, steps, "")
 
 

@@ -10,16 +10,15 @@ import struct
 import subprocess
 import sys
 import termios
-import warnings
 from contextlib import suppress
 from fcntl import ioctl
 from pathlib import Path
 
 import pytest
 from helpers import DATA, ROOT, TRACES
+from helpers.hand_traces import quietly
 from helpers.recordings import FAULTS
 
-import flopscope as fs
 from flopscope.cli.program import main
 
 GOLDEN = DATA / "golden"
@@ -39,9 +38,7 @@ PROFILES = {
 
 def text_of(name: str, width: int) -> str:
     path, grouping, options = PROFILES[name]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return fs.load_trace(path).key_averages(**grouping).table(width=width, **options)
+    return quietly(path).key_averages(**grouping).table(width=width, **options)
 
 
 def golden(name: str) -> Path:
@@ -76,16 +73,14 @@ def on_a_terminal(columns: int, *command: str, **environment: str) -> str:
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
     env = {**kept, "TERM": "xterm-256color", **environment}
-    process = subprocess.Popen(
-        [sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=ROOT
-    )
+    child = subprocess.Popen([sys.executable, *command], stdin=theirs, stdout=theirs, stderr=theirs, env=env, cwd=ROOT)
     os.close(theirs)
     parts = []
     with suppress(OSError):  # Linux: the other end is closed
         while part := os.read(ours, 65536):
             parts.append(part)
     os.close(ours)
-    assert process.wait(60) == 0
+    assert child.wait(60) == 0
     return b"".join(parts).decode().replace("\r\n", "\n")
 
 
@@ -97,8 +92,7 @@ def test_a_terminal_has_its_width_and_colours() -> None:
     plain = on_a_terminal(150, *COMMAND, NO_COLOR="1")
     assert "\x1b" not in plain and 130 < longest(plain) <= 150
     coloured = on_a_terminal(90, *COMMAND)
-    assert "\x1b[36mcompute\x1b[0m" in coloured
-    assert "\x1b" not in on_a_terminal(90, *COMMAND, TERM="dumb")
+    assert "\x1b[36mcompute\x1b[0m" in coloured and "\x1b" not in on_a_terminal(90, *COMMAND, TERM="dumb")
     program = f"import flopscope as fs; print(fs.load_trace({COMMAND[-1]!r}).key_averages())"
     assert 70 < longest(on_a_terminal(84, "-c", program)) <= 84, "str() of a table fits the terminal too"
 

@@ -211,12 +211,10 @@ def test_levels_are_of_the_units_used_and_equal_levels_are_merged() -> None:
     assert levels_of(both, [None, "fp8_tensor"]) == []
     alike = {"datasheet": Peaks("datasheet", {"fp16_tensor": 1e15, "bf16_tensor": 1e15, "fp32": 1e14}, bandwidth=1e12)}
     assert levels_of(alike, ["fp16_tensor", "bf16_tensor"]) == [("fp16/bf16_tensor", {"datasheet": 1e15})]
-    assert level_label("fp32", {"measured": 65.2e12, "datasheet": 66.9e12}, "FLOP") == (
-        "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"
-    )
-    assert level_label("memory", {"measured": 980e9, "datasheet": 1.1e12}, "B") == (
-        "memory: 980 GB/s measured, 1.1 TB/s datasheet"
-    )
+    label = level_label("fp32", {"measured": 65.2e12, "datasheet": 66.9e12}, "FLOP")
+    assert label == "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"
+    label = level_label("memory", {"measured": 980e9, "datasheet": 1.1e12}, "B")
+    assert label == "memory: 980 GB/s measured, 1.1 TB/s datasheet"
 
 
 HOSTILE = (

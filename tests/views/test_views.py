@@ -71,8 +71,7 @@ def test_columns_of_flopscope_follow_those_of_torch() -> None:
     assert header_of(text)[-7:] == ["FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound"]
     assert header_of(text)[:-7] == header_of(make_table(ADD, KERNEL).table(roofline=False))
     expected = ["134.2 M", "1.5 GiB", "369 G", "4.42 T", "0.0833", "92.2%", "memory"]
-    assert list(cells(text).values())[-7:] == expected
-    assert list(cells(text, 1).values())[-7:] == ["--"] * 7
+    assert list(cells(text).values())[-7:] == expected and list(cells(text, 1).values())[-7:] == ["--"] * 7
     assert len({len(line) for line in (text.splitlines()[0], *body(text))}) == 1
     small = make_table({**ADD, "tflops_per_s": 1.1e-7, "gbytes_per_s": 8.79e-3})
     assert list(cells(small.table()).values())[-5:-3] == ["110 k", "8.79 M"]
@@ -133,8 +132,7 @@ def test_footnotes_explain_the_numbers() -> None:
         "Not modelled: aten::<a 1.500ms, aten::<b 1.500ms, aten::<c 1.500ms and 2 more.",
         *("Open events: 3", "Dropped records: 7", "their time is unknown", "* more than the roofline"),
     ):
-        assert line in table.table()
-        assert line.replace("<", "&lt;").replace("1.500ms", "1.50ms") in table._repr_html_()
+        assert line in table.table() and line.replace("<", "&lt;").replace("1.500ms", "1.50ms") in table._repr_html_()
     assert table._repr_html_().rstrip().endswith("% roof: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
 
 
@@ -173,8 +171,7 @@ def test_rows_are_sorted_and_limited_below_a_header() -> None:
     assert names(table.table(row_limit=-1)) == ["a", "b", "c"] and names(table.table(row_limit=0)) == []
     lines = table.table(header="what I measured", top_level_events_only=True).splitlines()
     assert lines[1] == "what I measured" and set(lines[0]) == {"="}
-    assert names(table.table(top_level_events_only=True)) == ["a", "c"]
-    assert table[:0].table() == ""
+    assert names(table.table(top_level_events_only=True)) == ["a", "c"] and table[:0].table() == ""
 
 
 def test_long_names_and_shapes_are_cut_and_times_have_a_unit() -> None:
@@ -206,16 +203,14 @@ def test_html_escapes_names_and_loads_nothing() -> None:
     fragment = make_table(ADD, {**ADD, "key": "<script>alert('x')</script>\"&"})._repr_html_()
     parsed = Tags(fragment)
     assert "script" not in parsed.tags and "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&quot;&amp;" in fragment
-    assert "http" not in fragment and "url(" not in fragment and "src=" not in fragment
-    assert parsed.tags.count("tr") == 3
+    assert "http" not in fragment and "url(" not in fragment and "src=" not in fragment and parsed.tags.count("tr") == 3
 
 
 def test_html_shows_the_longest_rows_first() -> None:
     rows = [{"key": f"op{i}", "self_cpu_time_total": float(i)} for i in range(120)]
     parsed = Tags(make_table(*rows)._repr_html_())
     names = [text for text in parsed.texts if text.startswith("op")]
-    assert names == [f"op{i}" for i in range(119, 69, -1)]
-    assert any("50 of 120 ops" in text for text in parsed.texts)
+    assert names == [f"op{i}" for i in range(119, 69, -1)] and any("50 of 120 ops" in text for text in parsed.texts)
     assert Tags(make_table()._repr_html_()).tags.count("table") == 1
 
 

@@ -75,9 +75,8 @@ def test_types_that_other_compilers_write_otherwise_have_their_sizes(text: str, 
 
 def test_every_number_gives_a_result_of_that_dtype() -> None:
     for name, row in _core.dtypes.items():
-        got = _core._work_of_torch(
-            "aten::_to_copy", [[3], [], []], ["float", "Scalar", ""], None, ["", str(row.number), ""]
-        )
+        types, values = ["float", "Scalar", ""], ["", str(row.number), ""]
+        got = _core._work_of_torch("aten::_to_copy", [[3], [], []], types, None, values)
         assert (got["bytes_read"], got["bytes_written"]) == (12, 3 * row.bytes), name
 
 

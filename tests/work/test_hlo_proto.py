@@ -87,8 +87,7 @@ def test_instructions_are_in_the_order_of_the_schedule() -> None:
     entry = field(1, message((1, 0), (2, b"".join(field(1, number) for number in (3, 1)) + field(1, 2))))
     module = _module(_computation(0, _instruction(1), _USER, _instruction(3)), schedule=entry)
     read = _core._read_hlo(module)
-    assert [one["name"] for one in read["computations"][0][1]] == ["i3", "i1", "i2"]
-    assert read["scheduled"]
+    assert [one["name"] for one in read["computations"][0][1]] == ["i3", "i1", "i2"] and read["scheduled"]
 
 
 def test_changed_bytes_are_an_error_or_a_module() -> None:

@@ -171,5 +171,4 @@ def test_hostile_texts_take_time_in_proportion(text: str, error: str | None) -> 
         _core._work_of_hlo(text)
     except ValueError as problem:
         found = str(problem)
-    assert (error is None) == (found == "") and (error or "") in found
-    assert time.process_time() - begin < 60
+    assert (error is None) == (found == "") and (error or "") in found and time.process_time() - begin < 60

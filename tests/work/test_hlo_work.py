@@ -32,9 +32,7 @@ def test_a_convolution_is_outputs_times_taps_without_the_zeros_between_elements(
 
 
 @pytest.mark.parametrize(("body", "operands", "result", "flops", "read", "written"), cases.FUSIONS)
-def test_a_fusion_counts_as_by_hand(
-    body: list[str], operands: str, result: str, flops: float, read: float, written: float
-) -> None:
+def test_fusion_by_hand(body: list[str], operands: str, result: str, flops: float, read: float, written: float) -> None:
     check(fused(body, operands, result, cases.FUNCTIONS + cases.INNER), flops, 0, read, written)
 
 
@@ -111,9 +109,8 @@ def test_scatters_and_updates_without_a_fusion_are_in_place() -> None:
     ],
 )  # fmt: skip
 def test_an_operand_that_is_passed_twice_or_as_a_bitcast_is_read_once(body: str, entry: str) -> None:
-    row = step(
-        f"x = f32[8] parameter(0)\n{entry}, kind=kLoop, calls=body", f"body {{\na = f32[8] parameter(0)\n{body}\n}}\n"
-    )
+    fused = f"body {{\na = f32[8] parameter(0)\n{body}\n}}\n"
+    row = step(f"x = f32[8] parameter(0)\n{entry}, kind=kLoop, calls=body", fused)
     assert (row.bytes_read, row.bytes_written) == (32, 32)
 
 

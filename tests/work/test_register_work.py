@@ -49,8 +49,7 @@ def test_a_rule_is_called_once_per_distinct_call() -> None:
     by_shape = {tuple(r.input_shapes[0]): r for r in rows(prof)}
     twice = by_shape[4, 5]
     assert (twice.flops, twice.bytes_read, twice.bytes_written) == (2 * 60, 2 * 40, 2 * 20)
-    assert by_shape[7,].flops == 21 and by_shape[7,].bytes_total_moved == 21
-    assert len(calls) == 2
+    assert by_shape[7,].flops == 21 and by_shape[7,].bytes_total_moved == 21 and len(calls) == 2
     assert next(call for call in calls if call.shapes[0] == (4, 5)) == WorkCall(
         name=NAME, shapes=[(4, 5), None, [(2, 3), (4,)], None, None], dtypes=["bfloat16", None, ["", ""], None, None],
         strides=[(0, 0), None, [(3, 1), (1,)], None, None], values=[None, 0.5, None, [1, True], None],

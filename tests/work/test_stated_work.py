@@ -96,8 +96,7 @@ def test_a_range_with_stated_work_has_all_device_work_inside() -> None:
     assert (mine.flops, mine.flops_total, mine.bytes_total_moved) == (6e6, 6e6, 3e6)
     assert math.isnan(mine.bytes_read) and math.isnan(mine.bytes_written) and mine.is_user_annotation
     assert (mine.device_busy_time, mine.device_time_total, mine.self_device_time_total) == (700 + 100, 1000, 100)
-    assert mine.time_max == 1000
-    assert mine.tflops_per_s == pytest.approx(6e6 / 800e-6 / 1e12)
+    assert mine.time_max == 1000 and mine.tflops_per_s == pytest.approx(6e6 / 800e-6 / 1e12)
     assert mine.gbytes_per_s == pytest.approx(3e6 / 800e-6 / 1e9) and mine.arithmetic_intensity == 2
     assert mine.pct_peak_bandwidth == pytest.approx(100 * (3e6 / BANDWIDTH) / 800e-6)
     # The op inside keeps its own work; the enclosing rows count the stated work instead.
@@ -165,9 +164,7 @@ def test_work_that_is_not_stated_for_every_range_of_a_name_has_no_sum() -> None:
         ("a b [bytes=3]", "a b", math.nan, 3, None),
     ],
 )
-def test_a_name_tells_the_work_of_a_launch(
-    text: str, name: str, flops: float, nbytes: float, unit: str | None, tmp_path: Path
-) -> None:
+def test_names_tell_work(text: str, name: str, flops: float, nbytes: float, unit: str | None, tmp_path: Path) -> None:
     program = Stated()
     program.run(text, 0, 10, 20)
     program.load().export_chrome_trace(tmp_path / "trace.json")

@@ -92,9 +92,7 @@ GATHER = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long
         ("somebodys_kernel", 3, math.nan, [1000, 8]),
     ],
 )
-def test_kernel_grids_limit_the_elements_that_an_index_selects(
-    kernel: str, blocks: int, elements: float | None, shape: Shape
-) -> None:
+def test_grids_limit_what_an_index_selects(kernel: str, blocks: int, elements: float | None, shape: Shape) -> None:
     program = Program()
     program.run("aten::index", 0, 20, 10, shape, [], kernel=kernel, dtype=[FLOAT, ""], values=["", ""], blocks=blocks,
                 block=[128, 1, 1])  # fmt: skip
@@ -163,8 +161,7 @@ def test_old_convolutions_infer_outputs_from_the_gradient(name: str, weight: Sha
     program = convolved([2, 4, 11, 13], out, weight, name)
     i, o, w = (4 * math.prod(shape) for shape in ([2, 4, 11, 13], out, weight))
     actual, coverage = program.rows(), program.load().coverage()
-    assert numbers(actual[name]) == (flops, i + w, o)
-    assert numbers(actual[f"{name}_backward_input"]) == (flops, o + w, i)
+    assert numbers(actual[name]) == (flops, i + w, o) and numbers(actual[f"{name}_backward_input"]) == (flops, o + w, i)
     assert numbers(actual[f"{name}_backward_weight"]) == (flops, o + i, w)
     assert coverage["bytes"] == coverage["flops"] == 1
 
@@ -204,8 +201,7 @@ def test_kernels_from_before_a_profile_are_known_if_all_of_that_name_are() -> No
         return program.load().coverage()["bytes"]
 
     known, unknown = [[6, 10], [6, 10]], [[], [], []]
-    assert covered(known) == 1 and covered() == 0
-    assert covered(known, unknown) == pytest.approx(1 / 3)
+    assert covered(known) == 1 and covered() == 0 and covered(known, unknown) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -307,9 +303,7 @@ def test_missing_values_count_as_their_upper_bound(name: str, shapes: list[Shape
         ([2, 4, 6, 6], [4, 4, 3, 3], [2, 4, 13, 13], True),
     ],
 )
-def test_missing_output_masks_count_all_gradients_as_an_upper_bound(
-    image: Shape, weight: Shape, out: Shape, transposed: bool
-) -> None:
+def test_missing_masks_count_all_gradients_at_most(image: Shape, weight: Shape, out: Shape, transposed: bool) -> None:
     """torch 1.11 to 2.0 has one op for all gradients and records only its tensors."""
     name = "aten::convolution_backward"
     program = Old().then(name, [out, image, weight, *NOTHING, []])

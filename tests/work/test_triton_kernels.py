@@ -63,8 +63,7 @@ MOVED: list[tuple[str, list[Any], float]] = [
 @pytest.mark.parametrize(("name", "arguments", "moved"), MOVED)
 def test_a_generated_kernel_moves_each_element_of_its_tensors(name: str, arguments: list[Any], moved: float) -> None:
     found = work(f"triton_{name}", *arguments)
-    assert found["bytes_moved"] == moved
-    assert math.isnan(found["bytes_read"]) and math.isnan(found["bytes_written"])
+    assert found["bytes_moved"] == moved and math.isnan(found["bytes_read"]) and math.isnan(found["bytes_written"])
 
 
 def test_a_generated_kernel_that_may_read_half_is_bounded() -> None:
@@ -122,13 +121,11 @@ def test_what_a_kernel_does_with_its_pointers(name: str, done: list[int] | None)
 
 
 def test_places_in_the_code_and_attributes_of_loops_change_nothing() -> None:
-    placed = ir("swap").replace(
-        "%y_ptr: !tt.ptr<f32>", '%y_ptr: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc("y"(#1))'
-    )
+    given = ir("swap").replace("%y_ptr: !tt.ptr<f32>", '%y_ptr: !tt.ptr<f32> {tt.divisibility = 16 : i32} loc("y"(#1))')
     looped = ir("swap").replace("    }\n", "    } {tt.num_stages = 3 : i32}\n")
     nested = looped.replace("    scf.yield", "      %9 = scf.if %n -> (i32) {\n      }\n    scf.yield")
-    assert "loc" in placed and "num_stages" in looped and "scf.if" in nested
-    for text in ("\n".join(f"{line} loc(#loc7)" for line in placed.splitlines()), looped, nested):
+    assert "loc" in given and "num_stages" in looped and "scf.if" in nested
+    for text in ("\n".join(f"{line} loc(#loc7)" for line in given.splitlines()), looped, nested):
         assert accesses(text) == [BOTH, BOTH, WRITTEN]
 
 

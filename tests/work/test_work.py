@@ -174,10 +174,8 @@ def test_only_bytes_depend_on_the_dtype(dtype: str) -> None:
             assert counted(lambda to=target: v.to(to), "cast") == (0, 15 * size, 15 * wide)  # type: ignore[misc]
     if dtype in FLOATS:
         v, w = make(4, 6, dtype=dtype), make(6, dtype=dtype)
-        assert run("sin", v) == (24, 24 * size, 24 * size)
-        assert run("add", v, w) == (24, 30 * size, 24 * size)
-        assert run("mean", v, -1) == (24, 24 * size, 4 * size)
-        assert run("softmax", v) == (120, 24 * size, 24 * size)
+        assert run("sin", v) == (24, 24 * size, 24 * size) and run("add", v, w) == (24, 30 * size, 24 * size)
+        assert run("mean", v, -1) == (24, 24 * size, 4 * size) and run("softmax", v) == (120, 24 * size, 24 * size)
         assert run("layer_norm", v, w) == (144, 30 * size, 24 * size)
         for options in ({}, {"allow_tf32": True}):
             assert run("matmul", v, v.T, **options) == (2 * 4 * 4 * 6, 24 * size, 16 * size)
@@ -218,8 +216,7 @@ def test_work_adds_up_over_calls_and_ranges_and_a_failed_call_has_none() -> None
                 getattr(fs, name)(*arguments)
     rows = {r.key: r for r in prof.key_averages(peaks="none")}
     assert rows["flopscope::sin"].flops == 60 and rows["flopscope::sin"].bytes_total_moved == 2 * 4 * 60
-    assert rows["flopscope::sin"].arithmetic_intensity == 60 / 480
-    assert rows["outer"].flops_total == 60 + 210
+    assert rows["flopscope::sin"].arithmetic_intensity == 60 / 480 and rows["outer"].flops_total == 60 + 210
     assert rows["flopscope::ones"].flops == 0 and rows["flopscope::matmul"].flops == 210
     for key in rows.keys() - {"flopscope::sin", "flopscope::ones", "flopscope::matmul"}:
         assert not rows[key].flops > 0 and not rows[key].bytes_written > 0, key
@@ -270,8 +267,7 @@ def test_ops_move_the_distinct_elements_of_their_operands(arrays: list[Any], nam
     assert run(name, *map(fs.from_numpy, arrays)) == (elements, distinct_bytes(*arrays), elements * item)
     v, read, size = fs.from_numpy(array), distinct_bytes(array), array.size
     assert run("sin", v) == run("add", v, v) == run("mul", v, v.T.T) == (size, read, size * item)
-    assert run("sum", v) == (size, read, item)
-    assert run("copy", v) == (0, read, size * item)
+    assert run("sum", v) == (size, read, item) and run("copy", v) == (0, read, size * item)
     assert run("cast", v, "int8") == (0, read, size)
     if array.ndim:
         assert run("softmax", v) == (5 * size, read, size * item)
