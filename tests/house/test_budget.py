@@ -15,10 +15,10 @@ from helpers import ROOT
 
 CAPS = {
     "lines in all": 195_000,
-    "bytes of the checkout": 10_165_000,
-    "lines of flopscope/*.py": 37_410,
+    "bytes of the checkout": 10_185_000,
+    "lines of flopscope/*.py": 37_660,
     "modules of flopscope": 195,
-    "lines of tests": 58_000,
+    "lines of tests": 58_230,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }
