@@ -14,10 +14,10 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 195_000,
+    "lines in all": 193_800,
     "bytes of the checkout": 10_185_000,
     "lines of flopscope/*.py": 37_660,
-    "modules of flopscope": 195,
+    "modules of flopscope": 194,
     "lines of tests": 58_230,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
