@@ -310,7 +310,7 @@ class Recording:
         if hooks.uses_cuda(self._torch):
             self._watch_graphs()
             if self._prof is not None:  # what was launched before would be missing in the first step
-                self._torch.cuda.synchronize()
+                hooks.wait(self._torch)
         settings = dict(self._settings)
         everywhere = hooks.all_threads_setting(self._torch)
         alone = self._of_one_thread and threading.current_thread() is threading.main_thread()

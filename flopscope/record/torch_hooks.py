@@ -168,6 +168,12 @@ def _define(torch: Any, kinds: str) -> None:
 def _nothing(*_: object) -> None: ...
 
 
+def wait(torch: Any) -> None:
+    """Wait for the current device."""
+    with suppress(Exception):  # after an error of it, or a torch without CUDA
+        torch._C._cuda_synchronize()
+
+
 def record_collections(torch: Any) -> Callable[[], object]:
     """Record a range around each collection of Python's oldest objects until the returned function is called."""
     begun: list[Any] = []

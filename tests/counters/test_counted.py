@@ -3,7 +3,8 @@
 import json
 import math
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers import counted
 from flopscope.answers.counted import counter_rows
+from flopscope.show.summarize import energy_section
 from flopscope.support.nvml import Energy
+from flopscope.support.units import MISSING
 
 # Recorded on an H200 ------------------------------------------------------------------------------------------------
 
@@ -347,10 +350,10 @@ def test_sums_are_scaled_to_the_work_that_was_not_counted() -> None:
 
 
 def test_flops_per_joule_are_unknown_without_flops() -> None:
-    energy = {"cuda:0": Energy(20.0, 400.0, "")}
-    assert counted.used(energy, [4e9, math.nan, 6e9])[0].gflop_per_joule == pytest.approx(0.5)
-    assert math.isnan(counted.used(energy, [math.nan, math.nan])[0].gflop_per_joule)
-    assert math.isnan(counted.used(energy, [])[0].gflop_per_joule)
+    energy, nan = {"cuda:0": Energy(20.0, 400.0, "")}, math.nan
+    for flops, said in (([4e9, nan, 6e9], "0.500"), ([nan, nan], MISSING), ([], MISSING)):
+        rows: Any = energy_section(energy, SimpleNamespace(columns={"flops": flops}))[0]  # type: ignore[arg-type]
+        assert rows.rows[1][-1] == said
 
 
 # torch ----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from helpers import ROOT
 CAPS = {
     "lines in all": 193_800,
     "bytes of the checkout": 10_185_000,
-    "lines of flopscope/*.py": 37_660,
+    "lines of flopscope/*.py": 37_670,
     "modules of flopscope": 194,
     "lines of tests": 58_230,
     "lines of benchmarks": 6_000,

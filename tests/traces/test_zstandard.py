@@ -61,7 +61,7 @@ def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for other in ("compression.zstd", "zstandard", "pyzstd"):
         found = (zstandard if other == "zstandard" else stand_in) if other == name else None
         monkeypatch.setitem(sys.modules, other, found)
-    monkeypatch.setattr(input, "_found", {})
+    monkeypatch.setattr(input, "_library_of", input._library_of.__wrapped__)
 
 
 @pytest.fixture(params=["compression.zstd", "zstandard", "pyzstd"])
