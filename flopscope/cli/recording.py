@@ -197,7 +197,7 @@ class Recording:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
         while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
             close = self._forward is not None and self._forward.is_close
-            if self._over.wait(SELDOM if self._windows is None else CLOSE if close else INTERVAL):
+            if self._over.wait(CLOSE if close else INTERVAL if self._windows and "torch" in sys.modules else SELDOM):
                 return
             unmarked = not self._expects_steps and not self._steps.count
             if self._forward is not None and unmarked and self._state == "recording":
