@@ -73,7 +73,6 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _baseline(text: str, reference: Callable[..., Any]) -> Callable[..., Any]:
-    if text != "torch.compile":
-        return function_named(text)
-    compiled: Callable[..., Any] = import_module("torch").compile(reference)
-    return compiled
+    compiles = text == "torch.compile"
+    found: Callable[..., Any] = import_module("torch").compile(reference) if compiles else function_named(text)
+    return found

@@ -255,9 +255,13 @@ class Run:
         prof: Any = self._recording.end()
         title, rank = self._program.title, self._outputs.rank  # without arguments, which may be secret
         about = {
-            **{"outputs": asdict(self._outputs), "program": self._program.argv[0].rpartition(os.sep)[2]},
+            "outputs": asdict(self._outputs),
+            "program": self._program.argv[0].rpartition(os.sep)[2],
             "title": title if rank is None else f"{title}, rank {rank['rank']}",
-            **{"summary": not self._options.no_summary, "measures": measures, "kineto": 0, "rules": {}},
+            "summary": not self._options.no_summary,
+            "measures": measures,
+            "kineto": 0,
+            "rules": {},
             **self._recording.about(),
         }
         source, kineto = prof, None

@@ -206,8 +206,14 @@ class profile(Results):
         """Number of the current step, from 0; each ``step()`` increments it."""
         self.current_action = self._action_of(0)
         """The action of the current step."""
-        more = {"profile_memory": profile_memory, "with_stack": with_stack, "api_calls": record_api_calls}
-        self._recipe = Recipe(self.activities, asked_for_cuda=activities is not None, timer=timer, **more)
+        self._recipe = Recipe(
+            activities=self.activities,
+            asked_for_cuda=activities is not None,
+            timer=timer,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            api_calls=record_api_calls,
+        )
         self._live: Profiler | None = None  # the recorder that is running, for results or to warm up
         self._step: int | None = None  # the event of the current step
         self._counted_from = 0

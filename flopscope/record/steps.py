@@ -354,18 +354,18 @@ class Windows:
 
         began: when the program did. kind, of: what ends a step. count: of all steps. Those of a warm-up have no kind.
         """
-        kept, times = self.kept, self.times
+        kept, times, replaced = self.kept, self.times, self._replaced
         if kept is None:
             return None
         if self.have_steps_ended:
-            kind, of, times, kept = "", "", StepTimes(), kept._replace(times=[])
+            kind, of, times, replaced, kept = "", "", StepTimes(), 0, kept._replace(times=[])
         return {
             "kind": kind,
             "of": of,
             "steps": count,
             "bare": times.bare(),
             "bare_steps": times.bare_count,
-            "replaced": self._replaced,
+            "replaced": replaced,
             "drained": times.drained,
             "recorded": median(kept.times) if kept.times else None,
             "recorded_from_s": kept.begin - began if self.is_part else None,

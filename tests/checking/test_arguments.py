@@ -3,16 +3,11 @@
 from typing import Any
 
 import pytest
+from helpers.checked import BRIEF, JUDGED, x
 
 import flopscope as fs
 
 torch: Any = pytest.importorskip("torch")
-BRIEF: dict[str, Any] = {"max_time": 0.1, "peaks": "none"}
-JUDGED = ("faster", "same", "slower", "unclear")
-
-
-def x(*shape: int) -> Any:
-    return torch.randn(*(shape or (48, 72)), generator=torch.Generator().manual_seed(1))
 
 
 def test_complex_numbers_are_rounded_and_varied() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.checked import BRIEF, JUDGED, x
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -21,8 +22,6 @@ from flopscope.measuring.checking.inputs import Inputs
 from flopscope.measuring.checking.judge import deviation, difference, expect
 
 torch: Any = pytest.importorskip("torch")
-BRIEF: dict[str, Any] = {"max_time": 0.3, "peaks": "none"}
-JUDGED = ("faster", "same", "slower", "unclear")
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +43,6 @@ def total(a: Any) -> Any:
 
 def doubled(a: Any) -> Any:
     return a.mul_(2)
-
-
-def x(*shape: int) -> Any:
-    return torch.randn(*(shape or (48, 72)), generator=torch.Generator().manual_seed(1))
 
 
 # Kernels that are refused: what is wrong with them, the kernel, the reference, the shapes of the arguments ------------

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from helpers.checked import JUDGED
 
 import flopscope as fs
 
@@ -13,7 +14,6 @@ torch: Any = pytest.importorskip("torch")
 triton: Any = pytest.importorskip("triton")
 tl: Any = pytest.importorskip("triton.language")
 BRIEF: dict[str, Any] = {"max_time": 0.2, "peaks": "none"}
-JUDGED = ("faster", "same", "slower", "unclear")
 
 
 def x(*shape: int) -> Any:
@@ -132,18 +132,22 @@ def half_of_the_rows(a: Any) -> Any:
     return out
 
 
-def _stale_graph() -> Callable[..., Any]:
-    """Return a function that replays a graph on the input of its first call."""
+def _graph(stale: bool) -> Callable[..., Any]:
+    """Return a function that replays a graph on its own copy of the input. stale: of the first input."""
     known: dict[Any, Any] = {}
 
     def replays(a: Any) -> Any:
         if a.shape not in known:
             mine, graph = a.clone(), torch.cuda.CUDAGraph()
+            softmax(mine)
             with torch.cuda.graph(graph):
                 out = softmax(mine)
             known[a.shape] = mine, out, graph
-        known[a.shape][2].replay()
-        return known[a.shape][1].clone()
+        mine, out, graph = known[a.shape]
+        if not stale:
+            mine.copy_(a)
+        graph.replay()
+        return out
 
     return replays
 
@@ -191,7 +195,7 @@ REFUSED = {
     "no tail": (lambda a, b: fused_add(a, b, lambda n, block: n // block), torch.add, [(256, 384)] * 2),
     "no zeros before atomics": (lambda a: atomic_sums(a, zeroed=False), total, [(256, 384)]),
     "a swallowed NaN": (lambda a: torch.nan_to_num(a.relu()), torch.relu, [(256, 384)]),
-    "a stale graph": (_stale_graph(), softmax, [(256, 384)]),
+    "a stale graph": (_graph(stale=True), softmax, [(256, 384)]),
     "a thread": (in_a_thread, softmax, [(256, 384)]),
     "a constant": (lambda a: torch.full_like(a, 1 / a.shape[-1]), softmax, [(256, 384)]),
     "the input": (lambda a: a, torch.relu, [(256, 384)]),
@@ -215,25 +219,6 @@ def test_exploits_and_wrong_kernels_are_refused(name: str) -> None:
 # Judged ---------------------------------------------------------------------------------------------------------------
 
 
-def _honest_graph() -> Callable[..., Any]:
-    """Return a function that replays a graph on its own copy of the input."""
-    known: dict[Any, Any] = {}
-
-    def replays(a: Any) -> Any:
-        if a.shape not in known:
-            mine, graph = a.clone(), torch.cuda.CUDAGraph()
-            softmax(mine)
-            with torch.cuda.graph(graph):
-                out = softmax(mine)
-            known[a.shape] = mine, out, graph
-        mine, out, graph = known[a.shape]
-        mine.copy_(a)
-        graph.replay()
-        return out
-
-    return replays
-
-
 def on_two_streams(a: Any, b: Any) -> Any:
     other, here = torch.cuda.Stream(), torch.cuda.current_stream()
     other.wait_stream(here)
@@ -255,7 +240,7 @@ HONEST = {
     "Triton's softmax": (fused_softmax, softmax, [(256, 384)]),
     "Triton's add": (fused_add, torch.add, [(256, 384)] * 2),
     "atomics": (atomic_sums, total, [(256, 384)]),
-    "a graph": (_honest_graph(), softmax, [(256, 384)]),
+    "a graph": (_graph(stale=False), softmax, [(256, 384)]),
     "two streams": (on_two_streams, torch.matmul, PAIR),
     "einsum": (lambda a, b: torch.einsum("ik,kj->ij", a, b), torch.matmul, PAIR),
     "blocks": (lambda a, b: a[:, :96] @ b[:96] + a[:, 96:] @ b[96:], torch.matmul, PAIR),

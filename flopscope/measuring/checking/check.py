@@ -344,8 +344,7 @@ class Run:
         self, stage: Stage, source: str, moved: float, names: Sequence[str], medians: Sequence[float]
     ) -> tuple[float, float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""
-        of_reference = self._sides[1][1]
-        peaks, look = peaks_for(stage, source).get(source), stage.looks[of_reference]
+        peaks, look = peaks_for(stage, source).get(source), stage.looks[self._sides[1][1]]  # of the reference
         roof = _core.roof(look.flops, moved, look.unit, {"flops": {}} if peaks is None else peaks.for_core(), 1.0)
         ratings = [_core.rate(roof, look.flops, moved, us, stage.source) for us in medians]
         for name, rating, us in zip(names, ratings, medians, strict=True):
