@@ -26,6 +26,9 @@ typedef struct {
     PyObject_HEAD
     PyObject *clock; /* NULL: the monotonic one */
     double last;     /* s; when the step before ended; NaN: it tells nothing of this one */
+    double latest;   /* us; the time of the latest step */
+    double long_from;
+    long long awaited;
     char recording, off;
     int draining;   /* so many steps are still drained */
     double drained; /* the least of them */
@@ -57,7 +60,9 @@ static PyObject *times_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     times_object *self = (times_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->clock = clock == Py_None ? NULL : Py_XNewRef(clock);
-    self->last = self->drained = NAN;
+    self->last = self->drained = self->latest = NAN;
+    self->long_from = INFINITY;
+    self->awaited = LLONG_MAX;
     self->stride = 1;
     return (PyObject *)self;
 }
@@ -107,9 +112,11 @@ static PyObject *times_step(PyObject *object, PyObject *number)
     fs_status status = FS_OK;
     fs_error err;
     if ((which == -1 && PyErr_Occurred()) || !read_clock(self, &now)) return NULL;
-    double time = 1e6 * (now - self->last);
+    double time = self->latest = 1e6 * (now - self->last);
     self->last = now;
-    if (self->off || isnan(time)) Py_RETURN_NONE;
+    if (self->off) Py_RETURN_FALSE;
+    bool matters = self->recording || time >= self->long_from || which >= self->awaited;
+    if (isnan(time)) return PyBool_FromLong(matters);
     if (self->recording) {
         status = add_recorded(self, time, &err);
     } else if (self->draining > 0) {
@@ -119,7 +126,7 @@ static PyObject *times_step(PyObject *object, PyObject *number)
         add_slow(self, time, which);
         status = add_bare(self, time, &err);
     }
-    return fs_none_or_raise(status, &err);
+    return status == FS_OK ? PyBool_FromLong(matters) : fs_raise(&err);
 }
 
 static PyObject *times_begin(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -173,7 +180,8 @@ static PyMethodDef times_methods[] = {
     {"end", times_end, METH_NOARGS,
      "A recording has ended: the step under way is of neither kind. Return the times of its steps."},
     {"go_on", times_go_on, METH_NOARGS, "A step begins; after a recording, with devices that have no work."},
-    {"step", times_step, METH_O, "step($self, number, /)\n--\n\nA step has ended."},
+    {"step", times_step, METH_O,
+     "step($self, number, /)\n--\n\nA step has ended. Return whether it is recorded, long, or awaited."},
     {"bare", times_bare, METH_VARARGS,
      "bare($self, first=0, end=..., /)\n--\n\nReturn the times that are kept of steps that nothing recorded."},
     {NULL, NULL, 0, NULL},
@@ -182,6 +190,9 @@ static PyMethodDef times_methods[] = {
 static PyMemberDef times_members[] = {
     {"is_recording", T_BOOL, offsetof(times_object, recording), READONLY, "Whether a recording is under way."},
     {"is_off", T_BOOL, offsetof(times_object, off), 0, "Steps are ignored: what records them is unknown."},
+    {"latest", T_DOUBLE, offsetof(times_object, latest), READONLY, "The time of the latest step; NaN: unknown."},
+    {"long_from", T_DOUBLE, offsetof(times_object, long_from), 0, "The time from which on a step is long."},
+    {"awaited", T_LONGLONG, offsetof(times_object, awaited), 0, "The number of a step, which all later ones follow."},
     {"recorded_count", T_UINT, offsetof(times_object, recorded_count), READONLY, "Steps of this recording."},
     {"bare_count", T_LONGLONG, offsetof(times_object, bare_count), READONLY, "Steps that nothing recorded."},
     {"drained", T_DOUBLE, offsetof(times_object, drained), READONLY,

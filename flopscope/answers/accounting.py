@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from flopscope import _core
 from flopscope.answers.analysis import PARTS, ROUNDING, WORK_PARTS, Analysis
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import lines_of, places_of
-from flopscope.answers.pieces import LONG
-from flopscope.results.head import RunSteps
+from flopscope.results.head import LONG, RunSteps
 from flopscope.support.core_facts import parts_of
+from flopscope.support.safe import printable
 from flopscope.support.units import percent_text, plural, short_time_text
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 BAR = 10
 SLOW, WEIGHTY = 2.0, 0.05
 """Times the median, above which a step is slow; and the part of all time from which steps of LONG times it are told."""
+MOST_OF_LONG = 4
+"""Ops and idle times that are named of a long step."""
 CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
@@ -239,6 +242,12 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
         "bare_steps": run.bare_steps,
         **dict(zip(("bare_step", "bare_step_low", "bare_step_high"), (run.bare, run.low, run.high), strict=True)),
         "slow_steps": analysis.once(slow_steps),
+        "long_steps": {
+            **{"count": run.long_steps, "median": run.long, "share": 100 * run.long_share},
+            "most": [dict(zip(("recorded", "name", "share"), one, strict=True)) for one in run.long_most],
+        }
+        if run.long_steps
+        else None,
     }
 
 
@@ -270,11 +279,27 @@ def recorded_lines(analysis: Analysis) -> list[str]:
             f"{run.long_steps:,} of the steps not recorded take {LONG:g} times that or more, {time} in the median, and "
             f"{share} of their time."
         )
+        for nth, took in enumerate(dict.fromkeys(took for took, *_ in run.long_most)):
+            parts = (f"{printable(name)} {percent_text(of)}" for own, name, of in run.long_most if own == took)
+            which = "Another one" if nth else "One of these"
+            lines.append(f"{which}, recorded in {short_time_text(took)}: {', '.join(parts)}.")
     if slow := [one for one in analysis.once(slow_steps) if one["time"] > SLOW * bare.bare]:
         texts = ((one["number"], filter(None, (short_time_text(one["time"]), one["line"]))) for one in slow)
         listed = ", ".join(f"{number:,} ({', '.join(text)})" for number, text in texts)
         lines.append(f"Slow steps among those: {listed}.")
     return lines
+
+
+def of_long_step(analysis: Analysis) -> list[tuple[str, float]]:
+    """Return what takes the most of the longest step, ops and parts of its idle time, with its percent of the step."""
+    lasted = [step.end - step.begin for step in analysis.steps]
+    place, count = lasted.index(max(lasted)), max(len(analysis.devices), 1)
+    parts = dict(zip(PARTS, part_times(analysis)[:, place].sum(axis=0).tolist(), strict=True))
+    times = {row.noun: parts[part] for part, row in parts_of(analysis.on_device).items() if part not in WORK_PARTS}
+    for op in analysis.ops_of(analysis.cells["step"] == place):
+        times[op.key] = times.get(op.key, 0.0) + op.time / analysis.scale
+    shares = {name: 100 * time / max(count * lasted[place], 1) for name, time in times.items()}
+    return [(name, shares[name]) for name in nlargest(MOST_OF_LONG, shares, key=shares.__getitem__) if shares[name] > 0]
 
 
 def slow_steps(analysis: Analysis) -> list[dict[str, Any]]:

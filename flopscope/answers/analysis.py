@@ -188,7 +188,7 @@ class Analysis:
 
     @cached_property
     def _all_of_steps(self) -> list[Op]:
-        return self._ops_of(self.cells["step"] >= self.apart)
+        return self.ops_of(self.cells["step"] >= self.apart)
 
     @cached_property
     def ops(self) -> list[Op]:
@@ -208,11 +208,11 @@ class Analysis:
     @cached_property
     def all_ops(self) -> list[Op]:
         """The ops with work in any step."""
-        every = self._ops_of(self.cells["step"] >= 0) if self.apart else self._all_of_steps
+        every = self.ops_of(self.cells["step"] >= 0) if self.apart else self._all_of_steps
         return [op for op in every if op.part != "compilation"]
 
-    def _ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
-        """Return the ops of the cells of a mask."""
+    def ops_of(self, alike: npt.NDArray[np.bool_]) -> list[Op]:
+        """Return the ops of the cells of a mask, longest first."""
         scale, per_step = self.scale, 1 / self.step_count
         cells = {name: values[alike] for name, values in self.cells.items()}
         cells["event"] = np.where(cells["owner"] >= 0, cells["owner"], cells["event"])

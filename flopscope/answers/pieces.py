@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from flopscope.results.head import LONG
 from flopscope.support.statistics import median
 
 
@@ -112,8 +113,6 @@ class Gap:
 
 # Kinds of steps: the first ones of a program may take much longer, and are then no part of the means ------------------
 
-LONG = 3.0
-"""Times the median step: such a step is long."""
 APART = 1.5
 """Times the longest of all later steps: below that, a first step is of a kind that comes again."""
 HEAVY = 0.2

@@ -17,14 +17,14 @@ from importlib import import_module
 from typing import Any, cast
 
 from flopscope._core import Store, inject_nvtx
-from flopscope.cli.memory_limit import Records
 from flopscope.cli.reporter import NO_OPS, why_no_lines
 from flopscope.record import torch_hooks as hooks
 from flopscope.record import watching
 from flopscope.record.jax_modules import listen
 from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
-from flopscope.record.steps import LARGE, Forward, StepCounter, Window, Windows
+from flopscope.record.steps import Forward, StepCounter
+from flopscope.record.windows import LARGE, Records, Window, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
 from flopscope.support.process import call_in_main_thread, seconds_waited, start_thread, wait_text
@@ -101,6 +101,11 @@ class Recording:
         if self._window.unit == "seconds":
             start_thread(self._keep_time, "flopscope-window")
 
+    @property
+    def long_steps(self) -> list[Any]:
+        """The recordings of long steps."""
+        return [] if self._windows is None else [one.prof for one in self._windows.long]
+
     def end_samples(self) -> None:
         """End the samples of stacks, first of all after the program."""
         if self._stacks is not None:
@@ -153,8 +158,8 @@ class Recording:
 
     def _step_ended(self, count: int) -> None:
         # For the rest of the program, a step costs a µs.
-        if self._windows is not None and self._windows.is_over:
-            return self._windows.times.step(count)
+        if self._windows is not None and self._windows.is_over and not self._windows.times.step(count):
+            return
         self._safely(self._on_step, count)
         self._stop_program()
 
@@ -378,7 +383,7 @@ class Recording:
         """Stop a recording, of which others may follow."""
         records, self._records = self._records, None
         self._leave_step()
-        self._name_rank()
+        hooks.name_rank(self._prof, self._rank)
         began = time.monotonic()
         self._prof.stop()
         took = time.monotonic() - began
@@ -405,16 +410,6 @@ class Recording:
         if self._unfinished:
             with suppress(Exception):
                 self._prof.add_metadata_json("unfinishedSteps", json.dumps(self._unfinished))
-
-    def _name_rank(self) -> None:
-        """Put the rank into the trace, which torch does only if its process group existed at the start."""
-        info: Mapping[str, Any] | None = self._rank
-        if not isinstance(self._prof, profile):
-            with suppress(Exception):
-                info = self._prof._get_distributed_info() or info
-        if info is not None:
-            with suppress(Exception):
-                self._prof.add_metadata_json("distributedInfo", json.dumps(info, default=str))
 
     # torch ------------------------------------------------------------------------------------------------------------
 

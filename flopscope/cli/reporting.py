@@ -15,7 +15,7 @@ import socket
 import struct
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -42,8 +42,9 @@ ROOMS = ("cli.recorded", "answers.analysis", "show.summary", "show.page.page")
 
 
 def tell(message: object) -> None:
-    """Print a message as a line on standard error."""
-    write(f"{NAME}: {printable(str(message))}\n")
+    """Print a message as a line on standard error, if somebody still reads that: of `| head`, nobody may."""
+    with suppress(OSError):
+        write(f"{NAME}: {printable(str(message))}\n")
 
 
 def write(text: str) -> None:
@@ -187,7 +188,9 @@ class Report:
         self._outputs = Outputs(**about["outputs"])
         rank = self._outputs.rank
         self._leads = rank is None or rank["rank"] == 0
-        self._kineto = _kept(file, about["kineto"])  # the trace as torch writes it
+        self._kineto, *long = [_kept(file, size) for size in about["texts"]] or [None]  # as torch writes them
+        if long:
+            _attempt("account of long steps", lambda: steps.update(_of_long_steps(long, self._about)))
         if self._kineto is not None and steps:
             add_member(self._kineto, RUN_MEMBER, steps)
         self._text = _kept(file)
@@ -233,8 +236,8 @@ class Report:
 
 def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of RunSteps, by what Windows.facts() has."""
-    from flopscope.answers.pieces import LONG
     from flopscope.measuring.distribution import median_interval
+    from flopscope.results.head import LONG
 
     found = {name: value for name, value in facts.items() if name != "bare"}  # there it is the times themselves
     if len(times := facts["bare"]) > 2:  # fewer have no interval
@@ -244,6 +247,21 @@ def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
             count = round(len(long) / len(times) * facts["bare_steps"])  # of more steps than are kept, as many
             found |= {"long_steps": count, "long": median(long), "long_share": sum(long) / sum(times)}
     return found
+
+
+def _of_long_steps(paths: Sequence[Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of RunSteps on the long steps in recordings."""
+    from flopscope.answers.accounting import of_long_step
+    from flopscope.answers.analysis import analysis_of
+    from flopscope.cli.recorded import read_recorded
+
+    most = list[tuple[float, str, float]]()
+    for path, took in zip(paths, about["steps"]["recorded_long"], strict=True):
+        prof, why = read_recorded(path, about)
+        if prof is None:
+            raise ValueError(why)
+        most += [(took, *one) for one in of_long_step(analysis_of(prof, "summary"))]
+    return {"long_most": most}
 
 
 def _kept(file: IO[bytes], size: int = -1) -> str | None:

@@ -23,7 +23,7 @@ from flopscope import _core
 from flopscope.cli.parser import add_program
 from flopscope.cli.reporter import Reporter
 from flopscope.cli.reporting import Outputs, tell
-from flopscope.record.steps import Window
+from flopscope.record.windows import Window
 from flopscope.record.work_rules import Notes, noted, registered
 from flopscope.results.exports import send as send_text
 from flopscope.support import own_path
@@ -260,26 +260,26 @@ class Run:
             "title": title if rank is None else f"{title}, rank {rank['rank']}",
             "summary": not self._options.no_summary,
             "measures": measures,
-            "kineto": 0,
+            "texts": [],
             "rules": {},
             **self._recording.about(),
         }
-        source, kineto = prof, None
+        source, texts = prof, []
         if prof is not None:
             about |= {"recorded": _described(prof), "rules": _rules_of(prof)}
         if hasattr(prof, "profiler"):  # torch's
             # What the core knows of graphs is known in this process alone; nothing else of the trace is read here.
             source = prof.trace() if _core.watch_state()["kept"] else None
-            kineto = prof._finished("trace")
-            about["kineto"] = kineto.complete()
+            texts = [of._finished("trace") for of in (prof, *self._recording.long_steps)]
+            about["texts"] = [text.complete() for text in texts]
 
         def send(connection: socket) -> None:
-            if kineto is not None:
-                kineto.send(connection)
+            for text in texts:
+                text.send(connection)
             if source is not None:
                 send_text(source, connection.sendall)
 
-        self._reporter.report(about, send, bool if kineto is None else prof._release)
+        self._reporter.report(about, send, prof._release if texts else bool)
 
 
 def _described(prof: Any) -> dict[str, Any]:

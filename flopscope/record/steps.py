@@ -1,20 +1,10 @@
 """The steps of the program that ``flopscope run`` profiles: those it marks, those of torch's optimizers, or else the
-calls of the module that it calls most; and which of them it records: the first, later a few that have settled. All
-others are timed.
-
-    start, warm-up            timed            5 steps        timed, to the end
-    ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓▓|  |  |  |  |  |  |  |▓▓|▓▓|▓▓|▓▓|▓▓|  |  |  |  |  |  |
-
-What was recorded at the start is kept until the later steps are there. The processes of a distributed program decide
-by the number of steps alone, so that all record the same.
-
-Schedules say which steps a profile records, as in torch.profiler.
+calls of the module that it calls most. Schedules say which steps a profile records, as in torch.profiler.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 import operator
 import sys
 import threading
@@ -22,25 +12,9 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
-from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
-from flopscope._core import StepTimes
 from flopscope.support.package import warn_user
-from flopscope.support.statistics import median
-
-
-class Window(NamedTuple):
-    """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""
-
-    unit: str = ""
-    """ "steps" or "seconds"; "": the whole program """
-    begin: float = 0.0
-    end: float = math.inf
-
-    def __str__(self) -> str:
-        return f"--{self.unit} {self.begin:g}:{'' if math.isinf(self.end) else f'{self.end:g}'}"
-
 
 _counter: StepCounter | None = None
 
@@ -209,170 +183,6 @@ class Forward:
         """Count no longer."""
         self._restore()
         self._restore = bool
-
-
-# Which steps are recorded ---------------------------------------------------------------------------------------------
-
-
-FIRST_STEPS, FIRST_TIME, FEW_STEPS, LONG_TIME = 10, 0.5, 3, 10.0
-"""The first recording lasts for so many steps and s, or for a few long ones; one with fewer than these is replaced."""
-LARGE, MOST = 48 << 20, 10
-"""Bytes of torch's records, of about 120,000 ops, with which a recording ends before that: its end takes torch 1 s. And
-times these, with which it ends amid a step."""
-LATER_STEPS, LATER_TIME, SHARE = 5, 0.1, 0.05
-"""Steps and s of the later recording, and the part of the time so far that it may cost."""
-SETTLED, ALIKE, SURELY = 10, 0.1, 200
-"""Steps that are compared with as many before them, by what share the medians may differ, and steps after which a
-program is no longer waited for to settle."""
-OF_RANKS = (FIRST_STEPS, 40, 40 + LATER_STEPS)
-"""Numbers of steps at which the processes of a distributed program end the first recording, begin and end the next."""
-AGAIN, SHORT, MORE = 1.0, 0.1, 4.0
-"""s from the end of a recording without steps to the next, twice as long each time; the share of the time of the one
-before that it must last to be kept; and times its size, if it turns out that something else grew."""
-ENDED, OUTLASTED = 5.0, 4.0
-"""s without a step, and times the time of all steps so far, after which those were a warm-up, as of a CUDA graph."""
-
-
-class Kept(NamedTuple):
-    """A recording, the times of its steps, and when it began and ended."""
-
-    prof: Any
-    times: list[float]
-    begin: float
-    end: float
-
-
-class Windows:
-    """Decides when recordings begin and end. ``of_ranks``: by the number of steps alone."""
-
-    def __init__(self, of_ranks: bool = False, clock: Callable[[], float] = monotonic) -> None:
-        self.times = StepTimes() if clock is monotonic else StepTimes(clock)
-        self._clock = clock
-        self._of_ranks = of_ranks
-        self._count = 0
-        self._began = self._since = math.nan  # of this one; when its first step, or the last one, ended
-        self._first = self._latest = math.nan  # when the first step ended, and the latest
-        self._cost = self._slow = math.nan  # s that ending the later one takes, µs of a recorded step; by the first
-        self._due, self._wait = math.inf, AGAIN  # when the next one without steps begins, and after how long
-        self._large = float(LARGE)
-        self.is_over = False
-        """Steps are only timed from now on."""
-        self.kept: Kept | None = None
-        """The recording to be reported."""
-        self._replaced = 0  # steps of recordings that are not kept
-        self.is_part = False  # a recording has ended before the program
-
-    def begin(self) -> None:
-        """A recording has begun."""
-        self._began, self._since = self._clock(), math.nan
-        self.times.begin()
-
-    def end(self, prof: Any, took: float, is_last: bool = False) -> None:
-        """A recording has ended, which took so many s; is_last: with the program. Keep it, or the one before."""
-        self.is_part |= not is_last
-        now, before = self._clock(), self.kept
-        found = Kept(prof, self.times.end(), self._began, now - took)
-        steps = len(found.times)
-        known = 0 if before is None or self.have_steps_ended else len(before.times)
-        long = before is None or now - self._began >= SHORT * (before.end - before.begin)
-        if steps >= min(FEW_STEPS, known) and (steps or long):
-            self.kept = found
-            self._replaced += 0 if before is None else len(before.times)
-        else:
-            self._replaced += steps
-        if steps and math.isnan(self._cost):
-            self._cost = took * min(LATER_STEPS / steps, 1.0)
-            self._slow = median(found.times[-SETTLED:])
-        elif steps >= FEW_STEPS:
-            self.is_over = True
-        self._since = now
-        self._due, self._wait = now + max(self._wait, took / SHARE), 2 * self._wait
-
-    def give_up(self) -> None:
-        """The program records itself: nothing is known of steps from now on."""
-        self.is_over = self.times.is_off = True
-
-    def step(self, count: int, nbytes: float) -> bool:
-        """A step has ended. Return whether to begin or to end a recording.
-
-        count: of the steps that have ended. nbytes: of the records, about.
-        """
-        self._count, self._latest = count, self._clock()
-        if math.isnan(self._first):
-            self._first = self._latest
-        self.times.step(count)
-        if self._of_ranks:
-            return self._count in OF_RANKS
-        if not self.times.is_recording:
-            return self._has_settled()
-        if math.isnan(self._since):
-            self._since = self._clock()
-        lasted, steps = self._clock() - self._since, self.times.recorded_count
-        if self.kept is not None and len(self.kept.times) >= FEW_STEPS:
-            return steps >= LATER_STEPS and (lasted >= LATER_TIME or nbytes >= LARGE)
-        if steps >= FEW_STEPS and (lasted >= LONG_TIME or nbytes >= LARGE):
-            return True
-        return (steps >= FIRST_STEPS and lasted >= FIRST_TIME) or (steps > 0 and nbytes >= MOST * LARGE)
-
-    def look(self, nbytes: float, expects_steps: bool) -> bool:
-        """Return whether to begin or to end a recording amid whatever runs. expects_steps: some may end soon."""
-        if self.is_over or self._of_ranks:
-            return False
-        has_steps = not self.have_steps_ended and self._count > 0
-        if not self.times.is_recording:
-            return not has_steps and self._clock() >= self._due
-        few = has_steps and self.times.recorded_count < FEW_STEPS  # or else there are enough of them
-        return nbytes >= (MOST * LARGE if few or (expects_steps and not self._count) else self._large)
-
-    @property
-    def have_steps_ended(self) -> bool:
-        """Whether what the program does has no steps any more."""
-        if self.is_over or self._of_ranks or not self._count:
-            return False
-        return self._clock() - self._latest > max(ENDED, OUTLASTED * (self._latest - self._first))
-
-    def was_nothing(self) -> None:
-        """A recording has ended for its size, with few ops: data of the program has grown. The next may grow more."""
-        self._large *= MORE
-        self._due = 0.0
-
-    def _has_settled(self) -> bool:
-        """Return whether the steps have settled that are only timed, and a recording of some costs little."""
-        if math.isnan(self._cost):
-            return self.kept is not None  # no step was recorded, and this is the first
-        times, count = self.times, self.times.kept
-        if count < 2 * SETTLED:
-            return False
-        cost = self._cost + LATER_STEPS * max(self._slow - median(times.bare(0, SETTLED)), 0.0) / 1e6
-        if self._clock() - self._since < cost / SHARE:
-            return False
-        before, last = (median(times.bare(count - back, count - back + SETTLED)) for back in (2 * SETTLED, SETTLED))
-        return times.bare_count >= SURELY or abs(last - before) <= ALIKE * before
-
-    def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
-        """Return what is known of the program's steps, as RunSteps; None if torch was not recorded.
-
-        began: when the program did. kind, of: what ends a step. count: of all steps. Those of a warm-up have no kind.
-        """
-        kept, times, replaced = self.kept, self.times, self._replaced
-        if kept is None:
-            return None
-        if self.have_steps_ended:
-            kind, of, times, replaced, kept = "", "", StepTimes(), 0, kept._replace(times=[])
-        return {
-            "kind": kind,
-            "of": of,
-            "steps": count,
-            "bare": times.bare(),
-            "bare_steps": times.bare_count,
-            "replaced": replaced,
-            "drained": times.drained,
-            "recorded": median(kept.times) if kept.times else None,
-            "recorded_from_s": kept.begin - began if self.is_part else None,
-            "recorded_to_s": kept.end - began,
-            "lasted_s": self._clock() - began,
-            "slowest": times.slowest,
-        }
 
 
 # Schedules of profiles, as in torch.profiler --------------------------------------------------------------------------

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -166,6 +167,16 @@ def _define(torch: Any, kinds: str) -> None:
 
 
 def _nothing(*_: object) -> None: ...
+
+
+def name_rank(prof: Any, known: Mapping[str, Any] | None) -> None:
+    """Put the rank into the trace of a profile, which torch does only if its process group existed at the start."""
+    info = known
+    with suppress(Exception):  # flopscope's profile knows of none
+        info = prof._get_distributed_info() or known
+    if info is not None:
+        with suppress(Exception):
+            prof.add_metadata_json("distributedInfo", json.dumps(info, default=str))
 
 
 def wait(torch: Any) -> None:

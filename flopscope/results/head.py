@@ -18,6 +18,8 @@ PEAKS_MEMBER = "rooflinePeaks"
 """The sources of the peaks behind "% roofline", by device."""
 STACKS_MEMBER = "stackFrames"
 """The frames of sampled stacks."""
+LONG = 3.0
+"""Times the median step: such a step is long."""
 RUN_MEMBER = "flopscopeRun"
 """What ``flopscope run`` knows of the program's steps, the fields of RunSteps."""
 RANK = "distributedInfo"
@@ -88,8 +90,9 @@ class RunSteps(NamedTuple):
         where the devices set the pace of the others.
     recorded: the median of those of the recording, which lasted from and to a time in s since the program began; it
         has no begin if it lasted from start to end.
-    long_steps, long, long_share: of steps that take 3 times the median or more, how many there are, the median of
+    long_steps, long, long_share: of steps that take LONG times the median or more, how many there are, the median of
         these, and their part of the time of all that nothing recorded.
+    long_most: the time of one that was recorded by itself, and what takes the most of it, with its percent of it.
     slowest: time, number, from 1, and end in ns since 1970 of the longest steps that nothing recorded.
     """
 
@@ -109,6 +112,7 @@ class RunSteps(NamedTuple):
     long_steps: int = 0
     long: float = math.nan
     long_share: float = math.nan
+    long_most: tuple[tuple[float, str, float], ...] = ()
     slowest: tuple[tuple[float, int, int], ...] = ()
 
 
@@ -118,9 +122,13 @@ def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
     if not isinstance(found, Mapping):
         return None
     known = {name: value for name, value in found.items() if name in usual and _is_like(value, usual[name])}
-    rows = [row for row in found.get("slowest") or () if isinstance(row, list) and len(row) == 3]
-    slowest = [tuple(row) for row in rows if all(map(_is_like, row, (0.0, 0, 0)))]
-    return RunSteps(**known, slowest=tuple(slowest))
+    slowest, most = _rows_of(found.get("slowest"), (0.0, 0, 0)), _rows_of(found.get("long_most"), (0.0, "", 0.0))
+    return RunSteps(**known, slowest=slowest, long_most=most)
+
+
+def _rows_of(found: object, usual: tuple[Any, ...]) -> tuple[Any, ...]:
+    rows = [row for row in found if isinstance(row, list) and len(row) == len(usual)] if isinstance(found, list) else ()
+    return tuple(tuple(row) for row in rows if all(map(_is_like, row, usual)))
 
 
 def _is_like(value: object, usual: object) -> bool:

@@ -77,6 +77,11 @@ _RECORDING = (
              bare_step="median; low and high: its 95 % confidence interval"),
     rows("slow_steps", columns("number# time:µs line$", line="where the host was for most of it"),
          "the longest steps that nothing recorded, numbered from 1"),
+    record("long_steps",
+           (*columns("count# median:µs share:%", share="of the time that nothing recorded"),
+            rows("most", columns("recorded:µs name$ share:%", recorded="the step of which it is the share"),
+                 "what takes the most of one of each kind that was recorded by itself")),
+           "steps that nothing recorded, three times as long as the median or more", "there are none"),
 )  # fmt: skip
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (

@@ -10,9 +10,9 @@ from helpers.run_programs import own, run, script
 
 import flopscope as fs
 from flopscope._core import SteadyGrowth
-from flopscope.cli import memory_limit
-from flopscope.cli.memory_limit import Records
 from flopscope.cli.recording import SURELY
+from flopscope.record import windows
+from flopscope.record.windows import Records
 from flopscope.support.process import available_memory, private_growth
 
 GB = 1 << 30
@@ -58,13 +58,13 @@ class Growing:
 
 
 def test_a_recording_ends_where_its_end_would_take_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_limit, "available_memory", lambda: 8 * GB)
-    monkeypatch.setattr(memory_limit, "profile", Growing)
+    monkeypatch.setattr(windows, "available_memory", lambda: 8 * GB)
+    monkeypatch.setattr(windows, "profile", Growing)
     records = Records(Growing(700 << 20), 1.0)
     assert not records.look() and records.nbytes == 700 << 20
     records._prof.nbytes = 900 << 20
     assert "about 4.39 GB of memory at its end, more than half of the 8.00 GB" in records.look()
-    monkeypatch.setattr(memory_limit, "available_memory", lambda: None)
+    monkeypatch.setattr(windows, "available_memory", lambda: None)
     assert not Records(Growing(900 << 20), 1.0).look(), "the system does not say"
 
 
@@ -111,7 +111,7 @@ def test_what_is_read_or_mapped_is_not_growth(tmp_path: Path) -> None:
 
 def run_with(tmp_path: Path, available: int, code: str, *options: str) -> tuple[str, int, int]:
     """Record a program with that much memory: its messages, its recorded events, and the ops that it counted."""
-    limited = f"import flopscope.cli.memory_limit as limit\nlimit.available_memory = lambda: {available}\n"
+    limited = f"import flopscope.record.windows as limit\nlimit.available_memory = lambda: {available}\n"
     (tmp_path / "sitecustomize.py").write_text(limited, encoding="utf-8")
     paths = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     options = (*options, "--no-report", "--no-summary", "--trace", "t.json.gz")

@@ -11,10 +11,13 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.recorded import Recorded, read_recorded
+from flopscope.cli.reporting import _of_long_steps
 from flopscope.cli.run import _described, _rules_of
 from flopscope.results.exports import send
 from flopscope.results.results import Results
 from flopscope.support.hints import RUN_HINTS
+
+IDLE = "time in which no op ran"
 
 
 def own_program() -> fs.profile:
@@ -68,6 +71,25 @@ def test_a_text_of_the_program_itself_gets_what_is_known_of_its_steps(tmp_path: 
     assert passed_on(own_program(), tmp_path / "a.json").summary().to_dict()["recording"]["recorded_steps"] == 3
     found = passed_on(own_program(), tmp_path / "b.json", steps=steps).summary().to_dict()["recording"]
     assert found["step"] != "marked"
+
+
+def test_of_a_long_step_it_is_told_what_took_it(tmp_path: Path) -> None:
+    prof = own_program()
+    (tmp_path / "a.json").write_bytes(text_of(prof))
+    about = {"recorded": _described(prof), "rules": {}, "program": "", "why_nothing": "", "sampled": True, "hints": {}}
+    path, steps = str(tmp_path / "a.json"), {"recorded_long": [7.0]}
+    most = _of_long_steps([path], about | {"steps": steps})["long_most"]
+    longest = prof.accounting(peaks="none").iloc[:-1].sort_values("total").iloc[-1]
+    shares = {name: share for _, name, share in most}
+    assert {took for took, *_ in most} == {7.0} and set(shares) <= {"flopscope::matmul", "flopscope::neg", IDLE}
+    assert shares[IDLE] == pytest.approx(100 * longest.host / longest.total)
+    assert sum(shares.values()) == pytest.approx(100) and list(shares.values()) == sorted(shares.values())[::-1]
+    head = {"kind": "optimizer", "steps": 90, "long_steps": 4, "long": 9.0, "long_share": 0.5, "bare": 2.0, "low": 1.0}
+    found = passed_on(prof, tmp_path / "b.json", steps=head | {"high": 3.0, "long_most": [list(one) for one in most]})
+    told = found.summary().to_dict()["recording"]["long_steps"]
+    assert (told["count"], told["median_us"], told["share_pct"]) == (4, 9.0, 50.0)
+    assert [tuple(one.values()) for one in told["most"]] == [pytest.approx(one) for one in most]
+    assert "One of these, recorded in 7.00us: " in " ".join(str(found.summary()).split())
 
 
 def facts(prof: Results) -> Any:

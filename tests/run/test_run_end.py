@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -142,6 +143,16 @@ def test_each_result_is_attempted_and_a_failure_says_something(tmp_path: Path) -
 
 
 # Standard error -------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_written_if_nobody_reads_what_is_printed(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    path = str(script(tmp_path, OPS))
+    command = [sys.executable, "-m", "flopscope", "run", "-o", "a.html", "--json", "a.json", path]
+    subprocess.run(command, cwd=tmp_path, env=environment(), stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert (tmp_path / "a.html").stat().st_size > 0 and json.loads((tmp_path / "a.json").read_text())
 
 
 def test_messages_go_to_the_standard_error_of_the_start(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """When flopscope run records torch: the first steps, and later a few; all others are timed."""
 
 import json
+import math
 import random
 from collections.abc import Callable
 from itertools import accumulate, pairwise
@@ -12,8 +13,8 @@ from helpers.run_programs import run, script
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.record import steps as module
-from flopscope.record.steps import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
+from flopscope.record import windows as module
+from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
 
 
 class Program:
@@ -41,9 +42,9 @@ class Program:
             time = bare * (self._slower if is_recorded else 1.0)
             self.now, self.steps, self.spent = self.now + time, self.steps + 1, self.spent + time - bare
             self.spans[-1][1] += is_recorded
-            if self.windows.is_over:
-                self.windows.times.step(self.steps)
-            elif self.windows.step(self.steps, self.nbytes_of_step * (self.spans[-1][1] - self.spans[-1][0])):
+            if self.windows.is_over and not self.windows.times.step(self.steps):
+                continue
+            if self.windows.step(self.steps, self.nbytes_of_step * (self.spans[-1][1] - self.spans[-1][0])):
                 if is_recorded:
                     self.now, self.spent = self.now + self._stop, self.spent + self._stop
                     self.end()
@@ -105,6 +106,43 @@ def test_steps_that_still_warm_up_are_waited_for() -> None:
     program = Program(lambda step: 0.02 * (1 + 20 * 0.97**step)).run(2000)
     times = program.windows.kept.times  # type: ignore[union-attr]
     assert program.windows.is_over and max(times) < 1.25 * 30_000
+
+
+@pytest.mark.parametrize("last", [0, 3, 24])
+def test_long_steps_are_recorded_by_themselves(last: int) -> None:
+    """An evaluation after every 25 steps, a checkpoint after every 400: none is among the usual steps."""
+
+    def bare(step: int) -> float:
+        return 0.02 * (100 if step % 400 == 399 else 10 if step % 25 == last else 1)
+
+    windows = Program(bare).run(4000).windows
+    assert windows.kept is not None and max(windows.kept.times) == pytest.approx(30_000)
+    assert [max(one.times) for one in windows.long] == pytest.approx([300_000, 3_000_000])
+    assert all(len(one.times) <= 3 and min(one.times) == pytest.approx(30_000) for one in windows.long)
+    facts = windows.facts(0.0, "optimizer", "", 4000)
+    assert facts is not None and facts["recorded_long"] == [max(one.times) for one in windows.long]
+
+
+@pytest.mark.parametrize("bare", [
+    lambda step: 0.02 * (10 if step in (100, 137, 300, 411) else 1),  # not regular
+    lambda step: 0.02 * (4 if step % 200 == 0 else 1),  # no part of the time
+    lambda step: 0.02 * (10_000 if step % 200 == 0 else 1),  # too long
+    lambda step: 0.02,
+])  # fmt: skip
+def test_long_steps_that_do_not_come_again_or_do_not_matter_are_not_recorded(bare: Callable[[int], float]) -> None:
+    program = Program(bare).run(2000)
+    assert program.windows.is_over and not program.windows.long and len(program.spans) <= 2 + module.TRIES
+
+
+def test_long_steps_that_come_sooner_than_a_recording_ends_are_among_its_steps() -> None:
+    windows = Program(lambda step: 0.02 * (10 if step % 4 == 0 else 1)).run(2000).windows
+    assert windows.is_over and windows.kept is not None and max(windows.kept.times) == pytest.approx(300_000)
+
+
+def test_a_long_step_that_is_late_is_given_up() -> None:
+    program = Program(lambda step: 0.02 * (10 if step in (100, 200, 300, 450) else 1)).run(2000)
+    windows = program.windows
+    assert not windows.long and windows.times.awaited == module.NEVER and math.isinf(windows.times.long_from)
 
 
 def test_processes_of_one_program_record_the_same_steps() -> None:
