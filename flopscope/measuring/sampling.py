@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import pairwise, repeat
 from resource import RUSAGE_SELF, RUSAGE_THREAD, getrusage
-from statistics import median
+from statistics import fmean, median
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from flopscope.measuring.distribution import between_steps, median_interval
@@ -26,7 +26,6 @@ PATIENCE = 4  # multiple of max_time after which one sample is enough
 
 RESOLUTIONS = 500  # minimum length of a sample in steps of the clock, for a resolution of 0.2 %
 MAX_CALLS = 1 << 20  # per sample
-KNOWN_WORK = 100_000  # rounds of an empty loop, about a millisecond
 
 
 Watch = Callable[[int], object]
@@ -189,22 +188,38 @@ def collect(
 # Timing on the CPU ----------------------------------------------------------------------------------------------------
 
 
+def _loop() -> None:
+    for _ in repeat(None, 100_000):
+        pass
+
+
+def _allocate() -> None:
+    {number: (number, str(number)) for number in range(3000)}
+
+
+FIXED_WORK = (_loop, _allocate)
+"""Each of about a millisecond; what shares the processor slows them down by different factors."""
+LEAST = 1e-3
+"""µs, where the clock did not advance."""
+
+
 @dataclass
 class Beside:
     """What a thread and the machine did while samples were taken, by block of samples."""
 
     cpu: list[float] = field(default_factory=list)
     """CPU time of a call, in µs."""
-    machine: list[float] = field(default_factory=list)
-    """CPU time of KNOWN_WORK before the block, in µs: how fast the processor is just now."""
+    fixed: list[tuple[float, ...]] = field(default_factory=list)
+    """CPU times of FIXED_WORK before the block, in µs: how fast the processor is just now."""
     waits: int = 0
 
-    def times(self) -> dict[str, float]:
-        """Return "cpu", the median CPU time of a call, and "steady", that in times of KNOWN_WORK; {} if it waits."""
+    def times(self) -> dict[str, Any]:
+        """Return "cpu", the median CPU time of a call, and "logs", the means of the logarithms of that and of the times
+        of FIXED_WORK; {} if it waits."""
         if not self.cpu or not computes(self.waits, len(self.cpu)):
             return {}
-        steady = [one / other for one, other in zip(self.cpu, self.machine, strict=True)]
-        return {"cpu": median(self.cpu), "steady": median(steady)}
+        logs = [fmean(math.log(max(time, LEAST)) for time in one) for one in (self.cpu, *zip(*self.fixed, strict=True))]
+        return {"cpu": median(self.cpu), "logs": logs}
 
 
 def computes(waits: int, times: int) -> bool:
@@ -259,13 +274,14 @@ class CpuClock:
         beside = self.beside
         if beside is None or self._flush is not None:
             return self._samples(which)
-        start, _ = thread_use()
-        for _ in repeat(None, KNOWN_WORK):
-            pass
+        starts = [thread_use()[0]]
+        for work in FIXED_WORK:
+            work()
+            starts.append(thread_use()[0])
         begin, before = thread_use()
         samples = self._samples(which)
         end, after = thread_use()
-        beside.machine.append(1e6 * (begin - start))
+        beside.fixed.append(tuple(1e6 * (later - earlier) for earlier, later in pairwise(starts)))
         beside.cpu.append(1e6 * (end - begin) / sum(self.batches[one] for one in which))
         beside.waits += after - before
         return samples

@@ -40,6 +40,8 @@ SHORTEST, LONGEST, FIRST = 0.3, 3.0, 1.0
 """Seconds for which a process times a call: bounds, and those of the first two."""
 FIRST_LIMIT = 3600.0
 """Seconds after which the first process of a side is ended."""
+PRIOR, TINY = 2.0, 1e-12
+"""Pairs that equal weights of the fixed work count as; and so that there is a solution."""
 MEMORY_VARIES = 0.02
 """Relative difference up to which peak memory counts as the same."""
 
@@ -50,8 +52,8 @@ class Time(NamedTuple):
     wall: float
     cpu: float = math.nan
     """CPU time of the thread, if it never waits: what the call takes when nothing else runs."""
-    steady: float = math.nan
-    """The same in times of a fixed piece of work, which was timed in between: the machine's speed cancels out."""
+    logs: Sequence[float] = ()
+    """The means of the logarithms of it, and of the times of fixed work beside it; unknown if (). """
 
 
 class Run(NamedTuple):
@@ -85,7 +87,7 @@ def tests(words: Sequence[str], sides: Sequence[Side], folder: Path, max_time: f
             name = f"{one['test']} #{one['number'] + 1}".removesuffix(" #1")
             if one["outcome"] == "passed":
                 cpu, measured = one.get("cpu", math.nan), one["measurement"]
-                times[name] = Time(measured["median"], cpu, one.get("steady", math.nan) if alike else math.nan)
+                times[name] = Time(measured["median"], cpu, one.get("logs", ()) if alike else ())
                 facts[name] = {fact: measured[key] for fact, key in FACTS.items() if measured[key]}
         # Fewer, longer processes gain nothing, but much shorter ones than their start waste the time.
         besides = time.monotonic() - begin - seconds * len(times)
@@ -158,13 +160,35 @@ def ratios_of(times: Sequence[float]) -> tuple[list[float], list[float]]:
     return found
 
 
+def steady_times(runs: Sequence[Time]) -> list[float]:
+    """Return CPU times as on a machine of one speed; NaN where there was no fixed work.
+
+    The speed is that of the fixed work. How much of it concerns the call, a weight for each piece of work, is fitted to
+    the pairs of one side (ridge regression, towards equal weights): it tells nothing of head and base.
+    """
+    import numpy as np
+
+    width = max((len(one.logs) for one in runs), default=0)
+    logs = np.array([[*one.logs] or [math.nan] * width for one in runs]).reshape(len(runs), width)
+    if width < 2:
+        return [math.nan] * len(runs)
+    changes = np.diff(logs, axis=0)[1::2]
+    changes = changes[~np.isnan(changes).any(axis=1)]
+    of_call, of_work = changes[:, 0], changes[:, 1:]
+    ridge = np.eye(width - 1) * (PRIOR * np.square(of_work).mean() + TINY if len(changes) else 1.0)
+    equal = np.full(width - 1, 1 / (width - 1))
+    weights = np.linalg.solve(of_work.T @ of_work + ridge, of_work.T @ of_call + ridge @ equal)
+    return [float(time) for time in np.exp(logs[:, 0] - logs[:, 1:] @ weights)]
+
+
 def row_of(name: str, runs: Sequence[Run], confidence: float, resolution: float) -> dict[str, Any]:
     """Return the row of a measurement, as COMPARED has it. runs: of the sides that ORDER has.
 
     Its clock is the CPU's if its thread never waited, alone or steadied, whichever tells equal code apart less.
     """
     own = [run.times.get(name, Time(math.nan)) for run in runs]
-    ratios = {clock: ratios_of([getattr(one, clock) for one in own]) for clock in Time._fields}
+    times = {"wall": [one.wall for one in own], "cpu": [one.cpu for one in own], "steady": steady_times(own)}
+    ratios = {clock: ratios_of(times[clock]) for clock in times}
     complete = [clock for clock in ("steady", "cpu") if [*map(len, ratios[clock])] == [*map(len, ratios["wall"])]]
     clock = min(complete, key=lambda clock: pstdev(map(math.log, ratios[clock][1] or [1.0])), default="wall")
     ratio, null = (ratio_of(one, confidence) for one in ratios[clock])
@@ -172,11 +196,11 @@ def row_of(name: str, runs: Sequence[Run], confidence: float, resolution: float)
     test, why, facts = name.rpartition(" #")[0] or name, [], list[list[dict[str, float]]]()
     for number, side in enumerate(("base", "head")):
         mine = [run for at, run in enumerate(runs) if ORDER[at % 4] == number]
-        times = [getattr(run.times[name], "wall" if clock == "wall" else "cpu") for run in mine if name in run.times]
+        taken = [getattr(run.times[name], "wall" if clock == "wall" else "cpu") for run in mine if name in run.times]
         outcomes = sorted({run.outcomes[test] for run in mine if test in run.outcomes} - {"passed"})
-        why += [] if times else [f"{' and '.join(outcomes) or 'not'} in {side}"]
+        why += [] if taken else [f"{' and '.join(outcomes) or 'not'} in {side}"]
         facts.append([run.facts.get(name, {}) for run in mine])
-        row |= {side: median(times) if times else math.nan, f"{side}_times": times}
+        row |= {side: median(taken) if taken else math.nan, f"{side}_times": taken}
     if not ratio.pairs:
         row |= {"verdict": "not compared", "problem": "; ".join(why) or "never in both of a pair"}
     return row | {"changed": changed_of(*facts)}
