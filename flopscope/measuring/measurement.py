@@ -228,7 +228,7 @@ class Measurement(Distribution):
 
     def _repr_html_(self) -> str:
         """Return the verdict and the facts for a notebook."""
-        return upward.rooms.measurements.measurement_html(self)
+        return upward.rooms.measurements.found_html(self.verdict, self)
 
     def facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order, without unknown values."""

@@ -6,6 +6,7 @@ import math
 import re
 import textwrap
 
+from flopscope.measuring.checking.result import Checked
 from flopscope.measuring.measurement import Measurement
 from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.show.summary import summary_html
@@ -14,9 +15,9 @@ from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
 from flopscope.support.safe import printable
 
 
-def measurement_html(one: Measurement) -> str:
-    """Return the verdict, the facts and the notes as HTML."""
-    return summary_html([one.verdict, Rows([*one.facts().items()], "<"), *one.notes])
+def found_html(verdict: str, one: Measurement | Checked) -> str:
+    """Return a verdict, the facts and the notes as HTML."""
+    return summary_html([verdict, Rows([*one.facts().items()], "<"), *one.notes])
 
 
 # A sweep --------------------------------------------------------------------------------------------------------------

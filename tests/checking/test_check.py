@@ -1,9 +1,11 @@
 """check(): kernels that are wrong or that gain time by doing less are refused, and honest ones are judged."""
 
 import functools
+import html
 import json
 import math
 import pickle
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -438,6 +440,8 @@ def test_baselines_are_timed_beside_the_kernel_if_they_are_right() -> None:
     assert "beside by parts twin_softmax is faster than by parts: " in (said := " ".join(str(found).split())), said
     assert "note: zeros is not timed: output[" in said and "note: a crash is not timed: IndexError" in said
     assert [one["name"] for one in found.to_dict()["baselines"]] == ["by parts", "itself"]
+    shown = html.unescape(re.sub("<[^>]*>", "", found._repr_html_()))
+    assert found.sentence in shown and all(text in shown for text in found.facts().values())
 
 
 # The command ----------------------------------------------------------------------------------------------------------

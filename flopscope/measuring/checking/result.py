@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.paired import TIMES, TimesCompared
+from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, columns, record, rows
+from flopscope.support.units import plural
 
 Verdict = Literal["faster", "slower", "same", "unclear", "wrong", "invalid"]
 CHECKED = Document(
@@ -103,16 +105,23 @@ class Checked:
         times = None if self.times is None else self.times.content()
         return CHECKED.of({**content, "times": times, "baselines": beside})
 
-    def __str__(self) -> str:
+    def facts(self) -> dict[str, str]:
+        """Return the lines of the text and the HTML in their order."""
         shapes = sum(case.startswith("shapes ") for case in self.cases)
         named = [case for case in self.cases if not case.startswith("shapes ")]
-        several = ", ".join([*named, *([f"{shapes} other shapes"] if shapes else [])])
+        several = ", ".join([*named, *([plural(shapes, "other shape")] if shapes else [])])
         facts = {"right for": f"{several or 'none'} (seed {self.seed})"}
         facts["ran in"] = "a process of its own" if self.isolated else "a process with the reference, not isolated"
-        facts |= {f"beside {one.name}": str(one) for one in self.baselines}
-        lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
+        return facts | {f"beside {one.name}": str(one) for one in self.baselines}
+
+    def __str__(self) -> str:
+        lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]
         return "\n".join([self.sentence, *lines, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the sentence, the facts and the notes for a notebook."""
+        return upward.rooms.measurements.found_html(self.sentence, self)
