@@ -151,7 +151,7 @@ static void describe_grid(const fs_store *store, int device, uint32_t signature,
     if (device < 0 || signature == FS_NONE) return;
     if (!fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch)) return;
     fs_device_facts facts = fs_store_device(store, device);
-    double blocks = fs_occupancy_blocks(&launch, &facts) * (double)facts.sm_count;
+    double blocks = fs_occupancy_residency(&launch, &facts).blocks * (double)facts.sm_count;
     cell->blocks = fs_product_of_three(launch.grid);
     if (blocks > 0 && facts.sm_count > 0) cell->resident = fs_whole_ns(blocks);
 }

@@ -66,22 +66,36 @@ static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)
            facts->registers_per_sm > 0 && facts->shared_memory_per_sm > 0 && facts->shared_memory_per_block_optin > 0;
 }
 
-double fs_occupancy_blocks(const fs_launch *launch, const fs_device_facts *facts)
+const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT] = {
+#define FS_OCCUPANCY_LIMIT_NAME(NAME, name) [FS_OCCUPANCY_LIMIT_##NAME] = name,
+    FS_OCCUPANCY_LIMIT_LIST(FS_OCCUPANCY_LIMIT_NAME)
+#undef FS_OCCUPANCY_LIMIT_NAME
+};
+
+const fs_residency fs_residency_unknown = {NAN, NAN, FS_OCCUPANCY_LIMIT_NONE};
+
+fs_residency fs_occupancy_residency(const fs_launch *launch, const fs_device_facts *facts)
 {
     int architecture = architecture_of(facts);
-    if (architecture < 0 || !know_enough(launch, facts)) return NAN;
+    if (architecture < 0 || !know_enough(launch, facts)) return fs_residency_unknown;
     int64_t threads = fs_product_of_three(launch->block), sm_warps = facts->max_threads_per_sm / facts->warp_size;
     int64_t warps = round_up(threads, facts->warp_size) / facts->warp_size;
     int64_t tracked = facts->max_blocks_per_sm;
-    const int64_t limits[] = {
-        threads > facts->max_threads_per_block ? 0 : sm_warps / warps,
-        tracked > 0 ? tracked : architectures[architecture].blocks_per_sm,
-        blocks_by_registers(launch, facts, warps),
-        blocks_by_shared(launch, facts, architecture),
+    const int64_t limits[FS_OCCUPANCY_LIMIT_COUNT] = {
+        [FS_OCCUPANCY_LIMIT_NONE] = INT64_MAX,
+        [FS_OCCUPANCY_LIMIT_REGISTERS] = blocks_by_registers(launch, facts, warps),
+        [FS_OCCUPANCY_LIMIT_SHARED_MEMORY] = blocks_by_shared(launch, facts, architecture),
+        [FS_OCCUPANCY_LIMIT_BLOCK_SIZE] = threads > facts->max_threads_per_block ? 0 : sm_warps / warps,
+        [FS_OCCUPANCY_LIMIT_BLOCKS] = tracked > 0 ? tracked : architectures[architecture].blocks_per_sm,
     };
-    int64_t blocks = INT64_MAX;
-    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) blocks = limits[i] < blocks ? limits[i] : blocks;
-    return (double)blocks;
+    /* Of equal limits the first is named: with another block, the others may allow more. */
+    fs_occupancy_limit least = FS_OCCUPANCY_LIMIT_NONE;
+    for (int i = 0; i < FS_OCCUPANCY_LIMIT_COUNT; i++)
+        if (limits[i] < limits[least]) least = (fs_occupancy_limit)i;
+    /* Warps that the SM cannot hold since a block's do not divide its number are lost to the block size. */
+    int64_t blocks = limits[least], held = fs_mul_saturated(blocks, warps);
+    if (held == sm_warps) least = FS_OCCUPANCY_LIMIT_NONE;
+    return (fs_residency){(double)blocks, 100 * (double)held / (double)sm_warps, least};
 }
 
 fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_facts *facts)
@@ -92,7 +106,7 @@ fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_fact
     float per_sm = (float)blocks / (float)facts->sm_count;
     estimate.blocks_per_sm = per_sm;
     if (facts->warp_size > 0) estimate.warps_per_sm = per_sm * (float)threads / (float)facts->warp_size;
-    double held = fs_occupancy_blocks(launch, facts);
+    double held = fs_occupancy_residency(launch, facts).blocks;
     if (isnan(held)) return estimate;
     float resident = held < per_sm ? (float)held : per_sm;
     estimate.achieved_pct = (double)(resident * (float)threads / (float)facts->max_threads_per_sm) * 100;

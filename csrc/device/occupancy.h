@@ -10,8 +10,34 @@
 #include "store/device_facts.h"
 #include "store/signature.h"
 
-/* Return the maximum number of blocks on an SM; 0: the kernel cannot run there; NaN: unknown. */
-double fs_occupancy_blocks(const fs_launch *launch, const fs_device_facts *facts);
+/* What keeps an SM from holding as many warps as it can; of two, the first. X(NAME, "name") */
+#define FS_OCCUPANCY_LIMIT_LIST(X) \
+    X(BLOCK_SIZE, "block size")    \
+    X(BLOCKS, "blocks")            \
+    X(REGISTERS, "registers")      \
+    X(SHARED_MEMORY, "shared memory")
+
+typedef enum {
+    FS_OCCUPANCY_LIMIT_NONE,
+#define FS_OCCUPANCY_LIMIT_ENUM(NAME, name) FS_OCCUPANCY_LIMIT_##NAME,
+    FS_OCCUPANCY_LIMIT_LIST(FS_OCCUPANCY_LIMIT_ENUM)
+#undef FS_OCCUPANCY_LIMIT_ENUM
+        FS_OCCUPANCY_LIMIT_COUNT
+} fs_occupancy_limit;
+
+extern const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT]; /* NULL: of none */
+
+/* What an SM can hold at once of a kernel, whatever its grid. More warps hide more latency, but a kernel with few may
+ * be at its limit: those that feed tensor cores hold their operands in most of the registers. */
+typedef struct {
+    double blocks;  /* 0: the kernel cannot run there; NaN: unknown */
+    double percent; /* of the SM's warps */
+    fs_occupancy_limit limit;
+} fs_residency;
+
+extern const fs_residency fs_residency_unknown;
+
+fs_residency fs_occupancy_residency(const fs_launch *launch, const fs_device_facts *facts);
 
 /* NaN if unknown: the launch is not a kernel's, or a property is missing. */
 typedef struct {

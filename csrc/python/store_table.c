@@ -440,6 +440,12 @@ static PyObject *numbers_of(const fs_table *table, int column, ptrdiff_t roundin
     return fs_numbers_object(bytes, stays);
 }
 
+static PyObject *limit_object(fs_occupancy_limit limit)
+{
+    if (limit == FS_OCCUPANCY_LIMIT_NONE) Py_RETURN_NONE;
+    return PyUnicode_InternFromString(fs_occupancy_limit_names[limit]);
+}
+
 static PyObject *columns_of(const fs_store *store, const fs_table *table, const fs_table_options *options)
 {
     bool by_shape = options->by_shape, by_dtype = by_shape || (options->groupings >> FS_GROUPING_DTYPE & 1) != 0;
@@ -460,6 +466,7 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
         fs_put_column(columns, "bytes_source", VALUES(source_object(row->bytes_source))) &&
         fs_put_column(columns, "flops_source", VALUES(source_object(row->flops_source))) &&
         fs_put_column(columns, "bound", VALUES(PyUnicode_InternFromString(fs_bounds[row->bound].name))) &&
+        fs_put_column(columns, "occupancy_limit", VALUES(limit_object(row->occupancy_limit))) &&
         fs_put_column(columns, "timing_source", VALUES(PyUnicode_InternFromString(fs_timing_names[row->timing])));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
         good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i, rounding_of(i)));

@@ -17,6 +17,7 @@
 #include "store/event.h"
 #include "table/calls.h"
 #include "table/counted.h"
+#include "table/resources.h"
 #include "table/table.h"
 #include "work/kernel_work.h"
 
@@ -102,11 +103,12 @@ typedef struct {
     int64_t work_calls;                  /* number of op and range calls */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is unknown */
-    bool owned_by_others; /* some device work that it launched is that of a rule, or stated, for an event around it */
-    bool unrecorded;      /* some calls have no recorded time: excluded from a row that ran on a device */
-    bool flops_known;     /* of the row or of some nested event */
-    int64_t repeated;     /* of a kernel: how many are one launch whose work is known, which the row shows too */
-    bool stated, limited; /* some work is that of launches: declared; an upper limit */
+    bool owned_by_others;   /* some device work that it launched is that of a rule, or stated, for an event around it */
+    bool unrecorded;        /* some calls have no recorded time: excluded from a row that ran on a device */
+    bool flops_known;       /* of the row or of some nested event */
+    int64_t repeated;       /* of a kernel: how many are one launch whose work is known, which the row shows too */
+    fs_resources resources; /* of a kernel */
+    bool stated, limited;   /* some work is that of launches: declared; an upper limit */
 } fs_group;
 
 /* What counters counted of all device work of a row: see counted_rows.h. */
@@ -133,6 +135,7 @@ typedef struct {
      * op. */
     bool flops_linked, bytes_linked, linked_unknown;
     int64_t unlinked_ns;
+    fs_launch_resources resources; /* of a kernel */
 } fs_call_state;
 
 /* The most slices of a build. */

@@ -705,6 +705,10 @@ static void add_event(fs_build *build, uint32_t index)
         fs_add_to(&group->row.self_device_time_total, work.duration);
         fs_add_to(&group->row.device_time_total, work.duration);
         group->row.device_rounding += work.rounding;
+        fs_call_state *state = &build->states[work.call - build->calls.calls];
+        if (work.kind == FS_EVENT_KERNEL && work.call->launch_known)
+            fs_resources_add(&group->resources, &state->resources, build->store, work.device, chunk->signature[at],
+                             work.duration);
     }
     if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work); /* annotations are not work */
 }

@@ -291,6 +291,7 @@ static void join_group(fs_group *to, const fs_group *from)
 #undef ADD_INTEGER
 #undef ADD_NUMBER
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) to->roof.unit_flops[unit] += from->roof.unit_flops[unit];
+    fs_resources_join(&to->resources, &from->resources);
     to->roof.partial = to->roof.partial || from->roof.partial;
     to->untimed = to->untimed || from->untimed;
     to->owned_by_others = to->owned_by_others || from->owned_by_others;

@@ -376,6 +376,16 @@ static fs_source source_of(const fs_group *group, double number, bool estimated)
     return group->stated ? FS_SOURCE_STATED : FS_SOURCE_MODEL;
 }
 
+static void fill_resources(fs_row *row, const fs_resources *sums)
+{
+    bool known = sums->launches > 0; /* of none, registers are unknown, or it is no kernel */
+    row->registers = known ? (double)sums->registers : (double)NAN;
+    row->shared_memory = known ? (double)sums->shared : (double)NAN;
+    row->theoretical_occupancy = fs_resources_mean(sums, sums->occupancy);
+    row->waves = fs_resources_mean(sums, sums->waves);
+    row->occupancy_limit = fs_resources_limit(sums);
+}
+
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
@@ -407,6 +417,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     fs_counted_row_fill(build, group);
     rate(build, group);
     fill_counted(build, group);
+    fill_resources(row, &group->resources);
 }
 
 /* torch's order of rows: by start of the first event, then the longer first. */

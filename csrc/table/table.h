@@ -3,6 +3,7 @@
 #ifndef FS_TABLE_TABLE_H
 #define FS_TABLE_TABLE_H
 
+#include "device/occupancy.h"
 #include "roofline/roofline.h"
 #include "store/store.h"
 
@@ -17,6 +18,7 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
     X(gbytes_per_s, "GB/s", 1)        \
     X(flops_per_byte, "FLOP/byte", 1) \
     X(percent, "%", 1)                \
+    X(each, "", 1)                    \
     X(ratio, "", 1)
 
 /* What separates rows further than their names. X(NAME, name, prose) */
@@ -72,6 +74,7 @@ typedef struct {
     fs_timing timing;
     fs_source bytes_source, flops_source;
     fs_roof roof; /* sum over all calls */
+    fs_occupancy_limit occupancy_limit;
     int64_t count;
     /* Recorded traces only, in µs: how much the total times exceed the columns in torch's arithmetic, which sums
      * differences of doubles in µs since the profile began. With it, averages round to the digits that torch prints. */

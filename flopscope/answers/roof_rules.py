@@ -248,6 +248,9 @@ class FarOp(NamedTuple):
     """Multiprocessors of the device."""
     units: str = "tensor cores"
     """What multiplies matrices in the device."""
+    occupancy: float = math.nan
+    """The kernel's theoretical occupancy in percent, where something limits it, which is:"""
+    limit: str = ""
 
 
 SUCH: Mapping[Such, str] = {
@@ -272,7 +275,9 @@ REMEDIES: Mapping[Such, str] = {
 def _far_op(op: FarOp, per: str) -> str:
     usual = SUCH[op.such].format(percent_text(op.usual), op.units)
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
-    grid = f" ({plural(op.blocks, 'block')})" if op.blocks > 0 else ""
+    facts = [plural(op.blocks, "block")] if op.blocks > 0 else []
+    facts += [f"{percent_text(op.occupancy)} occupancy, limited by {op.limit}"] if op.limit else []
+    grid = f" ({', '.join(facts)})" if facts else ""
     cause = "takes most of it"
     if op.written_for:
         cause = f"is written for {op.written_for} and runs on {op.runs_on}"
@@ -293,8 +298,11 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarO
     name, share = short_names([kernel.name])[kernel.name], 100 * ideal / time if ideal > 0 else math.nan
     runs_on = f"sm{analysis.capabilities[op.device]}" if cause.written_for else ""
     reaches = (time, share, 100 * cause.usual, cause.such, cause.written_for, runs_on)
-    processors = analysis.sm_counts.get(op.device, 0)
-    return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units)
+    processors, columns = analysis.sm_counts.get(op.device, 0), analysis.columns
+    limits = ((columns["theoretical_occupancy"][row], columns["occupancy_limit"][row])
+              for row in analysis.rows_of.get(kernel.name, ()))  # fmt: skip
+    limited = next(((held, limit) for held, limit in limits if limit), (math.nan, ""))
+    return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units, *limited)
 
 
 RULES = (small, far_from_roof)

@@ -60,6 +60,7 @@ COLUMNS = (
     *_NUMBERS[_BEFORE_UNIT:_COUNTED],
     Column("bound", "", "; ".join(["what bounds the row", *(f"{n}: {of.meaning}" for n, of in _core.bounds.items())])),
     *_NUMBERS[_COUNTED:],
+    Column("occupancy_limit", "", "what limits the theoretical occupancy; None if nothing does, or it is unknown"),
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
     Column("category", "", f"kind of op, by its name: {_CATEGORIES}; None for sums over several"),
 )
@@ -89,6 +90,9 @@ _WHY = {
     **dict.fromkeys(("tflops_per_s", "gbytes_per_s", "arithmetic_intensity"), _RATE),
     **dict.fromkeys(("roofline_time", "headroom", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"), _ROOF),
     **{number.name: _COUNTED_ONLY for number in _NUMBERS[_COUNTED:]},
+    **dict.fromkeys(("registers", "shared_memory"), "no launch of a kernel was recorded with them"),
+    **dict.fromkeys(("theoretical_occupancy", "waves"), "the launches, or properties of the device, are unknown"),
+    "occupancy_limit": "nothing limits it, or it is unknown",
     **dict.fromkeys(("time_min", "time_median", "time_p95", "time_max"), "no call has a time of its own"),
     **{"time_std": "the row has fewer than two calls with a time of their own"},
     **{"unit": "nothing computes, or the unit is unknown", "step": "the events are in no step"},

@@ -185,6 +185,11 @@ COLUMNS = [
     ViewColumn("Traffic", "traffic_ratio", _texts(units.ratio_text), 6, shown="counted", width=7),
     ViewColumn("L2 %", "pct_peak_l2", PERCENT, 10, "L2", "fitted"),
     ViewColumn("Tensor %", "tensor_active", PERCENT, 9, "Tensor", "counted", 8),
+    ViewColumn("Occupancy", "theoretical_occupancy", PERCENT, 23, shown="fitted"),
+    ViewColumn("Limited by", "occupancy_limit", _texts(lambda value: value or ""), 24, shown="fitted"),
+    ViewColumn("Registers", "registers", _texts(units.count_text), 25, shown="fitted"),
+    ViewColumn("Shared mem", "shared_memory", _texts(units.bytes_text), 26, shown="fitted"),
+    ViewColumn("Waves", "waves", _texts(lambda value: units.significant_text(value, 3)), 27, shown="fitted"),
 ]
 SEEN = [column for column in COLUMNS if column.importance]
 """The columns of fitted text and HTML."""

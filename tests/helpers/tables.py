@@ -13,7 +13,7 @@ from helpers import TRACES
 DEFAULTS: dict[str, Any] = {
     **{c.name: 0 for c in COLUMNS if c.type == "int64"}, "overload_name": "", "device_type": "cpu",
     "is_user_annotation": False, "count": 1, "input_shapes": [], "input_dtypes": [], "unit": None, "bytes_source": None,
-    "flops_source": None, "bound": "unknown", "timing_source": "cpu",
+    "flops_source": None, "occupancy_limit": None, "bound": "unknown", "timing_source": "cpu",
     **{c.name: 0.0 for c in COLUMNS if c.unit == "µs" and "total" in c.name},
 }  # fmt: skip
 

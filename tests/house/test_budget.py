@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 193_800,
-    "bytes of the checkout": 10_185_000,
-    "lines of flopscope/*.py": 37_670,
+    "lines in all": 194_400,
+    "bytes of the checkout": 10_230_000,
+    "lines of flopscope/*.py": 37_870,
     "modules of flopscope": 194,
-    "lines of tests": 58_230,
+    "lines of tests": 58_410,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }

@@ -128,7 +128,7 @@ def test_the_columns_include_those_of_the_core() -> None:
     assert [name for name in columns if name not in own] == [name for _, name, _ in core]
     assert own == {
         "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "unit",
-        "bytes_source", "flops_source", "bound", "timing_source", "category",
+        "bytes_source", "flops_source", "bound", "occupancy_limit", "timing_source", "category",
     }  # fmt: skip
     units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
     for c_type, name, unit in core:
