@@ -23,7 +23,7 @@ from flopscope.answers.counted import Counted, counter_rows
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import host_lines, lines_of, waiting_lines
 from flopscope.answers.notes import skewed_clocks, without_peaks
-from flopscope.answers.pieces import first_apart
+from flopscope.answers.pieces import Op, first_apart
 from flopscope.answers.top import Most, exposed, most_time, phases_of
 from flopscope.results.categories import short_names
 from flopscope.results.results import Results, device_of, store_of
@@ -118,6 +118,9 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         said = [printable(text) for text in hints.said]
         shown = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
         return Summary(shown if sampled.lines else [*rest, *(said or _without_work(results))], document)
+    if not (analysis.ops or analysis.has_steps or analysis.on_device) and analysis.tried:
+        said = [_compiled(analysis.tried), "", *host_lines(sampled), *map(printable, hints.said)]
+        return Summary([*busy, *said], document)
     hfu = counted.hfu(every)
     per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
     causes = {part: cause_text(causes_of(analysis, part), per["total"]) for part in CAUSED}
@@ -133,6 +136,13 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     above += [_phases(phases, analysis.on_device, analysis.per)] if phases else []
     below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
+
+
+def _compiled(ops: Sequence[Op]) -> str:
+    """Compilations, the longest first, beside which no op was recorded."""
+    longest = ", ".join(f"{printable(op.key)} {short_time_text(op.time)}" for op in ops[:3])
+    whole = short_time_text(sum(op.time for op in ops))
+    return f"Compiling took {whole}, the longest of it {longest}; no other op was recorded."
 
 
 def _most_section(most: Sequence[Most], total: float) -> Section:

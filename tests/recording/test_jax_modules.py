@@ -171,3 +171,17 @@ def test_compilations_of_jax_are_recorded_and_its_modules_kept() -> None:
     assert sum(count for name, count in rows.items() if name.endswith("kept) (XLA compilation)")) == 2
     assert {"jit_kept", "jit__lambda"} <= {*names} and names.count("jit_kept") == 3 and alive == 0
     assert 0 < compiling < total and said.count("JAX runs on the CPU here") == 1
+
+
+def test_a_program_of_which_only_compilations_are_recorded_is_told_by_its_lines() -> None:
+    """JAX's ops on a CPU are seen by nobody: leaving the first steps out would leave nothing."""
+    code = """
+import json, jax, jax.numpy as jnp, flopscope as fs
+with fs.profile(sample_stacks=True) as prof:
+    jax.jit(lambda x: jnp.tanh(x @ x).sum())(jnp.ones((9, 9))).block_until_ready()
+print(json.dumps([str(prof.summary()), [one.rule for one in prof.advice()]]))
+"""
+    (said, rules), _ = _run(code)
+    text = " ".join(said.split())
+    assert text.startswith("Compiling took ") and "(XLA compilation)" in text and "no other op was recorded." in text
+    assert "Advice" not in text and rules == []
