@@ -191,6 +191,7 @@ class Report:
         self._kineto, *long = [_kept(file, size) for size in about["texts"]] or [None]  # as torch writes them
         if long:
             _attempt("account of long steps", lambda: steps.update(_of_long_steps(long, self._about)))
+        steps.pop("recorded_long", None)
         if self._kineto is not None and steps:
             add_member(self._kineto, RUN_MEMBER, steps)
         self._text = _kept(file)
@@ -239,7 +240,8 @@ def _run_steps(facts: Mapping[str, Any]) -> dict[str, Any]:
     from flopscope.measuring.distribution import median_interval
     from flopscope.results.head import LONG
 
-    found = {name: value for name, value in facts.items() if name != "bare"}  # there it is the times themselves
+    # There, "bare" is the times themselves; a trace has no NaN, which is not JSON.
+    found = {name: value for name, value in facts.items() if name != "bare" and value == value}
     if len(times := facts["bare"]) > 2:  # fewer have no interval
         low, high = median_interval(times)
         found |= {"bare": (usual := median(times)), "low": low, "high": high}

@@ -243,6 +243,7 @@ def recorded(tmp_path: Path, code: str, *options: str) -> tuple[dict[str, Any], 
     result = run(tmp_path, *options, script(tmp_path, code))
     assert result.returncode == 0, result.stderr
     facts = json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["recording"]
+    json.loads((tmp_path / "t.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)  # NaN is not JSON
     return facts, " ".join(result.stderr.split()), fs.load_trace(tmp_path / "t.json")
 
 
