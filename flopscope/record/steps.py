@@ -41,6 +41,9 @@ class StepCounter:
         self._expected = expected
         self._marks = False  # the program calls step()
         self._depth = 0  # of optimizers whose step() calls that of another
+        self._last = 0  # id of the optimizer whose step() ends a step; at first, of the first one
+        self._in_turn = False  # it is known to be the last of several
+        self._since: Counter[int] = Counter()  # calls of step() of others since then, by id, the latest last
 
     def listen(self) -> None:
         """Count the calls of ``step()`` from now on."""
@@ -73,7 +76,8 @@ class StepCounter:
 
     def count_optimizers(self, torch: Any) -> None:
         """Count the steps of torch's optimizers that are created from now on. The creation of the first is the sign of
-        a step to come. What is captured into a CUDA graph is not a step yet.
+        a step to come. What is captured into a CUDA graph is not a step yet. Of several in turn, as those of two models
+        or one for each parameter, the last one ends a step.
 
         A step ends after its range "Optimizer.step#…", which a global post hook of torch's would still be inside.
         """
@@ -92,20 +96,39 @@ class StepCounter:
                     result = hooked(*arguments, **options)
                 finally:
                     self._depth -= 1
-                self._optimized(torch.cuda)
+                self._optimized(id(arguments[0]) if arguments else 0, torch.cuda)
                 return result
 
             return wrapper
 
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
-    def _optimized(self, cuda: Any) -> None:
+    def _optimized(self, of: int, cuda: Any) -> None:
         captured = cuda.is_initialized() and cuda.is_current_stream_capturing()
-        if self._depth == 0 and not self._marks and not captured:
+        if self._depth == 0 and not self._marks and not captured and self._ends(of):
             self._end("optimizer")
+
+    def _ends(self, of: int) -> bool:
+        """Return whether the step() of an optimizer ends a step of the program."""
+        others = self._since
+        self._last = self._last or of
+        if of != self._last:
+            others[of] = calls = others.pop(of, 0) + 1
+            if calls < ALONE:
+                return False
+            self._last = of  # the one before steps no more
+        elif others and not self._in_turn:  # from here on, the last of a turn
+            self._last, self._in_turn = next(reversed(others)), True
+            others.clear()
+            return False
+        others.clear()
+        return True
 
     _optimized._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out
 
+
+ALONE = 32
+"""Calls of step() of an optimizer without one of that which ended the steps, from which on it ends them."""
 
 # Passes of a program that marks no steps ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from itertools import accumulate, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from helpers.run_programs import run, script
 import flopscope as fs
 from flopscope import _core
 from flopscope.record import windows as module
+from flopscope.record.steps import StepCounter
 from flopscope.record.windows import FEW_STEPS, LARGE, LATER_STEPS, OF_RANKS, Windows
 
 
@@ -234,6 +236,23 @@ def test_steps_after_a_recording_begin_with_idle_devices() -> None:
     for number in range(2, 6):
         times.step(number)
     assert times.drained == 3e6 and times.bare() == [30e6, 30e6][: times.bare_count] and times.bare_count == 2
+
+
+@pytest.mark.parametrize(("calls", "steps"), [
+    ("a" * 40, 40),
+    ("ab" * 5, 5),  # as of a model with Muon and AdamW
+    ("abc" * 4, 4),
+    ("ddddg" * 4, 4 + 3),  # the first four were thought to be alone
+    ("a" * 5 + "b" * 100, 5 + 100 - 31),  # one after the other
+])  # fmt: skip
+def test_of_several_optimizers_in_turn_the_last_ends_a_step(calls: str, steps: int) -> None:
+    counter = StepCounter(lambda count: None, bool)
+    cuda = SimpleNamespace(is_initialized=lambda: False)
+    ended = []
+    for at, call in enumerate(calls):
+        counter._optimized(ord(call), cuda)
+        ended += [at] if counter.count > len(ended) else []
+    assert counter.count == steps == len(ended) and ended[-1] == len(calls) - 1
 
 
 def recorded(tmp_path: Path, code: str, *options: str) -> tuple[dict[str, Any], str, fs.Trace]:
