@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from flopscope import _core
 from flopscope.cli.parser import add_files, add_operands, parsed
@@ -21,6 +21,7 @@ from flopscope.support.documents import Document, rows
 from flopscope.support.files import write_json
 from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
+from flopscope.support.units import plural
 
 PACKAGE = Path(FOLDER)
 DEVICES = Document("devices", "the devices of this machine", (rows("devices", DEVICE_FIELDS),))
@@ -91,7 +92,7 @@ def _measure(options: argparse.Namespace) -> None:
     if ":" in options.what:
         if options.shapes:
             raise ValueError(f"{options.what} takes no shapes: the function is called without arguments")
-        call, args = _function(options.what), ()
+        call, args = function_named(options.what, ()), ()
     else:
         call, args = _op(options)
     keywords = {
@@ -100,19 +101,30 @@ def _measure(options: argparse.Namespace) -> None:
     try:
         measurement = measure(call, *args, device=options.device, **keywords)
     except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # main() passes on all others
-        at = traceback.extract_tb(problem.__traceback__)[-1]
-        if PACKAGE in Path(at.filename).parents:
-            raise
-        message = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
-        raise RuntimeError(message) from problem
+        raise_with_place(options.what, problem)
     print(measurement)
     if options.json:
         write_json(options.json, measurement.to_dict(samples=True))
 
 
-def function_named(text: str) -> Callable[..., Any]:
-    """Return a function by MODULE:FUNCTION or FILE.py:FUNCTION."""
+def raise_with_place(what: str, problem: Exception) -> NoReturn:
+    """Raise RuntimeError that says where code of the user, named ``what``, has failed; flopscope's errors as they
+    are."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    at: Any = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")][-1]
+    if isinstance(problem, SyntaxError):
+        at = problem
+    elif PACKAGE in Path(at.filename).parents:
+        raise problem
+    message = f"{what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
+    raise RuntimeError(message) from problem
+
+
+def function_named(text: str, args: tuple[Any, ...] | None = None) -> Callable[..., Any]:
+    """Return a function by MODULE:FUNCTION or FILE.py:FUNCTION. args: what it must take, if they are given."""
     named, _, path = text.rpartition(":")
+    if not named or not path:
+        raise ValueError(f"{text!r} is not of the form MODULE:FUNCTION or FILE.py:FUNCTION")
     found = _module(named)
     for name in path.split("."):
         if not hasattr(found, name):
@@ -121,19 +133,18 @@ def function_named(text: str) -> Callable[..., Any]:
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{text} is not a function, but {found!r}")
+    try:
+        signature = None if args is None else inspect.signature(found)
+    except ValueError:  # a builtin without one
+        signature = None
+    if signature is not None and args is not None:
+        try:
+            signature.bind(*args)
+        except TypeError as problem:
+            with_these = f"with {plural(len(args), 'argument')}" if args else "without arguments"
+            raise ValueError(f"{text} must be callable {with_these}: {problem}") from None
     called: Callable[..., Any] = found
     return called
-
-
-def _function(text: str) -> Callable[[], Any]:
-    found = function_named(text)
-    try:
-        inspect.signature(found).bind()
-    except TypeError as problem:
-        raise ValueError(f"{text} must be callable without arguments: {problem}") from None
-    except ValueError:  # a builtin without a signature
-        pass
-    return found
 
 
 def _module(named: str) -> Any:
@@ -142,15 +153,20 @@ def _module(named: str) -> Any:
         here = os.getcwd()
         if here not in sys.path:
             sys.path.append(here)
+        absent = not all(part.isidentifier() for part in named.split("."))  # the path of a file
         try:
-            return importlib.import_module(named)
+            if not absent:
+                return importlib.import_module(named)
         except ModuleNotFoundError as problem:
-            if not named or problem.name not in (named, named.split(".")[0]):
-                raise
-            raise ImportError(
-                f"there is no module {named!r} in PYTHONPATH, the installed packages and the current folder; the name "
-                "of a file must end in .py"
-            ) from None
+            absent = problem.name in (named, named.split(".")[0])
+            if not absent:
+                raise_with_place(named, problem)
+        except Exception as problem:
+            raise_with_place(named, problem)
+        raise ImportError(
+            f"there is no module {named!r} in PYTHONPATH, the installed packages and the current folder; the name of a "
+            "file must end in .py"
+        )
     file = os.path.abspath(named)
     if not os.path.isfile(file):
         from flopscope.read.paths import NoFiles
@@ -161,7 +177,10 @@ def _module(named: str) -> Any:
     spec = importlib.util.spec_from_file_location("__measured__" if name in sys.modules else name, file)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise_with_place(named, problem)
     return module
 
 

@@ -54,7 +54,7 @@ REFUSED = [
     (("measure", "pickle:dumps"), 2, "…pickle:dumps must be callable without arguments"),
     (("measure", "math:pi"), 2, "…math:pi is not a function"),
     (("measure", "math:exp", "3"), 2, "…math:exp takes no shapes"),
-    (("measure", "needy:f"), 1, "flopscope measure: No module named 'nowhere_at_all'"),
+    (("measure", "needy:f"), 1, "needy.py, line 1: No module named 'nowhere_at_all'"),
     (("run", "--step", "3:4", "x.py"), 2, "…flopscope run: error: unrecognized arguments: --step; did you mean"),
     ((*TABLE, "--groupby", "shape"), 2, "unrecognized arguments: --groupby shape; did you mean '--group-by'?"),
     ((*TABLE, "--group_by=shape"), 2, "unrecognized arguments: --group_by=shape; did you mean '--group-by'?"),
