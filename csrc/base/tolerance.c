@@ -12,7 +12,7 @@ static const double OUTPUT_ULPS = 4; /* of an element, as results are rounded th
 static const double ROW_ULPS = 2;    /* of the typical element of its row, as what is added up before is rounded too */
 /* Times what rounding the inputs once changes: another order of a sum of n terms differs by about the root of n. */
 static const double ROUNDINGS = 64;
-static const double SHARED = 0.25;     /* of what a rounding changes in a row, the least in each element */
+static const double SHARED = 0.5;      /* of what a rounding changes in a row, the least in each element */
 static const double OF_REFERENCE = 4;  /* times the error of the reference itself in the dtype … */
 static const double MOST = 1.0 / 16.0; /* … but no more than this part of an element and of a typical one */
 

@@ -334,7 +334,7 @@ def test_the_allowed_error_is_that_of_its_formula(shape: tuple[int, ...], column
     with np.errstate(invalid="ignore"):
         unit = np.sqrt(sum((one - rows) ** 2 for one in others) / 2)
     unit = np.where(np.isfinite(unit), unit, 0.0)
-    unit = np.maximum(unit, np.sqrt(np.mean(unit**2, axis=-1, keepdims=True)) / 4)
+    unit = np.maximum(unit, np.sqrt(np.mean(unit**2, axis=-1, keepdims=True)) / 2)
     finite = np.isfinite(rows)
     sizes = np.where(finite, np.abs(rows), 0.0)
     typical = np.sqrt(np.sum(sizes**2, axis=-1) / np.maximum(np.count_nonzero(finite, axis=-1), 1))
