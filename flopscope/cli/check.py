@@ -14,8 +14,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from flopscope.cli.measure import WHERE_MODULES_ARE, function_named
-from flopscope.cli.parser import add_files
+from flopscope.cli.measure import WHERE_MODULES_ARE, function_named, raise_with_place
+from flopscope.cli.parser import add_files, parsed
 from flopscope.support import own_path
 from flopscope.support.files import write_json
 
@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "another function that computes the same, to time beside the kernel, or torch.compile; may be repeated"
     parser.add_argument("--baseline", action="append", default=[], metavar="MODULE:FUNCTION", help=text)
     parser.add_argument("--max-time", type=float, default=3.0, help="seconds of timing (default: %(default)s)")
-    parser.add_argument("--timeout", type=float, default=60.0, help="seconds of a call of the kernel, at most")
+    text = "seconds of a call of the kernel, at most (default: %(default)s)"
+    seconds = parsed(float, lambda number: number > 0, "a positive number of seconds")
+    parser.add_argument("--timeout", type=seconds, default=60.0, help=text)
     sources = ("measured", "datasheet", "none")
     parser.add_argument("--peaks", choices=sources, default="measured", help="base of the limit")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs (default: %(default)s)")
@@ -45,13 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _check(options: argparse.Namespace) -> int:
     from flopscope.measuring.checking.bench import Bench
     from flopscope.measuring.checking.check import MARGIN, Run, checked_arguments
-    from flopscope.measuring.checking.inputs import Inputs
-    from flopscope.measuring.checking.isolated import Isolated
+    from flopscope.measuring.checking.inputs import Inputs, made
+    from flopscope.measuring.checking.isolated import Isolated, Raised
+    from flopscope.measuring.measuring import require_numbers
 
     own_path.restore()
+    require_numbers(max_time=options.max_time)
     reference = function_named(options.against)
-    inputs = function_named(options.inputs or f"{options.against.rpartition(':')[0]}:inputs")
-    args, written = checked_arguments(tuple(inputs(options.seed)), options.output)
+    named = options.inputs or f"{options.against.rpartition(':')[0]}:inputs"
+    inputs = function_named(named, (options.seed,))
+    try:
+        given = made(inputs, options.seed)
+    except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:
+        raise_with_place(named, problem)
+    args, written = checked_arguments(given, options.output)
     others = [_baseline(text, reference) for text in options.baseline]
     kernel = Isolated(function_named, options.kernel, args, frozenset(), options.timeout)
     try:
@@ -60,6 +69,10 @@ def _check(options: argparse.Namespace) -> int:
         names = [text.rpartition(":")[2] for text in (options.kernel, options.against, *options.baseline)]
         run = Run(sides, names, Inputs(args, None if options.vary else inputs, options.seed, written), written)
         result = run.checked(None, MARGIN, options.max_time, None, options.peaks)
+    except Raised as problem:
+        raise RuntimeError(f"{options.kernel} raised {problem}") from None
+    except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:
+        raise_with_place(options.against, problem)
     finally:
         kernel.close()
     module = options.kernel.rpartition(":")[0]

@@ -46,15 +46,39 @@ def leaves(value: Any, path: str = "", numbers: bool = True) -> Iterator[tuple[s
     if is_array(value):
         yield path, value
     elif isinstance(value, dict):
-        for key, item in value.items():
+        for key, item in dict.items(value):  # what the object holds: methods of its class might compute more
             yield from leaves(item, f"{path}[{key!r}]", numbers)
     elif isinstance(value, (tuple, list)):
-        for at, item in enumerate(value):
+        held = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        for at, item in enumerate(held):
             yield from leaves(item, f"{path}[{at}]", numbers)
     elif numbers and isinstance(value, (bool, int, float, complex)):
         import numpy
 
         yield path, numpy.asarray(value)
+
+
+def plain(array: Any) -> Any:
+    """Return an array as one of its library's own class, since methods of another may compute more than it holds.
+
+    Raise TypeError for one whose memory holds no values, or that is of no known library.
+    """
+    library, kind = library_of(array), type(array).__name__
+    if library == "torch":
+        torch: Any = sys.modules["torch"]
+        if array.is_meta or array.layout != torch.strided:
+            raise TypeError(f"a {kind} of {array.layout} on {array.device}, whose values cannot be read")
+        if type(array).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            return array
+        with torch._C.DisableTorchFunctionSubclass():
+            return torch.Tensor.as_subclass(array, torch.Tensor)
+    if library == "numpy":
+        import numpy
+
+        if not isinstance(array, (numpy.ndarray, numpy.generic)):
+            raise TypeError(f"a {kind}, which is no array of torch, NumPy, CuPy, JAX or flopscope")
+        return numpy.asarray(array)
+    return array
 
 
 def flat(values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
@@ -90,6 +114,13 @@ def dtype_of(array: Any) -> str:
 def is_floating(array: Any) -> bool:
     """Return whether an array holds rounded numbers, real or complex."""
     return dtype_of(array).startswith(("float", "bfloat", "complex"))
+
+
+def is_contiguous(array: Any) -> bool:
+    """Return whether the elements lie in memory in their order, unless torch, NumPy or CuPy say otherwise."""
+    if library_of(array) == "torch":
+        return bool(array.is_contiguous())
+    return bool(getattr(getattr(array, "flags", None), "c_contiguous", True))
 
 
 def place_of(array: Any) -> str:
@@ -259,21 +290,32 @@ class Guarded:
             _write(self.array, values)
 
     def roll(self, source: Guarded, places: int) -> None:
-        """Write the elements of another array of this shape, moved by so many places, as numpy.roll() does."""
+        """Write the elements of another array of this shape, as rolled() does."""
         if self._library not in ("torch", "numpy", "cupy"):
-            import numpy
-
-            self.write(numpy.roll(values_of(source.array), places))
+            self.write(rolled(values_of(source.array), places))
             return
         mine, theirs = (one.array.detach() if self._library == "torch" else one.array for one in (self, source))
         mine, theirs = mine.reshape(-1), theirs.reshape(-1)
         at = places % max(len(mine), 1)
         mine[at:], mine[:at] = theirs[: len(mine) - at], theirs[len(mine) - at :]
+        if places:
+            mine[:-1][:1] = mine[1:][:1]
 
     @property
     def intact(self) -> bool:
         """Whether the guards have not been written."""
         return self._guards is None or all(map(is_same, self._guards, self._copies))
+
+
+def rolled(values: Any, places: int) -> Any:
+    """Return values of NumPy moved by so many places and, if that is not 0, the first one replaced by the second, so
+    that the same elements in another order are not returned twice."""
+    import numpy
+
+    found = numpy.roll(values, places)
+    if places and found.size > 1:
+        found.reshape(-1)[0] = found.reshape(-1)[1]
+    return found
 
 
 def _on_jax(values: Any, dtype: str, like: Any) -> Any:

@@ -146,27 +146,30 @@ def with_known_work(look: Look, function: Callable[[], Any], on_cuda: bool) -> L
     return replace(look, **work, named={"unit": unit_of_torch(store, look.core)})
 
 
-def notes_of(result: Any) -> tuple[str, ...]:
+def notes_of(result: Any, what: str = "the call") -> tuple[str, ...]:
     """Return notes on the result of a call. Raise TypeError for one whose code has not run, or still runs."""
     if inspect.iscoroutine(result):
         result.close()  # avoids Python's warning "was never awaited"
-        raise TypeError("the call returns a coroutine without running its code; measure lambda: asyncio.run(fn(…))")
+        raise TypeError(f"{what} returns a coroutine without running its code; measure lambda: asyncio.run(fn(…))")
     if hasattr(result, "add_done_callback") or (hasattr(result, "wait") and hasattr(result, "then")):  # also torch's
-        raise TypeError("the call returns a future while its code runs; measure lambda: fn(…).result()")
+        raise TypeError(f"{what} returns a future while its code runs; measure lambda: fn(…).result()")
     if is_deferred(result):
-        return (f"the call returns a {type(result).__name__}, which may compute only when it is read, after the call",)
+        return (f"{what} returns a {type(result).__name__}, which may compute only when it is read, after the call",)
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        return ("the call returns a generator without running its code; measure a function that exhausts it",)
+        return (f"{what} returns a generator without running its code; measure a function that exhausts it",)
     return ()
 
 
 def is_deferred(result: Any) -> bool:
     """Return whether a result may compute when it is read: a collection of Dask, a tensor of another class than torch's
-    that intercepts its ops."""
+    that intercepts its ops or functions."""
     torch: Any = sys.modules.get("torch")
     kind: Any = type(result)
-    own = torch is not None and isinstance(result, torch.Tensor) and not kind.__module__.startswith("torch")
-    return hasattr(result, "__dask_graph__") or (own and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__)
+    if torch is None or not isinstance(result, torch.Tensor) or kind.__module__.startswith("torch"):
+        return hasattr(result, "__dask_graph__")
+    function = getattr(kind.__torch_function__, "__func__", None)
+    own_function = function not in (None, torch.Tensor.__torch_function__.__func__)
+    return own_function or kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:

@@ -79,8 +79,7 @@ def measure(
     the device, a profile is in progress or CUDA fails, and TypeError if fn is not callable or returns a coroutine.
     """
     require_numbers(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
-    if peaks not in PEAK_SOURCES:
-        raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
+    require_source(peaks)
     if unit_named(unit) and flops is None:
         raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")
     check_counters(counters, None)
@@ -265,6 +264,11 @@ def is_impossible(peaks: Peaks | None, rating: Mapping[str, Any] | None) -> bool
         return bool(rating["pct_peak_flops"] > BEYOND_CPU or rating["pct_roofline"] > FAR_BEYOND)
     cache = BEYOND * max(peaks.l2_bandwidth / (peaks.bandwidth or math.inf), 1.0)
     return bool(rating["pct_peak_flops"] > BEYOND or rating["pct_peak_bandwidth"] > cache)
+
+
+def require_source(peaks: str) -> None:
+    if peaks not in PEAK_SOURCES:
+        raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
 
 
 def require_numbers(**numbers: float | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
@@ -25,16 +26,21 @@ from flopscope.measuring.arrays import (
     leaves,
     nested,
     place_of,
+    plain,
     spoil,
     values_of,
 )
 from flopscope.measuring.checking.inputs import Case, Roll
-from flopscope.measuring.look import is_deferred, joined_threads
+from flopscope.measuring.look import joined_threads, notes_of
 from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
 
 SETTLED = 0.002
 """Seconds after a call in which its outputs must not change."""
+
+
+COMPLEX = {"float64": "complex128", "float32": "complex64"}
+"""The dtype that has the precision of a real one."""
 
 
 class Output(NamedTuple):
@@ -58,6 +64,8 @@ class Outcome(NamedTuple):
     """Arguments whose memory it returned."""
     overrun: int | None
     """An argument beyond which it wrote."""
+    returned: str
+    """What it returned, such as "a tuple"."""
 
 
 class Results(NamedTuple):
@@ -102,25 +110,43 @@ class Bench:
         before = {at: copied(one.array) for at, one in arrays.items()}
         for one in spoiled:
             spoil(next(array.array for array in arrays.values()), *one)
-        with joined_threads():
+        with joined_threads(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of contents that are not the user's
             returned = self._call(which, arguments)
-        for _, one in leaves(returned):
-            if is_deferred(one):
-                what = f"a {type(one).__name__}, which may compute only when it is read"
-                raise NoTime(f"{name_of(self._functions[which])} returns {what}")
-        now = [copied(one) for _, one in self._results_in(arguments, returned, results)]
-        time.sleep(SETTLED)
+        self._require_values(which, returned)
+        found = self._results_in(arguments, returned, results)
+        self._require_complete(which, found if not adopt else [], [copied(one) for _, one in found])
         changed = frozenset(at for at, one in arrays.items() if not is_same(one.array, before[at]))
         if adopt:
             results = Results(results.arguments | changed)
         found = self._results_in(arguments, returned, results)
-        if not adopt and not all(is_same(one, copy) for (_, one), copy in zip(found, now, strict=True)):
-            raise NoTime(f"{name_of(self._functions[which])} returns before its outputs are complete")
         there = address_of(returned)
         viewed = frozenset(at for at, one in arrays.items() if not there.isdisjoint(address_of(one.array)))
-        return Outcome(
-            _outputs(found), changed, viewed, next((at for at, one in arrays.items() if not one.intact), None)
-        )
+        overrun = next((at for at, one in arrays.items() if not one.intact), None)
+        kind = "None" if returned is None else f"a {type(returned).__name__}"
+        return Outcome(_outputs(found), changed, viewed, overrun, kind)
+
+    def _require_complete(self, which: int, found: Sequence[tuple[str, Any]], copies: Sequence[Any]) -> None:
+        """Raise NoTime if results differ from their copies after a moment."""
+        time.sleep(SETTLED)
+        if not all(is_same(one, copy) for (_, one), copy in zip(found, copies, strict=False)):
+            raise NoTime(f"{name_of(self._functions[which])} returns before its outputs are complete")
+
+    def _require_values(self, which: int, returned: Any) -> None:
+        """Raise NoTime if a result has no values yet, or none that can be read."""
+        name = name_of(self._functions[which])
+        for one in (returned, *(one for _, one in leaves(returned, numbers=False))):
+            try:
+                notes = notes_of(one, name)
+            except TypeError as problem:
+                raise NoTime(str(problem)) from None
+            if notes:
+                raise NoTime(notes[0])
+            try:
+                if is_array(one):
+                    plain(one)
+            except TypeError as problem:
+                raise NoTime(f"{name} returns {problem}") from None
 
     def begin(self, device: str | None, pool: Sequence[Sequence[Any]], chosen: Sequence[int]) -> Stage:
         """Prepare to time the chosen functions, until end(). pool: contents that samples are given, rolled."""
@@ -146,15 +172,18 @@ class Bench:
             if not isinstance(content, Roll):
                 argument.write(content[at])
             else:
-                argument.roll(rolled[at], content.places if is_floating(self._args[at]) else 0)
+                argument.roll(rolled[at], content.places if at in content.moved else 0)
         with joined_threads():
             (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([self._chosen.index(which)]))
         return float(sample.us)
 
     def keep(self, which: int, results: Results) -> None:
         """Keep the outputs of the latest sample."""
+        self._require_values(which, self._returned[which])
         found = self._results_in(self._arguments, self._returned[which], results)
-        self._kept.append([(path, copied(one)) for path, one in found])
+        copies = [(path, copied(one)) for path, one in found]
+        self._require_complete(which, found, [one for _, one in copies])
+        self._kept.append(copies)
 
     def kept(self) -> list[list[Output]]:
         """Return what was kept."""
@@ -176,13 +205,13 @@ class Bench:
         """Return the arrays of a call's results, each with its path."""
         written = [(f" argument {self._names[at]}", array_of(arguments[at])) for at in sorted(results.arguments)]
         there = address_of([one for _, one in written])
-        found = [] if results.alone else [item for item in leaves(returned) if there.isdisjoint(address_of(item[1]))]
-        return found + written
+        arrays = [] if results.alone else [(path, plain(one)) for path, one in leaves(returned)]
+        return [item for item in arrays if there.isdisjoint(address_of(item[1]))] + written
 
     def _new(self, values: Sequence[Any], layout: str = "plain", dtype: str = "") -> list[Any]:
         made = []
         for value, like in zip(values, self._args, strict=True):
-            wanted = dtype and {"complex64": "complex128", "complex128": "complex128"}.get(dtype_of(like), dtype)
+            wanted = COMPLEX[dtype] if dtype and dtype_of(like).startswith("complex") else dtype
             made.append(Guarded(like, value, wanted if is_floating(like) else "", layout) if is_array(like) else value)
         return made
 

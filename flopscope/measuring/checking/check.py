@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,13 +18,13 @@ from typing import Any, Literal
 import numpy as np
 
 from flopscope import _core
-from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_same
+from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_contiguous, is_same
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
-from flopscope.measuring.checking.inputs import Case, Inputs
-from flopscope.measuring.checking.isolated import Crashed, Isolated
-from flopscope.measuring.checking.judge import Expected, deviation, difference, expect, same_twice
+from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudged
+from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
+from flopscope.measuring.checking.judge import Expected, deviation, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
-from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers
+from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
 from flopscope.measuring.paired import judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
 from flopscope.measuring.stage import Stage, name_of, require_callable
@@ -68,7 +69,8 @@ def check(
     input once changes, or 4 times the error that the reference itself has in the dtype. Then both are timed in turns,
     each call with contents that no other call has, and outputs of timed calls are compared as well.
 
-    inputs: returns the arguments for a seed, instead of ``args``; contents and shapes are then its own.
+    inputs: returns the arguments for a seed, instead of ``args``; the contents are then its own, and the shapes, which
+        are the same for each seed.
     shapes: the shapes of the arrays, in the order of the arguments, a list per case, instead of variations.
     outputs: places of the kernel's arguments into which it writes its results; the reference is called without them. An
         argument that the reference changes is an output, too.
@@ -87,10 +89,15 @@ def check(
     inputs propagate.
     """
     require_numbers(margin=margin, max_time=max_time)
+    require_source(peaks)
     others = [*(baselines or {}).values()]
     for function in (kernel, reference, *others):
         require_callable(function)
-    args, written = checked_arguments(tuple(inputs(seed)) if inputs is not None else args, outputs)
+    args, written = checked_arguments(made(inputs, seed) if inputs is not None else args, outputs)
+    arrays = sum(is_array(one) for _, one in flat(args))
+    for each in shapes or ():
+        if len(each) != arrays or not all(isinstance(shape, (tuple, list)) for shape in each):
+            raise ValueError(f"shapes= needs a list of {plural(arrays, 'shape')} per case, one per array, not {each!r}")
     bench = Bench([kernel, reference, *others], args, [frozenset(), *[frozenset(outputs)] * (1 + len(others))])
     names = [name_of(kernel), name_of(reference), *(baselines or {})]
     sides = [(bench, place) for place in range(len(names))]
@@ -128,6 +135,8 @@ class Run:
         self._cases: list[str] = []
         """Names of the inputs for which the outputs are right."""
         self._notes: list[str] = []
+        self._refused: dict[str, list[str]] = {}
+        """The first reason for which the kernel refuses inputs and their names, by the reason without its numbers."""
         self._failed: tuple[Any, ...] | None = None
         """The inputs for which they are wrong."""
         self._timed = [1]
@@ -167,6 +176,9 @@ class Run:
 
     def _compare_outputs(self, shapes: Any, show_time: Callable[[], object]) -> None:
         """Raise Wrong unless the outputs are right for all inputs, and NoTime if that would show nothing."""
+        for name, one in zip(self._inputs.names, self._inputs.args, strict=True):
+            if is_array(one) and not is_contiguous(one):
+                self._notes.append(f"argument {name} is not contiguous: contiguous ones are checked and timed instead")
         begin, first, telling, skipped, refused = time.monotonic(), None, False, 0, 0
         for case in self._inputs.cases(shapes):
             show_time()
@@ -187,10 +199,13 @@ class Run:
                 if not all(same_twice(one.output, two) for one, two in zip(expected, again, strict=True)):
                     raise NoTime(f"{self._names[1]} is not deterministic: a second call with the same inputs differs")
                 begin += self._try_baselines(case, expected)
-            elif not telling:
+            elif not telling and not case.reshaped:
                 telling = any(map(_differs, first, expected))
             first = first or expected
             self._compare(case, expected)
+        for why, *names in self._refused.values():
+            others = f" and {plural(len(names) - 1, 'other input')}" if names[1:] else ""
+            self._notes.append(f"{self._names[0]} refuses {names[0]}{others}: {why}")
         if refused:
             self._notes.append(f"{self._names[1]} does not take {plural(refused, 'other shape')}")
         if skipped:
@@ -226,19 +241,40 @@ class Run:
     def _expected(self, case: Case) -> list[Expected]:
         """Return what is expected of the outputs, by calls of the reference in its dtype and in float64."""
         given = self._side(1, case)
+        if not given.outputs:
+            raise NoTime(f"{self._names[1]} returns {given.returned}, in which no array is found, and changes none")
         self._changed |= given.changed
         self._viewed |= given.viewed
-        exact, several = None, []
+        call, exact = self._in_float64, None
+        several: list[list[Any]] = []
+        near: list[list[Any]] = []
         with suppress(Exception), np.errstate(all="ignore"):
-            exact = self._in_float64(case)
-            for number in range(ROUNDED):
-                several.append(self._in_float64(self._inputs.rounded(case, number)))
+            exact = call(case)
         if exact is None:
             self._notes.append(f"{self._names[1]} does not run in float64: its own outputs are what is expected")
+            call = self._in_own_dtype
+        with suppress(Exception), np.errstate(all="ignore"):
+            for number in range(ROUNDED):
+                several.append(call(self._inputs.rounded(case, number)))
+            if any(one.values.dtype.kind != "f" for one in given.outputs):
+                near += [call(self._inputs.rounded(case, number, nudged)) for number in range(NUDGES)]
+        short = None
+        with suppress(Exception):
+            if any(one.dtype in ("float64", "complex128") for one in given.outputs):
+                short = [one.values for one in self._side(1, case, "float32").outputs]
         return [
-            expect(output, None if exact is None else exact[at], [one[at] for one in several])
+            expect(
+                output,
+                None if exact is None else exact[at],
+                [one[at] for one in several],
+                None if short is None or output.dtype not in ("float64", "complex128") else short[at],
+                [one[at] for one in near],
+            )
             for at, output in enumerate(given.outputs)
         ]
+
+    def _in_own_dtype(self, case: Case) -> list[Any]:
+        return [one.values for one in self._side(1, case).outputs]
 
     def _in_float64(self, case: Case) -> list[Any]:
         found = self._side(1, case, "float64").outputs
@@ -257,9 +293,12 @@ class Run:
             except Exception as problem:
                 if not self._cases:
                     raise
-                self._notes.append(f"{self._names[0]} refuses {case.name}: {_first_line(problem)}")
+                if case.reshaped and not case.optional:  # a shape that was asked for
+                    raise Wrong(f"for {case.name}, it raises {_first_line(problem)}") from None
+                why = _first_line(problem)
+                self._refused.setdefault(re.sub(r"\d+", "", why), [why]).append(case.name)
                 return
-            outputs = self._without_nan(case, outcome.outputs, expected) if case.infinite else outcome.outputs
+            outputs = self._without_nan(case, outcome.outputs, expected)
             found = self._fault(outcome) or _difference(outputs, expected)
             if found and case.edge:
                 self._notes.append(f"for {case.name}, {found}")
@@ -267,6 +306,10 @@ class Run:
             if found:
                 self._failed = case.values
                 raise Wrong(f"for {case.name}, {found}")
+            for output, of in zip(outputs, expected, strict=True):
+                if many := undetermined(output, of):
+                    what = f"{plural(many, 'element')} of output{output.path}"
+                    self._notes.append(f"for {case.name}, not compared: {what}, which a rounding of the inputs changes")
             pairs = zip(before or outcome.outputs, outcome.outputs, strict=True)
             if not all(is_same(one.values, two.values) for one, two in pairs):
                 self._notes.append("two calls with the same inputs differ, within what is allowed")
@@ -274,13 +317,16 @@ class Run:
         self._cases.append(case.name)
 
     def _without_nan(self, case: Case, outputs: Sequence[Output], expected: Sequence[Expected]) -> list[Output]:
-        """Return the outputs with what is expected where one side alone is NaN, which is noted: whether infinities add
-        up to NaN depends on the order of operations."""
+        """Return the outputs with what is expected where the kernel alone is NaN for a NaN, which may spread further in
+        another order of operations, or one side alone is for infinities, which may add up to NaN; note that."""
+        if not case.infinite and not case.nan:
+            return [*outputs]
         found = []
         for output, of in zip(outputs, expected, strict=False):
             alone = np.zeros(1, bool)
             if of.allowed is not None and output.values.shape == of.values.shape:
-                alone = np.isnan(output.values) ^ np.isnan(of.values)
+                alone = np.isnan(output.values) & ~np.isnan(of.values)
+                alone |= case.infinite & np.isnan(of.values) & ~np.isnan(output.values)
                 output = output._replace(values=np.where(alone, of.values, output.values))
             if alone.any():
                 many = plural(int(np.count_nonzero(alone)), "element")
@@ -298,6 +344,8 @@ class Run:
     def _fault(self, outcome: Outcome) -> str:
         """Say which memory a call has changed or returned that is not its own, or return ""."""
         mine = self._outputs.arguments | self._changed
+        if not outcome.outputs:
+            return f"it returns {outcome.returned}, in which no array is found"
         if outcome.overrun is not None:
             return f"it writes beyond its argument {self._inputs.names[outcome.overrun]}"
         if changed := outcome.changed - mine:
@@ -362,7 +410,7 @@ class _Turns:
         """Numbers of the contents whose outputs the kernel's bench keeps."""
         self._aside = 0.0
         self._sides, self._inputs, self._results = sides, inputs, results
-        self._number, self._next, self._draw = 0, 1, random.Random()
+        self._count, self._next, self._draw = 0, 1, random.Random()
         self.other = 1
         """The place of what the kernel is timed beside."""
 
@@ -377,19 +425,20 @@ class _Turns:
         samples = []
         for one in which:
             bench, place = self._sides[one and self.other]
-            self._number += 1
-            samples.append(Sample(bench.sample(place, self._inputs.fresh(self._number))))
-            if one == 0 and self._number >= self._next:  # a kernel cannot know which
-                self._next = int(1.5 * self._number) + self._draw.randint(1, 4)
+            self._count += 1
+            number = self._inputs.number_of(self._count, self._draw)
+            samples.append(Sample(bench.sample(place, self._inputs.fresh(number))))
+            if one == 0 and self._count >= self._next:  # a kernel cannot know which
+                self._next = int(1.5 * self._count) + self._draw.randint(1, 4)
                 begin = time.perf_counter()
-                self.kept.append(self._number)
+                self.kept.append(number)
                 bench.keep(place, self._results)
                 self._aside += time.perf_counter() - begin
         return samples
 
 
 def _differs(one: Expected, other: Expected) -> bool:
-    return one.values.shape == other.values.shape and deviation(other.output.values, one)[0] > 0
+    return one.values.shape != other.values.shape or deviation(other.output.values, one)[0] > 0
 
 
 def _difference(outputs: Sequence[Output], expected: Sequence[Expected]) -> str:
@@ -399,4 +448,5 @@ def _difference(outputs: Sequence[Output], expected: Sequence[Expected]) -> str:
 
 
 def _first_line(problem: BaseException) -> str:
-    return f"{type(problem).__name__}: {(str(problem).strip().splitlines() or [''])[0][:200]}"
+    name = "" if isinstance(problem, Raised) else f"{type(problem).__name__}: "
+    return f"{name}{(str(problem).strip().splitlines() or [''])[0][:200]}"

@@ -6,21 +6,22 @@ rows, NaN and infinities show elements that are skipped; a dimension that is one
 dimensions of one size are taken for the same dimension, so that products still fit.
 
 A timed call has contents that no other has: normal values of one of three draws, whose elements are moved by a number
-of places that is different each time. That is a copy, so that it takes little time and can be repeated exactly
-afterwards.
+of places that is drawn each time, and one of which is replaced. That is a copy, so that it takes little time and
+can be repeated exactly afterwards.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, flat, is_array, is_floating, values_of
+from flopscope.measuring.arrays import Guarded, bytes_of, dtype_of, flat, is_array, is_floating, rolled, values_of
 
 ULPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 ULPS |= {"complex64": ULPS["float32"], "complex128": ULPS["float64"]}
@@ -54,12 +55,33 @@ class Case(NamedTuple):
     def infinite(self) -> bool:
         return self.name.startswith("infinities")
 
+    @property
+    def nan(self) -> bool:
+        return self.name.startswith("a NaN")
+
+    @property
+    def reshaped(self) -> bool:
+        return self.name.startswith("shapes ")
+
 
 class Roll(NamedTuple):
-    """Contents of a pool, each array with its elements moved by so many places."""
+    """Contents of a pool, with the elements of some arguments rolled() by so many places."""
 
     draw: int
     places: int
+    moved: frozenset[int]
+
+
+def made(make: Callable[[int], Sequence[Any]], seed: int) -> tuple[Any, ...]:
+    """Return the arguments for a seed. Raise ValueError unless they are a tuple or a list."""
+    found = make(seed)
+    if not isinstance(found, (tuple, list)):
+        raise ValueError(f"inputs must return a tuple of arguments, not {type(found).__name__}: return (a,)")
+    return tuple(found)
+
+
+def shapes_of(values: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [one.shape for one in values if isinstance(one, np.ndarray)]
 
 
 class Inputs:
@@ -72,7 +94,11 @@ class Inputs:
         self.names, self.args = zip(*flat(args), strict=True)
         self.seed, self._make = seed, make
         self._given = tuple(values_of(one) if is_array(one) else one for one in self.args)
-        self._varied = [at for at, one in enumerate(self.args) if is_array(one) and is_floating(one)]
+        arrays = frozenset(at for at, one in enumerate(self.args) if is_array(one))
+        self._varied = [at for at in sorted(arrays) if is_floating(self.args[at])]
+        self._moved = frozenset(self._varied) or arrays
+        """Arguments whose contents differ from case to case: integers, which may be places, only if there are no other
+        arrays, and then drawn from those that were given."""
         self.pool = [] if make else [self._drawn(index) for index in range(3)]
         """Contents that timed calls are given, rolled."""
 
@@ -91,6 +117,8 @@ class Inputs:
                     values[at] = np.abs(values[at])
             elif is_array(self.args[at]):
                 values[at] = np.resize(given, () if shape is None else shape)
+                if at in self._moved and given.size:
+                    values[at] = draw.choice(given.reshape(-1), values[at].shape)
         return self._held(values)
 
     def _held(self, values: Iterable[Any]) -> tuple[Any, ...]:
@@ -98,27 +126,36 @@ class Inputs:
         pairs = zip(values, self.args, strict=True)
         return tuple(values_of(Guarded(like, one).array) if is_array(like) else one for one, like in pairs)
 
+    def number_of(self, count: int, draw: random.Random) -> int:
+        """Return the number of the contents of a timed call: drawn, so that results of later calls cannot be computed
+        before; the next seed of a function."""
+        return count if self._make is not None else draw.randrange(1, 1 << 40)
+
     def fresh(self, number: int) -> Roll | tuple[Any, ...]:
-        """Return the contents of a timed call, none of which are those of another."""
-        return self.content(number) if self._make is not None else Roll(number % len(self.pool), number)
+        """Return the contents of a timed call, which are those of no other."""
+        return self.content(number) if self._make is not None else Roll(number % len(self.pool), number, self._moved)
 
     def content(self, number: int) -> tuple[Any, ...]:
         """Return the same contents as values."""
         if self._make is not None:
-            made = flat(tuple(self._make(self.seed + 1 + number)))
-            return tuple(values_of(one) if is_array(one) else one for _, one in made)
+            drawn = flat(made(self._make, self.seed + 1 + number))
+            values = tuple(values_of(one) if is_array(one) else one for _, one in drawn)
+            if shapes_of(values) != self._arrays():
+                raise ValueError("inputs must return arrays of the same shapes for each seed: use shapes= for others")
+            return values
         drawn = self.pool[number % len(self.pool)]
-        return tuple(np.roll(one, number) if at in self._varied else one for at, one in enumerate(drawn))
+        return tuple(rolled(one, number) if at in self._moved else one for at, one in enumerate(drawn))
 
     @property
     def nbytes(self) -> int:
         """The bytes of the arrays of a call."""
         return sum(bytes_of(dtype_of(one), one.shape) for one in self.args if is_array(one))
 
-    def rounded(self, case: Case, number: int) -> Case:
-        """Return a case whose values differ by the rounding of each to its dtype."""
+    def rounded(self, case: Case, number: int, change: Callable[[Any, str, int], Any] | None = None) -> Case:
+        """Return a case whose values differ by the rounding of each to its dtype, or by another change."""
+        change = change or rounded
         values = (
-            rounded(one, dtype_of(like), number) if is_array(like) and is_floating(like) else one
+            change(one, dtype_of(like), number) if is_array(like) and is_floating(like) else one
             for one, like in zip(case.values, self.args, strict=True)
         )
         return case._replace(values=tuple(values))
@@ -129,12 +166,14 @@ class Inputs:
         if self._make is not None:
             yield from (Case(f"seed {self.seed + number}", self.content(number)) for number in range(1, 8))
             return
-        yield Case("normal values", self.pool[0])
+        name = "normal values" if self._varied else "drawn values"
+        yield Case(name, self.pool[0])
         few = self._arrays() == self._few()  # large arrays would take long, and their size shows nothing here
         if few:
-            yield Case("other normal values", self.pool[1])
+            yield Case(f"other {name}", self.pool[1])
         factor = [LARGE.get(dtype_of(one), 64.0) if is_array(one) else 1.0 for one in self.args]
-        yield self._changed("large values", self.pool[0], lambda at, one: one * factor[at], self._varied)
+        if self._varied:
+            yield self._changed("large values", self.pool[0], lambda at, one: one * factor[at], self._varied)
         several: Sequence[Sequence[tuple[int, ...]]] = shapes if shapes is not None else [*self._shapes()]
         for each in several[:MOST_SHAPES]:
             name = f"shapes {', '.join(map(str, each))}"
@@ -154,7 +193,7 @@ class Inputs:
 
     def _arrays(self) -> list[tuple[int, ...]]:
         """Return the shapes of the given arrays."""
-        return [one.shape for one in self._given if isinstance(one, np.ndarray)]
+        return shapes_of(self._given)
 
     def _of_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
         """Return a shape for each argument; that of one that is no array is not used."""
@@ -201,6 +240,23 @@ def rounded(values: Any, dtype: str, number: int) -> Any:
     draw = np.frombuffer(np.random.default_rng([number, 7]).bytes(values.size), np.int8).reshape(values.shape)
     ulp = min(ULPS.get(dtype, 1.0), ULPS["float32"])
     return values * (1 + ulp / 2 / 128 * draw)
+
+
+def nudged(values: Any, dtype: str, number: int) -> Any:
+    """Return inputs in float64 that differ by a few roundings: all larger, all smaller, each by its own part; from the
+    fourth one on such that no two are equal, each of these in both orders."""
+    size = 32 * min(ULPS.get(dtype, 1.0), ULPS["float32"])
+    if number < 2:
+        return values * (1 + (size, -size)[number])
+    own = np.random.default_rng([(number + 1) // 2, 7]).uniform(-size, size, values.shape)
+    if number < RELATIVE:
+        return values * (1 + own)
+    finite = np.abs(values[np.isfinite(values)])
+    return values + (-own if number % 2 else own) * (float(np.max(finite, initial=0.0)) or 1.0)
+
+
+RELATIVE, NUDGES = 3, 7
+"""How many of nudged() keep equal values equal, and how many there are."""
 
 
 def _each(change: Callable[[Any], Any], _: int, values: Any) -> Any:

@@ -27,6 +27,10 @@ class Crashed(Exception):
     """Raised if the process of a kernel ended or did not answer. The text says how."""
 
 
+class Raised(RuntimeError):
+    """Raised if a kernel raises an exception in its process. The text has its class."""
+
+
 class Isolated:
     """The methods of a Bench of one function, called in another process.
 
@@ -42,7 +46,10 @@ class Isolated:
         self._process = multiprocessing.get_context("spawn").Process(target=_serve, args=start, daemon=True)
         self._process.start()
         theirs.close()
-        self._answer()  # once the kernel is loaded
+        try:
+            self._answer()  # once the kernel is loaded
+        except Crashed as problem:
+            raise RuntimeError(f"{name} cannot be loaded: {problem}") from None
         self._seconds = seconds
 
     def __getattr__(self, method: str) -> Any:
@@ -66,7 +73,7 @@ class Isolated:
     def _answer(self) -> Any:
         try:
             if not self._ours.poll(self._seconds):
-                self._process.kill()
+                self.close()
                 raise Crashed(f"it did not return within {self._seconds:g} s")
             kind, value = self._ours.recv()
         except (EOFError, ConnectionError):
@@ -77,7 +84,7 @@ class Isolated:
         if kind == "no time":
             raise NoTime(value)
         if kind == "error":
-            raise RuntimeError(value)
+            raise Raised(value)
         return value
 
 
@@ -85,7 +92,7 @@ def _serve(connection: Any, load: Callable[[str], Any], name: str, args: bytes, 
     """Answer the calls of an Isolated, until it closes the connection."""
     os.dup2(2, 1)  # what the kernel prints is no output of ours
     bench: Any = None
-    method, arguments = "", ()
+    method, arguments, mine = "", (), os.getpid()
     answer: tuple[str, Any]
     while True:
         try:
@@ -93,11 +100,13 @@ def _serve(connection: Any, load: Callable[[str], Any], name: str, args: bytes, 
                 value, bench = None, Bench([load(name)], pickle.loads(args), without)
             else:
                 value = getattr(bench, method)(*arguments)
+            if os.getpid() != mine:  # the kernel has forked: only one of the two may answer
+                os._exit(0)
             answer = ("value", None if method == "begin" else value)
         except NoTime as problem:
             answer = ("no time", str(problem))
         except Exception as problem:
-            answer = ("error", f"{type(problem).__name__}: {problem}")
+            answer = ("error", f"{type(problem).__name__}: {problem}" if bench is not None else str(problem))
         try:
             connection.send(answer)
             method, arguments = connection.recv()
