@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 
 static const double OUTPUT_ULPS = 4; /* of an element, as results are rounded themselves */
-static const double ROW_ULPS = 2;    /* of the typical element of its row, as what is added up before is rounded too */
+static const double ROW_ULPS = 4;    /* of the typical element of its row, as what is added up before is rounded too */
 /* Times what rounding the inputs once changes: another order of a sum of n terms differs by about the root of n. */
 static const double ROUNDINGS = 64;
 static const double SHARED = 0.5;      /* of what a rounding changes in a row, the least in each element */

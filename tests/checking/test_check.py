@@ -338,7 +338,7 @@ def test_the_allowed_error_is_that_of_its_formula(shape: tuple[int, ...], column
     finite = np.isfinite(rows)
     sizes = np.where(finite, np.abs(rows), 0.0)
     typical = np.sqrt(np.sum(sizes**2, axis=-1) / np.maximum(np.count_nonzero(finite, axis=-1), 1))
-    allowed = 2.0**-23 * (4 * sizes + 2 * typical[:, None]) + 64 * unit + np.finfo(np.float32).tiny
+    allowed = 2.0**-23 * (4 * sizes + 4 * typical[:, None]) + 64 * unit + np.finfo(np.float32).tiny
     own = np.where(np.isfinite(dtyped) & finite, np.abs(dtyped - rows) / allowed, 0.0).max(initial=0.0)
     most = (sizes + math.sqrt(np.mean(rows[finite] ** 2) if finite.any() else 0.0)) / 16
     wanted = np.maximum(allowed, np.minimum(allowed * 4 * own, most)).reshape(shape)
