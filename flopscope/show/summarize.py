@@ -119,8 +119,8 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         shown = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
         return Summary(shown if sampled.lines else [*rest, *(said or _without_work(results))], document)
     if not (analysis.ops or analysis.has_steps or analysis.on_device) and analysis.tried:
-        said = [_compiled(analysis.tried), "", *host_lines(sampled), *map(printable, hints.said)]
-        return Summary([*busy, *said], document)
+        compiled, said = _compiled(analysis.tried), [*map(printable, hints.said)]
+        return Summary([*busy, compiled, "", *host_lines(sampled), *said], document)
     hfu = counted.hfu(every)
     per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
     causes = {part: cause_text(causes_of(analysis, part), per["total"]) for part in CAUSED}

@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 194_400,
-    "bytes of the checkout": 10_230_000,
-    "lines of flopscope/*.py": 37_870,
+    "lines in all": 194_980,
+    "bytes of the checkout": 10_260_000,
+    "lines of flopscope/*.py": 38_150,
     "modules of flopscope": 194,
-    "lines of tests": 58_410,
+    "lines of tests": 58_740,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }
