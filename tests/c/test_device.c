@@ -109,7 +109,7 @@ static fs_launch launch(uint32_t threads, uint32_t registers, uint32_t shared)
 
 static void check_blocks(int line, fs_launch kernel, fs_device_facts facts, double expected)
 {
-    double blocks = fs_occupancy_blocks(&kernel, &facts);
+    double blocks = fs_occupancy_residency(&kernel, &facts).blocks;
     CHECK(blocks == expected, "line %d: %g blocks", line, blocks);
 }
 #define CHECK_BLOCKS(...) check_blocks(__LINE__, __VA_ARGS__)
@@ -163,13 +163,14 @@ TEST(missing_facts_give_unknown_occupancy)
     for (size_t i = 0; i < COUNT_OF(needed); i++) {
         fs_device_facts facts = h200;
         memcpy((char *)&facts + needed[i], &(int64_t){-1}, sizeof(int64_t));
-        CHECK(isnan(fs_occupancy_blocks(&kernel, &facts)), "fact %zu", i);
+        CHECK(isnan(fs_occupancy_residency(&kernel, &facts).blocks), "fact %zu", i);
         estimate = fs_occupancy_estimate(&kernel, &facts);
         CHECK(isnan(estimate.achieved_pct) && estimate.blocks_per_sm == (double)(1 / 132.0f), "fact %zu", i);
     }
     fs_device_facts later = h200;
     later.compute_major = 99;
-    CHECK(isnan(fs_occupancy_blocks(&kernel, &later)));
+    fs_residency unknown = fs_occupancy_residency(&kernel, &later);
+    CHECK(isnan(unknown.blocks) && isnan(unknown.percent) && unknown.limit == FS_OCCUPANCY_LIMIT_NONE);
 }
 
 /* Names from CUPTI and torch's traces. */

@@ -133,11 +133,12 @@ class Foreign:
     ids=lambda value: str(value)[:20] if isinstance(value, str) else None,
 )  # fmt: skip
 def test_unsupported_arrays_are_refused_and_released(share: Any, given: Any, kind: Any, pattern: str | None) -> None:
-    count = sys.getrefcount(given)
-    with pytest.raises(kind, match=pattern):
-        share(given)
+    count, calls = sys.getrefcount(given), 20 if given is None else 1  # references to None vary by themselves
+    for _ in range(calls):
+        with pytest.raises(kind, match=pattern):
+            share(given)
     gc.collect()
-    assert sys.getrefcount(given) <= count + 1
+    assert sys.getrefcount(given) < count + max(calls // 2, 2)
 
 
 def test_array_protocol_copies_only_if_requested_or_required() -> None:
