@@ -108,7 +108,7 @@ class Windows:
         now, before = self._clock(), self.kept
         found = Kept(prof, self.times.end(), self._began, now - took)
         steps = len(found.times)
-        if self.is_over:
+        if self.is_over and not self.times.is_off:
             return self._end_long(found)
         if self._is_long(found.times) and self._tries < TRIES and not (is_last or self._of_ranks):
             self._tries, self._replaced, self._since = self._tries + 1, self._replaced + steps, now

@@ -14,11 +14,11 @@ import pytest
 from helpers import ROOT
 
 CAPS = {
-    "lines in all": 194_980,
+    "lines in all": 194_990,
     "bytes of the checkout": 10_260_000,
     "lines of flopscope/*.py": 38_150,
     "modules of flopscope": 194,
-    "lines of tests": 58_740,
+    "lines of tests": 58_750,
     "lines of benchmarks": 6_000,
     "lines of docs": 3_000,
 }

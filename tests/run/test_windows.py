@@ -141,6 +141,13 @@ def test_long_steps_that_come_sooner_than_a_recording_ends_are_among_its_steps()
     assert windows.is_over and windows.kept is not None and max(windows.kept.times) == pytest.approx(300_000)
 
 
+def test_a_program_that_records_itself_ends_a_recording_that_is_kept() -> None:
+    program = Program(lambda _: 0.02).run(5)
+    program.windows.give_up()
+    program.end()
+    assert program.windows.kept is not None and len(program.windows.kept.times) == 5
+
+
 def test_a_long_step_that_is_late_is_given_up() -> None:
     program = Program(lambda step: 0.02 * (10 if step in (100, 200, 300, 450) else 1)).run(2000)
     windows = program.windows
