@@ -111,7 +111,7 @@ async def later(a: Any) -> Any:
 
 REFUSED = [
     ("invalid", "results of other calls", _by_largest(), in_order),
-    ("invalid", "before its outputs are complete", _late_when_timed(), exp),
+    ("invalid", "before its outputs are complete|results of other calls", _late_when_timed(), exp),  # by the load
     ("wrong", "it returns a LazyList, in which no array is found", lazy_list, exp),
     ("wrong", "it returns None, in which no array is found", lambda a: None, exp),
     ("invalid", "reference returns None, in which no array is found", exp, lambda a: None),
