@@ -24,11 +24,11 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *clock; /* NULL: the monotonic one */
-    double last;     /* s; when the step before ended; NaN: it tells nothing of this one */
-    double latest;   /* us; the time of the latest step */
-    double long_from;
-    long long awaited;
+    PyObject *clock;   /* NULL: the monotonic one */
+    double last;       /* s; when the step before ended; NaN: it tells nothing of this one */
+    double latest;     /* us; the time of the latest step */
+    double long_from;  /* us; step() tells of steps as long as this */
+    long long awaited; /* and of this one and all later ones */
     char recording, off;
     int draining;   /* so many steps are still drained */
     double drained; /* the least of them */

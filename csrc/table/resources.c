@@ -29,7 +29,6 @@ void fs_resources_add(fs_resources *sums, fs_launch_resources *known, const fs_s
     double weight = ns > 0 ? (double)ns : 1; /* what takes no time is not nothing */
     if (known->registers > sums->registers) sums->registers = known->registers;
     if (known->shared > sums->shared) sums->shared = known->shared;
-    sums->launches += known->registers > 0;
     if (isnan(known->waves)) return;
     sums->ns += weight;
     sums->occupancy += weight * known->residency.percent;
@@ -41,7 +40,6 @@ void fs_resources_join(fs_resources *to, const fs_resources *from)
 {
     if (from->registers > to->registers) to->registers = from->registers;
     if (from->shared > to->shared) to->shared = from->shared;
-    to->launches += from->launches;
     to->ns += from->ns;
     to->occupancy += from->occupancy;
     to->waves += from->waves;

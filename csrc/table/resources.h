@@ -19,7 +19,6 @@ typedef struct {
 typedef struct {
     uint32_t registers; /* the most, as is `shared`, bytes; 0: unknown */
     int64_t shared;
-    int64_t launches;
     double ns, occupancy, waves; /* ns: of launches whose residency is known */
     double limited_ns[FS_OCCUPANCY_LIMIT_COUNT];
 } fs_resources;

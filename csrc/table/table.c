@@ -378,7 +378,7 @@ static fs_source source_of(const fs_group *group, double number, bool estimated)
 
 static void fill_resources(fs_row *row, const fs_resources *sums)
 {
-    bool known = sums->launches > 0; /* of none, registers are unknown, or it is no kernel */
+    bool known = sums->registers > 0; /* else they are unknown, or it is no kernel */
     row->registers = known ? (double)sums->registers : (double)NAN;
     row->shared_memory = known ? (double)sums->shared : (double)NAN;
     row->theoretical_occupancy = fs_resources_mean(sums, sums->occupancy);

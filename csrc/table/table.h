@@ -18,7 +18,6 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
     X(gbytes_per_s, "GB/s", 1)        \
     X(flops_per_byte, "FLOP/byte", 1) \
     X(percent, "%", 1)                \
-    X(each, "", 1)                    \
     X(ratio, "", 1)
 
 /* What separates rows further than their names. X(NAME, name, prose) */

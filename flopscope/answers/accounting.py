@@ -125,10 +125,9 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
 # As text: a sentence, and a bar for each part -------------------------------------------------------------------------
 
 BAR = 10
-SLOW, WEIGHTY = 2.0, 0.05
-"""Times the median, above which a step is slow; and the part of all time from which steps of LONG times it are told."""
-MOST_OF_LONG = 4
-"""Ops and idle times that are named of a long step."""
+SLOW, WEIGHTY, MOST_OF_LONG = 2.0, 0.05, 4
+"""Times the median, above which a step is slow; the part of all time from which steps of LONG times it are told; and
+how many ops and idle times are named of one."""
 CAUSED = ("communication", "host", "other")
 """Parts whose idle time has several causes."""
 PLAIN = {_core.idle_labels[_core.idle_causes.index(cause)] for cause in ("host", "other")}
@@ -281,8 +280,9 @@ def recorded_lines(analysis: Analysis) -> list[str]:
         )
         for nth, took in enumerate(dict.fromkeys(took for took, *_ in run.long_most)):
             parts = (f"{printable(name)} {percent_text(of)}" for own, name, of in run.long_most if own == took)
-            which = "Another one" if nth else "One of these"
-            lines.append(f"{which}, recorded in {short_time_text(took)}: {', '.join(parts)}.")
+            lines.append(
+                f"{'Another one' if nth else 'One of these'}, recorded in {short_time_text(took)}: {', '.join(parts)}."
+            )
     if slow := [one for one in analysis.once(slow_steps) if one["time"] > SLOW * bare.bare]:
         texts = ((one["number"], filter(None, (short_time_text(one["time"]), one["line"]))) for one in slow)
         listed = ", ".join(f"{number:,} ({', '.join(text)})" for number, text in texts)

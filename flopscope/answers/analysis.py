@@ -200,6 +200,11 @@ class Analysis:
         """What a compiler launched in these steps, longest first."""
         return [op for op in self._all_of_steps if op.part == "compilation"]
 
+    @property
+    def only_compiles(self) -> bool:
+        """Whether nothing but compilations was recorded, so that later steps would show nothing."""
+        return bool(self.tried) and not (self.ops or self.has_steps or self.on_device)
+
     @cached_property
     def has_namespaced_ops(self) -> bool:
         """Whether an op with work is called as those of a library are, such as aten::mm."""

@@ -50,8 +50,7 @@ def warmup(analysis: Analysis) -> Iterator[Finding]:
     loads = () if analysis.once(_loads_again) else analysis.gaps_of("loading")
     compiles, first, tunes = analysis.gaps_of("compile"), analysis.gaps_of("first_launch"), tuning_gaps(analysis)
     gaps = [*compiles, *first, *loads, *tunes]
-    nothing_else = not (analysis.ops or analysis.has_steps or analysis.on_device)  # to be recorded later
-    if nothing_else or not (gaps or analysis.tried):
+    if analysis.only_compiles or not (gaps or analysis.tried):
         return
     keys, on_device, per = list(dict.fromkeys(analysis.columns["key"])), analysis.on_device, analysis.per
     compiling, loading, launching, trying = (sum(gap.time for gap in some) for some in (compiles, loads, first, tunes))

@@ -199,8 +199,7 @@ def _allocate() -> None:
 
 FIXED_WORK = (_loop, _allocate)
 """Each of about a millisecond; what shares the processor slows them down by different factors."""
-LEAST = 1e-3
-"""µs, where the clock did not advance."""
+LEAST = 1e-3  # µs, where the clock did not advance
 
 
 @dataclass

@@ -82,8 +82,8 @@ class Windows:
         self._count = 0
         self._began = self._since = math.nan  # of this one; when its first step, or the last one, ended
         self._first = self._latest = math.nan  # when the first step ended, and the latest
-        self._cost = self._slow = math.nan  # s that ending the later one takes, µs of a recorded step; by the first
-        self._usual = math.nan  # µs of one that nothing recorded
+        # s that ending the later one takes and µs of a recorded step, by the first; µs of one that nothing recorded
+        self._cost = self._slow = self._usual = math.nan
         self._due, self._wait = math.inf, AGAIN  # when the next one without steps begins, and after how long
         self._large, self._rate = float(LARGE), 0.0  # bytes of records in a recorded s
         self._tries = 0
@@ -234,11 +234,8 @@ class Windows:
         self._replaced += len(found.times)
         more = self._is_long(found.times, HALFWAY * times.long_from / LONG / self._usual)
         self.long += [found] if more else []
-        times.awaited = NEVER
-        if more and len(self.long) < KINDS:
-            times.long_from = LONG * max(found.times) * self._usual / self._slow
-        else:
-            times.long_from = math.inf
+        longer = LONG * max(found.times) * self._usual / self._slow if more else math.inf
+        times.awaited, times.long_from = NEVER, longer if len(self.long) < KINDS else math.inf
 
     def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
         """Return what is known of the program's steps, as RunSteps; None if torch was not recorded.

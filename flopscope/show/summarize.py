@@ -118,7 +118,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         said = [printable(text) for text in hints.said]
         shown = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
         return Summary(shown if sampled.lines else [*rest, *(said or _without_work(results))], document)
-    if not (analysis.ops or analysis.has_steps or analysis.on_device) and analysis.tried:
+    if analysis.only_compiles:
         compiled, said = _compiled(analysis.tried), [*map(printable, hints.said)]
         return Summary([*busy, compiled, "", *host_lines(sampled), *said], document)
     hfu = counted.hfu(every)
