@@ -294,12 +294,7 @@ class Store:
 @final
 class Sampler:
     def __init__(
-        self,
-        device: int = 0,
-        interval_ns: int = 0,
-        most_samples: int = 0,
-        window: int = 0,
-        begins_live: bool = False,
+        self, device: int = 0, interval_ns: int = 0, most_samples: int = 0, window: int = 0, begins_live: bool = False
     ) -> None: ...
     def open(self) -> None: ...
     def start(self) -> None: ...
@@ -407,13 +402,7 @@ class LaunchHook:
 
 class Range:
     def __init__(
-        self,
-        name: str,
-        args: str | None = None,
-        *,
-        flops: _Work = None,
-        bytes: _Work = None,
-        unit: str | None = None,
+        self, name: str, args: str | None = None, *, flops: _Work = None, bytes: _Work = None, unit: str | None = None
     ) -> None: ...
     @property
     def name(self) -> str: ...

@@ -24,7 +24,7 @@ from typing import Any
 from flopscope._core import Store, begin_nvtx, end_nvtx, inject_nvtx
 from flopscope.read.trace import Trace
 from flopscope.record.counters import Counters, check_counters
-from flopscope.record.kineto_text import KinetoText, keep_text
+from flopscope.record.kineto_text import KinetoText, keep_text, write_earlier
 from flopscope.record.stack_samples import StackSamples
 from flopscope.record.steps import NO_ACCUMULATION, action_at
 from flopscope.record.torch_hooks import without_inductor
@@ -124,6 +124,7 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
         self._core = self._counters = self._stacks = None
         self._traces.clear()
+        write_earlier(None if self.profiler is None else self.profiler.kineto_results)
         with without_inductor(torch):
             super().prepare_trace()
 

@@ -316,6 +316,7 @@ class Recording:
             self._watch_graphs()
             if self._prof is not None:  # what was launched before would be missing in the first step
                 hooks.wait(self._torch)
+        self._prof = None  # unless it is kept, nobody reads it
         settings = dict(self._settings)
         everywhere = hooks.all_threads_setting(self._torch)
         alone = self._of_one_thread and threading.current_thread() is threading.main_thread()

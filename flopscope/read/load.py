@@ -223,9 +223,7 @@ FOREIGN = (
     Foreign(rb"%b.*rocpd_" % _SQLITE, "a database of rocprofv3 (rocpd)", _SAVE),
     Foreign(_SQLITE, "an SQLite database", _RECORD),
     Foreign(
-        _HLO,
-        "HLO of a module of XLA",
-        "pass it beside the recording of the program: load_trace(RECORDING, hlo={name})",
+        _HLO, "HLO of a module of XLA", "pass it beside the recording of the program: load_trace(RECORDING, hlo={name})"
     ),
     Foreign(
         rb'.{,234}"rocprofiler-sdk-tool"',

@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import re
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,14 @@ def keep_text(profiler: Any) -> None:
         profiler.kineto_results = KinetoText(profiler.kineto_results)
 
 
+def write_earlier(but: object = None) -> None:
+    """Write the traces of earlier profiles but one, before another begins: to its clock, their device times are 0."""
+    for text in [*_unwritten]:
+        if text is not but and sys.modules["torch"].cuda.is_initialized():
+            with suppress(Exception):  # whoever reads it is told
+                text._text()
+
+
 class KinetoText:
     """A wrapper of torch's _ProfilerResult, which saves its trace only once: to memory, where it is copied and read.
 
@@ -37,6 +46,7 @@ class KinetoText:
         self.samples: list[Any] = []  # Counters and StackSamples of the same time
         self.ranges: Store | None = None  # of NVTX, likewise; the text has them
         self._memory: int | None = None  # the file descriptor
+        _unwritten.add(self)
         self._quoted_path = b""  # the path of its file that the text contains
 
     def __getattr__(self, name: str) -> Any:
@@ -106,6 +116,7 @@ class KinetoText:
                 close()
                 raise
             self._memory = memory
+            _unwritten.discard(self)
         return self._memory
 
     def _write(self, memory: int) -> None:
@@ -241,6 +252,7 @@ _EVENT = re.compile(
     rb'\s*"ts": (?P<start>-?[\d.]+),\n\s*"dur": (?P<duration>[\d.]+)'
 )
 _MOST_RENAMED = 1 << 29  # bytes: torch's own events take three times the memory
+_unwritten: weakref.WeakSet[KinetoText] = weakref.WeakSet()
 _TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
 _NOT_SAVED = (
     "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "

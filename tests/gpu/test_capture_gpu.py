@@ -267,3 +267,12 @@ def test_a_finished_capture_releases_cupti() -> None:
             assert library.cuptiUnsubscribe(handle) == 0
     """
     output_of(program)
+
+
+def test_earlier_profiles_of_torch_keep_their_device_times() -> None:
+    torch, module = pytest.importorskip("torch"), pytest.importorskip("flopscope.torch")
+    profs = [module.profile() for _ in range(3)]
+    for prof in profs:
+        with prof:
+            torch.randn(1 << 16, device="cuda")
+    assert all(kernels(prof)[0].self_device_time_total > 0 for prof in profs)

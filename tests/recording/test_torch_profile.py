@@ -15,6 +15,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.read.load import read
+from flopscope.record import kineto_text as module
 
 torch = pytest.importorskip("torch")
 ft = pytest.importorskip("flopscope.torch")
@@ -189,6 +190,16 @@ def test_each_cycle_frees_the_file_of_the_previous_one() -> None:
     del prof
     gc.collect()
     assert files() == before
+
+
+def test_traces_are_written_before_another_profile_sets_their_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    first, second = ft.profile(activities=CPU), ft.profile(activities=CPU)
+    for prof in (first, second, second):
+        with prof:
+            train()
+    texts = first.profiler.kineto_results, second.profiler.kineto_results
+    assert [text in module._unwritten for text in texts] == [False, True] and texts[0]._memory is not None
 
 
 def test_other_names_of_the_module_come_from_torch() -> None:

@@ -66,11 +66,8 @@ def test_the_first_steps_are_recorded_later_a_few_and_the_others_timed() -> None
     assert windows.times.bare() == pytest.approx([20_000] * windows.times.bare_count)
     assert begun - program.spans[0][1] >= 2 * module.SETTLED
     facts = windows.facts(0.0, "optimizer", "", 3000)
-    assert (
-        facts is not None
-        and len(facts["bare"]) == windows.times.bare_count
-        and facts["recorded"] == pytest.approx(30_000)
-    )
+    assert facts is not None and len(facts["bare"]) == windows.times.bare_count
+    assert facts["recorded"] == pytest.approx(30_000)
     assert facts["recorded_to_s"] - facts["recorded_from_s"] == pytest.approx(5 * 0.03)
 
 

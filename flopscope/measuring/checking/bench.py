@@ -37,8 +37,6 @@ from flopscope.measuring.stage import Stage, name_of, prepare
 
 SETTLED = 0.002
 """Seconds after a call in which its outputs must not change."""
-
-
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
 """The dtype that has the precision of a real one."""
 

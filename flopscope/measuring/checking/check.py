@@ -22,7 +22,7 @@ from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_cont
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudged
 from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
-from flopscope.measuring.checking.judge import Expected, deviation, difference, expect, same_twice, undetermined
+from flopscope.measuring.checking.judge import Expected, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
 from flopscope.measuring.paired import judged, rounds
@@ -63,11 +63,10 @@ def check(
     """Return whether a kernel computes what a reference does, whether it is faster, and how far it is from the limit.
 
     Both are called with arrays like ``args``, of torch, NumPy, CuPy, JAX or flopscope, also in tuples, lists and dicts.
-    First their outputs are compared
-    for many inputs: the given ones, normal and large values, other shapes, zeros, one-hot rows, NaN, infinities. The
-    error that is allowed follows from the reference in float64: 4 ULPs of the output and 64 times what rounding each
-    input once changes, or 4 times the error that the reference itself has in the dtype. Then both are timed in turns,
-    each call with contents that no other call has, and outputs of timed calls are compared as well.
+    First their outputs are compared for many inputs: those given, normal and large values, other shapes, zeros, one-hot
+    rows, NaN, infinities. The error that is allowed follows from the reference in float64: 4 ULPs of the output and 64
+    times what rounding each input once changes, or 4 times the error of the reference itself in the dtype. Then both
+    are timed in turns, each call with contents that no other has, and outputs of timed calls are compared as well.
 
     inputs: returns the arguments for a seed, instead of ``args``; the contents are then its own, and the shapes, which
         are the same for each seed.
@@ -118,13 +117,7 @@ def checked_arguments(args: tuple[Any, ...], outputs: Sequence[int]) -> tuple[tu
 class Run:
     """A check of a kernel. sides: the benches of the kernel, the reference and the baselines, and the places there."""
 
-    def __init__(
-        self,
-        sides: Sequence[Side],
-        names: Sequence[str],
-        inputs: Inputs,
-        outputs: frozenset[int],
-    ) -> None:
+    def __init__(self, sides: Sequence[Side], names: Sequence[str], inputs: Inputs, outputs: frozenset[int]) -> None:
         self._sides, self._names, self._inputs = sides, names, inputs
         self._outputs = Results(outputs, bool(outputs))
         """The arguments that are results of the kernel, as stated."""
@@ -200,7 +193,7 @@ class Run:
                     raise NoTime(f"{self._names[1]} is not deterministic: a second call with the same inputs differs")
                 begin += self._try_baselines(case, expected)
             elif not telling and not case.reshaped:
-                telling = any(map(_differs, first, expected))
+                telling = any(difference(two.output, one) for one, two in zip(first, expected, strict=True))
             first = first or expected
             self._compare(case, expected)
         for why, *names in self._refused.values():
@@ -435,10 +428,6 @@ class _Turns:
                 bench.keep(place, self._results)
                 self._aside += time.perf_counter() - begin
         return samples
-
-
-def _differs(one: Expected, other: Expected) -> bool:
-    return one.values.shape != other.values.shape or deviation(other.output.values, one)[0] > 0
 
 
 def _difference(outputs: Sequence[Output], expected: Sequence[Expected]) -> str:
