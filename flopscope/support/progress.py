@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import count
 
 from flopscope.support.safe import printable
 
@@ -16,16 +17,10 @@ PAUSE_SECONDS = 0.1  # minimum time between two updates
 @contextmanager
 def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callable[[], object]]:
     """Show a bar and yield a function to call after each step. Nothing is shown unless ``wanted``."""
-    done = 0
+    done = count(1)
     with _bar(title) if wanted else nullcontext(bool) as show:
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            show(done / steps)
-
         show(0.0)
-        yield advance
+        yield lambda: show(next(done) / steps)
 
 
 @contextmanager
@@ -55,37 +50,25 @@ _showing = False  # whether a bar is shown; nested bars are suppressed
 def _bar(title: str) -> Iterator[Callable[[float], object]]:
     """Yield a function that shows the completed share, 0 to 1, and ignores updates that come too fast."""
     global _showing
-    if _showing:
+    if _showing or not sys.stderr.isatty():
         yield bool  # does nothing
         return
-    last = -PAUSE_SECONDS
-    _showing = True
+    from rich.console import Console
+    from rich.markup import escape as escape_markup
+    from rich.progress import Progress
+
+    _showing, last = True, -PAUSE_SECONDS
     try:
-        with _on_terminal(title) as draw:
+        with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+            task = bar.add_task(escape_markup(printable(title)), total=1.0)
 
             def show(share: float) -> None:
                 nonlocal last
                 now = time.perf_counter()
                 if now - last >= PAUSE_SECONDS:
                     last = now
-                    draw(share)
+                    bar.update(task, completed=share, refresh=True)
 
             yield show
     finally:
         _showing = False
-
-
-@contextmanager
-def _on_terminal(title: str) -> Iterator[Callable[[float], object]]:
-    try:
-        if not sys.stderr.isatty():
-            raise ImportError
-        from rich.console import Console
-        from rich.markup import escape as escape_markup
-        from rich.progress import Progress
-    except ImportError:
-        yield bool  # does nothing
-        return
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(escape_markup(printable(title)), total=1.0)
-        yield lambda share: bar.update(task, completed=share, refresh=True)

@@ -1,9 +1,9 @@
 """Progress bars on a terminal, and without one; and bars of elapsed time."""
 
+import contextlib
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,13 +14,10 @@ from flopscope.support import progress
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What bars show: their titles, and shares as they grow."""
     seen: list[str] = []
-
-    @contextmanager
-    def show(title: str) -> Iterator[object]:
-        seen.append(title)
-        yield lambda share: seen.append(f"{share:.0%}")
-
-    monkeypatch.setattr(progress, "_on_terminal", show)
+    bar = SimpleNamespace(add_task=lambda title, total: seen.append(title))
+    bar.update = lambda task, completed, refresh: seen.append(f"{completed:.0%}")
+    monkeypatch.setattr("rich.progress.Progress", lambda **_: contextlib.nullcontext(bar))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(progress, "PAUSE_SECONDS", 0.0)
     return seen
 

@@ -36,10 +36,8 @@ def test_registers_shared_memory_and_occupancy_are_those_of_torchs_trace(path: P
         assert row.registers == max(args["registers per thread"] for args in all_args)
         assert row.shared_memory == max(args["shared memory"] for args in all_args)
         estimates = {args["est. achieved occupancy %"] for args in all_args}
-        if (
-            len({str((args["grid"], args["block"], args["shared memory"])) for args in all_args}) == 1
-            and 0 not in estimates
-        ):
+        alike = {str((args["grid"], args["block"], args["shared memory"])) for args in all_args}
+        if len(alike) == 1 and 0 not in estimates:
             assert min(1.0, row.waves) * row.theoretical_occupancy == pytest.approx(*estimates, abs=1.01), name
     others = [row for row in fs.load_trace(path).key_averages() if row.key not in launches]
     assert all(math.isnan(row.registers) and math.isnan(row.waves) and row.occupancy_limit is None for row in others)
@@ -68,9 +66,8 @@ def test_the_limit_is_what_cudas_occupancy_calculator_says(
 def test_launches_weigh_by_their_time() -> None:
     program = program_on(FULL)
     for at, (blocks, registers, time) in enumerate([(SMS, 32, 10), (8 * SMS, 255, 30), (SMS, 0, 0)]):
-        program.run(
-            "aten::mm", 5 * at, 10 + 100 * at, time, kernel="k", blocks=blocks, **{"registers per thread": registers}
-        )
+        launch = {"registers per thread": registers}
+        program.run("aten::mm", 5 * at, 10 + 100 * at, time, kernel="k", blocks=blocks, **launch)
     trace = program.load()
     (row,) = [row for row in trace.key_averages() if row.key == "k"]
     assert (row.registers, row.occupancy_limit) == (255, "registers")
@@ -79,14 +76,17 @@ def test_launches_weigh_by_their_time() -> None:
     written = next(one for one in trace.key_averages().to_dict()["rows"] if one["key"] == "k")
     assert (written["registers"], written["occupancy_limit"], written["shared_memory_bytes"]) == (255, "registers", 0)
     shown = trace.key_averages().table(columns=["name", "registers", "limited by", "occupancy", "waves"], kind="kernel")
-    assert [line.split() for line in shown.splitlines() if line.startswith("k ")] == [
-        ["k", "255", "registers", "34.4%", "6.03"]
-    ]
+    (line,) = (line for line in shown.splitlines() if line.startswith("k "))
+    assert line.split() == ["k", "255", "registers", "34.4%", "6.03"]
 
 
 def test_of_an_unknown_device_the_occupancy_is_unknown() -> None:
     program = program_on({})
-    program.run("aten::mm", 0, 10, 5, kernel="k", **{"registers per thread": 40, "shared memory": 16})
+    launch = {"registers per thread": 40, "shared memory": 16}
+    program.run("aten::mm", 0, 10, 5, kernel="k", **launch)
     (row,) = [row for row in program.load().key_averages() if row.key == "k"]
     assert (row.registers, row.shared_memory, row.occupancy_limit) == (40, 16, None)
-    assert math.isnan(row.theoretical_occupancy) and math.isnan(row.waves)
+    assert math.isnan(row.theoretical_occupancy) and math.isnan(row.waves) and math.isnan(row.local_memory)
+    for local in (0, 24):
+        program.run("aten::mm", 20 + local, 30 + local, 5, kernel="k", **launch, **{"local memory per thread": local})
+        assert next(row.local_memory for row in program.load().key_averages() if row.key == "k") == local
