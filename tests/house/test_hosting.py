@@ -12,18 +12,13 @@ GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 ACTION = GITHUB / "actions" / "flopscope-perf"
 PYPROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-RUN = re.compile(r"^ *-? run: (.+)$", re.M)
-
-
-def commands(path: Path) -> list[str]:
-    return RUN.findall(path.read_text(encoding="utf-8"))
 
 
 def test_the_steps_of_workflows_are_scripts_of_the_tree() -> None:
     assert {path.stem for path in WORKFLOWS} == {"ci", "codeql", "wheels"}
     scripts = set()
     for path in WORKFLOWS:
-        for command in commands(path):
+        for command in re.findall(r"^ *-? run: (.+)$", path.read_text(encoding="utf-8"), re.M):
             if command.startswith("echo "):  # a setting for later steps
                 continue
             script = command.removeprefix("python ").split()[0]

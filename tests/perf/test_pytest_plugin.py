@@ -254,12 +254,17 @@ def test_the_other_function_can_have_its_own_arguments(run: Run) -> None:
 # Kernels and waiting --------------------------------------------------------------------------------------------------
 
 
+OF_EACH = {"registers": 168, "theoretical_occupancy": 18.75, "occupancy_limit": "registers"}
+
+
 @pytest.fixture
 def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
 
     def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
-        monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or []))
+        order = enumerate(kernel_names, -9)
+        rows = [SimpleNamespace(key=key, local_memory=-us, self_device_time_total=us, **OF_EACH) for us, key in order]
+        monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or [], rows))
 
     return activity
 
@@ -272,6 +277,10 @@ def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (["mul", "add"], ".kernels(2)", "passed", ""),
         ([], ".kernels(at_most=1)", "failed", "launched no kernel at all"),
         ([], ".kernels(equal_to=0)", "passed", ""),
+        (["short", "long"], ".spills(9).occupancy(18)", "passed", ""),
+        (["short", "long"], ".spills(0)", "failed", "9 bytes in local memory measured, at most 0 bytes"),
+        (["short", "long"], ".occupancy(at_least=50)", "failed", "long is limited by registers"),
+        ([], ".spills(0)", "failed", "launched no kernel at all"),
     ],
 )
 def test_kernels_are_counted(
@@ -305,16 +314,14 @@ def event(kind: str, name: str, start: float) -> Any:
 
 
 def test_kernels_and_waits_are_found_among_the_events_of_a_profile() -> None:
-    blocking = ["cudaDeviceSynchronize", "cuStreamSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaFree"]
-    blocking += ["cuMemFree"]
+    waits = ["cudaDeviceSynchronize", "cuStreamSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaFree", "cuMemFree"]
     others = ["cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaLaunchKernel", "cudaFreeAsync", "cuMemFreeAsync"]
-    others += ["cudaMalloc"]
     events = [event("runtime", "cudaDeviceSynchronize", 0), event("range", check.RANGE, 10)]
     events[-1].time_range = Interval(10, 90)
-    events += [event("runtime", name, 20) for name in (*others, *blocking)]
+    events += [event("runtime", name, 20) for name in (*others, *waits)]
     events += [event("kernel", "add", 95), event("memcpy", "Memcpy HtoD", 96), event("sync", "Stream Sync", 97)]
     events += [event("runtime", "cuCtxSynchronize", 98)]
-    assert check.seen_in(events) == check.Seen(["add"], blocking)
+    assert check.seen_in(events) == check.Seen(["add"], waits)
 
 
 # The marker -----------------------------------------------------------------------------------------------------------

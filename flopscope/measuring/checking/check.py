@@ -228,7 +228,6 @@ class Run:
 
     @property
     def _results(self) -> Results:
-        """The results of the kernel."""
         return self._outputs if self._outputs.alone else Results(self._changed)
 
     def _expected(self, case: Case) -> list[Expected]:
@@ -405,7 +404,6 @@ class _Turns:
         self._sides, self._inputs, self._results = sides, inputs, results
         self._count, self._next, self._draw = 0, 1, random.Random()
         self.other = 1
-        """The place of what the kernel is timed beside."""
 
     def seconds(self) -> float:
         """The time without that for which outputs were copied."""

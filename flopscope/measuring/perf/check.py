@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -22,12 +23,14 @@ from flopscope.measuring.stage import name_of
 from flopscope.record.profile import profile
 from flopscope.record.ranges import record_function
 from flopscope.results.events import Event
+from flopscope.results.row import EventRow
 from flopscope.support.lock import alone
 from flopscope.support.units import significant_text
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
 LONGER = (3.0, 9.0)  # factors by which measurements are extended while a verdict is unclear
+Limit = float | None
 PLAIN = (str, int, float, type(None))  # parameters that are stored as they are
 LONGEST_PAIRS = 30.0  # seconds for which calls are compared while that is unclear
 RANGE = "flopscope.perf"  # around the call, since the profile itself waits for the device before and after
@@ -161,19 +164,15 @@ class Check:
         measured = f"right for {len(found.cases)} inputs" if right else found.verdict
         return self._settle(LimitResult(limit, measured, "passed" if right else "failed", call=call), found.reason)
 
-    def flops(
-        self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
-    ) -> Check:
+    def flops(self, equal_to: Limit = None, *, at_least: Limit = None, at_most: Limit = None) -> Check:
         """Check the FLOPs of a call. A multiply-add counts as two FLOPs."""
         return self._count("FLOPs", limits.work(self.measurement, "flops"), _SHAPES, equal_to, at_least, at_most)
 
-    def bytes(
-        self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
-    ) -> Check:
+    def bytes(self, equal_to: Limit = None, *, at_least: Limit = None, at_most: Limit = None) -> Check:
         """Check the bytes that a call must read and write."""
         return self._count("bytes", limits.work(self.measurement, "bytes"), _SHAPES, equal_to, at_least, at_most)
 
-    def traffic(self, *, at_most: float | None = None, at_least: float | None = None) -> Check:
+    def traffic(self, *, at_most: Limit = None, at_least: Limit = None) -> Check:
         """Check the bytes that the GPU's counters see a call move, over the bytes that it must read and write.
 
         1.1 allows a tenth more. Skips the test if counters are unavailable.
@@ -181,14 +180,10 @@ class Check:
         ratio = self._counted().traffic_ratio
         if not limits.known(ratio):
             raise LimitError(f"traffic() needs the bytes that {self.name} must move; pass them: perf(fn, …, bytes=…)")
-        wanted = {"equal_to": None, "at_least": at_least, "at_most": at_most}
-        result = limits.check_count("× the bytes it must move", round(ratio, 3), wanted)
-        call = f"traffic({result.call.partition('(')[2]}"
-        return self._settle(replace(result, call=call), self._counted().traffic)
+        what, likely = "× the bytes it must move", self._counted().traffic
+        return self._count(what, round(ratio, 3), likely, None, at_least, at_most, name="traffic")
 
-    def kernels(
-        self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
-    ) -> Check:
+    def kernels(self, equal_to: Limit = None, *, at_least: Limit = None, at_most: Limit = None) -> Check:
         """Check the number of kernels that a call launches, without copies and fills, as recorded by CUPTI.
 
         Skips the test if CUDA or CUPTI is unavailable. A call without kernels fails at_most, since at_most is meant to
@@ -196,11 +191,26 @@ class Check:
         """
         names = self._look().kernels
         if not names and at_most is not None:
-            raise PerfFailure(
-                f"{self.name} launched no kernel at all, so kernels(at_most={at_most:g}) has nothing to check"
-            )
+            raise PerfFailure(f"{self.name} launched no kernel at all, so at_most={at_most:g} has nothing to check")
         likely = "it launched " + (", ".join(names) or "nothing")
         return self._count("kernels", len(names), likely, equal_to, at_least, at_most)
+
+    def spills(self, at_most: float) -> Check:
+        """Check the bytes that a thread has in local memory, to which registers spill: the most of a call's kernels."""
+        row = self._kernel_of_most("local_memory")
+        likely = f"{row.key} uses {row.registers:.0f} registers a thread, and has arrays or values that do not fit them"
+        return self._count("bytes in local memory", row.local_memory, likely, None, None, at_most, name="spills")
+
+    def occupancy(self, at_least: float) -> Check:
+        """Check the theoretical occupancy, in percent, of the kernel that takes most of a call's time."""
+        row = self._kernel_of_most("self_device_time_total")
+        likely, percent = f"{row.key} is limited by {row.occupancy_limit}", round(row.theoretical_occupancy, 1)
+        return self._count("% occupancy", percent, likely, None, at_least, None, name="occupancy")
+
+    def _kernel_of_most(self, column: str) -> EventRow:
+        if rows := self._look().rows:
+            return max(rows, key=attrgetter(column))
+        raise PerfFailure(f"{self.name} launched no kernel at all, so there is nothing to check")
 
     def no_sync(self) -> Check:
         """Check that a call does not wait for the device: no synchronizing CUDA call, blocking copy or cudaFree.
@@ -269,8 +279,9 @@ class Check:
                 result = replace(result, verdict="unclear", moved=True)
         return result
 
-    def _count(self, what: str, value: float, likely: str, *wanted: float | None) -> Check:
-        return self._settle(limits.check_count(what, value, dict(zip(limits.COMPARISONS, wanted, strict=True))), likely)
+    def _count(self, what: str, value: float, likely: str, *wanted: Limit, name: str = "") -> Check:
+        each = dict(zip(limits.COMPARISONS, wanted, strict=True))
+        return self._settle(limits.check_count(what, value, each, name or what.lower()), likely)
 
     def _look(self) -> Seen:
         with alone(self._settings.write_line):
@@ -329,6 +340,8 @@ class Seen(NamedTuple):
     """Names of the kernels, without copies and fills."""
     waits: list[str]
     """Names of the CUDA calls that waited for the device."""
+    rows: Sequence[EventRow] = ()
+    """The rows of its kernels."""
 
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
@@ -343,7 +356,8 @@ def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
             fn(*args)
     finally:
         prof.stop()
-    return seen_in(prof.events())
+    rows = prof.key_averages(peaks="none")
+    return seen_in(prof.events())._replace(rows=[row for row in rows if row.registers > 0])
 
 
 def seen_in(events: Sequence[Event]) -> Seen:

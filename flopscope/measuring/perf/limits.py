@@ -159,8 +159,8 @@ def _beyond(measurement: Any, quantity: Quantity, value: float, comparison: str,
     return bool(limit < value * share / 100 if quantity.is_time else limit > value / share * 100)
 
 
-def check_count(what: str, value: float, limits: Mapping[str, float | None]) -> LimitResult:
-    """Compare a count with equal_to, at_least and at_most. Raise LimitError if all are None."""
+def check_count(what: str, value: float, limits: Mapping[str, float | None], method: str) -> LimitResult:
+    """Compare a count with equal_to, at_least and at_most, for this method of Check. LimitError: all are None."""
     passed = {name: limit for name, limit in limits.items() if limit is not None}
     if not passed:
         raise LimitError(f"a limit on {what} needs equal_to, at_least or at_most")
@@ -169,9 +169,8 @@ def check_count(what: str, value: float, limits: Mapping[str, float | None]) -> 
     met = all(COMPARISONS[name](value, limit) for name, limit in passed.items())
     text = " and ".join(f"{name.replace('_', ' ')} {exact_text(limit)}" for name, limit in passed.items())
     call = ", ".join(f"{name}={exact_text(limit)}" for name, limit in passed.items())
-    return LimitResult(
-        f"{text} {what}", f"{exact_text(value)} {what}", "passed" if met else "failed", call=f"{what.lower()}({call})"
-    )
+    verdict: Verdict = "passed" if met else "failed"
+    return LimitResult(f"{text} {what}", f"{exact_text(value)} {what}", verdict, call=f"{method}({call})")
 
 
 def work(measurement: Any, which: str) -> float:
@@ -236,7 +235,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
 CHECKS = ("at_least", "at_most", "bound", "no_slower_than", "matches")
-LIMITS = (*CHECKS, "flops", "bytes", "traffic", "kernels", "no_sync")
+LIMITS = (*CHECKS, "flops", "bytes", "traffic", "kernels", "spills", "occupancy", "no_sync")
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
 _EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}
