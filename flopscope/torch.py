@@ -32,6 +32,7 @@ from flopscope.record.triton_launches import LAUNCHES
 from flopscope.results.results import Results
 from flopscope.support.device import CPU, STORED
 from flopscope.support.files import replacing
+from flopscope.support.imports import around
 from flopscope.support.peaks import Peaks
 from flopscope.support.suggest import require_names
 
@@ -70,6 +71,7 @@ def __getattr__(name: str) -> Any:
     return getattr(_torch, name)
 
 
+around(torch.autograd.profiler.profile, "_prepare_trace", before=write_earlier)
 _OWN = ("counters", "counter_interval_us", "sample_stacks")  # arguments that are not torch's
 # torch's own class, also where a program has put another in its place, such as the one below
 _Profile = next((each for each in _defining.profile.__mro__ if each.__module__ == _defining.__name__), _torch.profile)
@@ -124,7 +126,6 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
         self._core = self._counters = self._stacks = None
         self._traces.clear()
-        write_earlier(None if self.profiler is None else self.profiler.kineto_results)
         with without_inductor(torch):
             super().prepare_trace()
 

@@ -15,7 +15,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.measuring.arrays import dtype_of, is_array
 from flopscope.read.trace import Trace
-from flopscope.record.kineto_text import keep_text, write_earlier
+from flopscope.record.kineto_text import keep_text
 from flopscope.record.torch_hooks import quiet_start
 from flopscope.results.results import store_of
 
@@ -85,7 +85,6 @@ def torch_record(function: Callable[[], Any]) -> Any:
         return None
     profile = torch.autograd.profiler.profile
     for _ in range(TRIES):
-        write_earlier()
         with quiet_start(torch), profile(record_shapes=True, use_kineto=True) as prof:
             begin = time.thread_time_ns()
             function()
