@@ -280,6 +280,8 @@ class Check:
         return result
 
     def _count(self, what: str, value: float, likely: str, *wanted: Limit, name: str = "") -> Check:
+        if not limits.known(value):
+            raise LimitError(f"the {what} of {self.name} are unknown here")
         each = dict(zip(limits.COMPARISONS, wanted, strict=True))
         return self._settle(limits.check_count(what, value, each, name or what.lower()), likely)
 
@@ -356,8 +358,7 @@ def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
             fn(*args)
     finally:
         prof.stop()
-    rows = prof.key_averages(peaks="none")
-    return seen_in(prof.events())._replace(rows=[row for row in rows if row.registers > 0])
+    return seen_in(prof.events())._replace(rows=[row for row in prof.key_averages(peaks="none") if row.registers > 0])
 
 
 def seen_in(events: Sequence[Event]) -> Seen:
