@@ -129,7 +129,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     where = [*waiting_lines(sampled, whole["total"], steps, analysis.on_device), *host_lines(sampled)]
     first = [*busy, *without_peaks(analysis)]  # before all else, as the rest depends on it
     if whole["unmodelled"] > MOSTLY * whole["total"]:
-        first = [note for note in advice.notes if note in (hints.advice, hints.kernels)] + first
+        first = [note for note in advice.notes if note == hints.advice] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
     above += [_exposed(*alone, analysis.per)] if alone else []
