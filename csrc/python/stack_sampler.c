@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "python/stack_reader.h"
 #include "python/store_object.h"
@@ -131,7 +132,7 @@ typedef struct {
     pthread_t thread;
     pthread_mutex_t mutex; /* of the rest; the thread holds it while it takes a sample */
     pthread_cond_t wake;
-    bool running, ending;
+    bool running, ending, has_begun;
     fs_stacks stacks;
     named_places places;
     seen_thread *threads;
@@ -352,7 +353,10 @@ static void *sample(void *argument)
 {
     sampler_object *self = argument;
     prctl(PR_SET_NAME, "flopscope-stack", 0, 0, 0);
+    FS_IGNORE(fs_interrupted()); /* a first use of thread-local data aborts if there is no memory left for it */
     pthread_mutex_lock(&self->mutex);
+    self->has_begun = true;
+    pthread_cond_signal(&self->wake);
     self->used = cpu_of(CLOCK_THREAD_CPUTIME_ID);
     while (!self->ending) {
         const struct timespec until = after(self->interval);
@@ -412,8 +416,12 @@ static int start_thread(sampler_object *self)
     pthread_condattr_destroy(&attributes);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    self->has_begun = false;
     int problem = pthread_create(&self->thread, NULL, sample, self);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_lock(&self->mutex);
+    while (problem == 0 && !self->has_begun) pthread_cond_wait(&self->wake, &self->mutex);
+    pthread_mutex_unlock(&self->mutex);
     return problem;
 }
 
