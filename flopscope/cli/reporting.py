@@ -142,7 +142,7 @@ def main(pid: int) -> None:
     warnings.showwarning = lambda message, *_: tell(message)
     warnings.simplefilter("default")
     gc.disable()
-    with suppress(ProcessLookupError), socket.socket(fileno=LISTENER) as listener:
+    with suppress(ProcessLookupError, ConnectionError), socket.socket(fileno=LISTENER) as listener:  # it is gone
         _serve(listener, os.pidfd_open(pid), pid)
     os._exit(0)  # what was read of a long recording would be released piece by piece
 
