@@ -668,7 +668,7 @@ static uint32_t count_works(const fs_launched *works, uint32_t kind, bool *one_l
 /* Return the number of nodes of a kind; *one_owner receives whether one op or range launched all of them. */
 static uint32_t count_nodes(const fs_captures *captures, const fs_captured_graph *graph, uint32_t kind, bool *one_owner)
 {
-    const fs_capture_node *nodes = captures->nodes + graph->first;
+    const fs_capture_node *nodes = graph->count > 0 ? captures->nodes + graph->first : NULL;
     uint32_t count = 0, first = 0;
     *one_owner = true;
     for (uint32_t i = 0; i < graph->count; i++) {
