@@ -77,7 +77,7 @@ typedef struct fs_launch {
     uint32_t static_shared, dynamic_shared; /* bytes per block */
     uint32_t local;                         /* 1 + bytes per thread, of spilled registers and arrays; 0: unknown */
     uint32_t graph;                         /* id of the CUDA graph that launched it, 0: none */
-    uint32_t context, unused;
+    uint32_t context, unused;               /* signatures are compared by their bytes, so that there is no padding */
     uint64_t graph_node;
 } fs_launch;
 

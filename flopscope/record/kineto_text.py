@@ -45,8 +45,8 @@ class KinetoText:
         self.samples: list[Any] = []  # Counters and StackSamples of the same time
         self.ranges: Store | None = None  # of NVTX, likewise; the text has them
         self._memory: int | None = None  # the file descriptor
-        _unwritten.add(self)
         self._quoted_path = b""  # the path of its file that the text contains
+        _unwritten.add(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._results, name)
@@ -251,8 +251,8 @@ _EVENT = re.compile(
     rb'\s*"ts": (?P<start>-?[\d.]+),\n\s*"dur": (?P<duration>[\d.]+)'
 )
 _MOST_RENAMED = 1 << 29  # bytes: torch's own events take three times the memory
-_unwritten: weakref.WeakSet[KinetoText] = weakref.WeakSet()
 _TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
+_unwritten: weakref.WeakSet[KinetoText] = weakref.WeakSet()
 _NOT_SAVED = (
     "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "
     "flopscope.load_trace(path), or call from_profile() before export_chrome_trace()"

@@ -13,8 +13,8 @@ def x() -> fs.Tensor:
 
 def test_each_kernel_of_a_call_is_counted(x: fs.Tensor) -> None:
     fs.synchronize("cuda")
-    (row,) = look(fs.sin, (x,)).rows
-    assert row.count == 1 and row.local_memory == 0 and row.theoretical_occupancy > 25
+    names, _, (row,) = look(fs.sin, (x,))
+    assert len(names) == row.count == 1 and row.local_memory == 0 and row.theoretical_occupancy > 25
     assert len(look(lambda: [fs.sin(x) for _ in range(3)], ()).kernels) == 3
     assert look(lambda: None, ()).kernels == []
 

@@ -254,16 +254,14 @@ def test_the_other_function_can_have_its_own_arguments(run: Run) -> None:
 # Kernels and waiting --------------------------------------------------------------------------------------------------
 
 
-OF_EACH = {"registers": 168, "theoretical_occupancy": 18.75, "occupancy_limit": "registers"}
-
-
 @pytest.fixture
 def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
+    of_each = {"registers": 168, "theoretical_occupancy": 18.75, "occupancy_limit": "registers"}
 
     def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
         order = enumerate(kernel_names, -9)
-        rows = [SimpleNamespace(key=key, local_memory=-us, self_device_time_total=us, **OF_EACH) for us, key in order]
+        rows = [SimpleNamespace(key=key, local_memory=-us, self_device_time_total=us, **of_each) for us, key in order]
         monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or [], rows))
 
     return activity
@@ -316,6 +314,7 @@ def event(kind: str, name: str, start: float) -> Any:
 def test_kernels_and_waits_are_found_among_the_events_of_a_profile() -> None:
     waits = ["cudaDeviceSynchronize", "cuStreamSynchronize", "cudaMemcpy", "cuMemcpyDtoH_v2", "cudaFree", "cuMemFree"]
     others = ["cudaMemcpyAsync", "cudaMemcpy2DAsync", "cudaLaunchKernel", "cudaFreeAsync", "cuMemFreeAsync"]
+    others += ["cudaMalloc"]
     events = [event("runtime", "cudaDeviceSynchronize", 0), event("range", check.RANGE, 10)]
     events[-1].time_range = Interval(10, 90)
     events += [event("runtime", name, 20) for name in (*others, *waits)]

@@ -3,6 +3,7 @@
 import html
 import io
 import math
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -243,3 +244,6 @@ def test_a_sweep_is_drawn_on_given_axes_and_names_the_missing_package(monkeypatc
     monkeypatch.setitem(sys.modules, "matplotlib.lines", None)
     with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
         swept("float32").plot()
+    code = "import sys, flopscope.show.plots, flopscope.measuring.sweep; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False", "it is imported only for a plot"
