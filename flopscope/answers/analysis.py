@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.answers.pieces import Gap, Kernel, Op, Step, first_apart
-from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recorded, Recording, recording_cost
+from flopscope.answers.recording import ALLOCATIONS, LATE, RECORDED, Recording, recording_cost
 from flopscope.results.categories import is_op_of_library
 from flopscope.results.columns import IDENTITY, row_id
 from flopscope.results.results import Results, grouped, kept, store_of, usual_peaks_of
@@ -353,7 +353,7 @@ class Analysis:
         """What recording cost the host, and how much of it delayed the device."""
         gaps, calls = (self.gaps_of(*LATE), ALLOCATIONS) if self.on_device else ([], ())
         steps, count = self.alike, max(len(self.alike), 1)
-        recorded = Recorded(
+        found = recording_cost(
             by_torch="trace" in self.columns["timing_source"] and not self.facts.hints.own,
             events={kind: sum(step.events.get(kind, 0) for step in steps) / count for kind in RECORDED},
             has_shapes=any(step.described for step in steps),
@@ -362,7 +362,6 @@ class Analysis:
             late=[(gap.time, gap.count) for gap in gaps],
             allocations=[(self.row_sum(name, "cpu_time_total"), self.row_sum(name, "count")) for name in calls],
         )
-        found = recording_cost(recorded)
         if self.bare is None:
             return found
         delay = max(self.total - self.bare.bare * max(len(self.devices), 1), 0.0)

@@ -24,25 +24,6 @@ RECORDED = tuple(COST)
 """The kinds of host events whose recording takes time."""
 
 
-class Recorded(NamedTuple):
-    """The facts of a profile from which the cost of its recording follows; times in µs per step."""
-
-    by_torch: bool
-    """Whether torch.profiler recorded, not flopscope."""
-    events: Mapping[str, float]
-    """Number of recorded host events per step, by kind (RECORDED)."""
-    has_shapes: bool
-    """Whether ops have shapes."""
-    launch_time: float
-    """Median time of the calls that launch; NaN if unknown."""
-    idle: float
-    """Idle time caused by the profiler's own work."""
-    late: Sequence[tuple[float, float]]
-    """Time and number of the idle times caused by the host (LATE); none without a device."""
-    allocations: Sequence[tuple[float, float]]
-    """Time and number of the calls that allocate (ALLOCATIONS); none without a device."""
-
-
 class Recording(NamedTuple):
     """µs per step."""
 
@@ -61,23 +42,36 @@ class Recording(NamedTuple):
         return self.slowed + self.idle
 
 
-def recording_cost(of: Recorded) -> Recording:
+def recording_cost(
+    by_torch: bool,
+    events: Mapping[str, float],
+    has_shapes: bool,
+    launch_time: float,
+    idle: float,
+    late: Sequence[tuple[float, float]],
+    allocations: Sequence[tuple[float, float]],
+) -> Recording:
     """Estimate the cost of recording from the number of recorded events of each kind.
 
     The host's time becomes the program's only where the device waited for the host: it slows the step by at most the
     idle time for which the host is the cause, less what the launches that end it take themselves.
+
+    by_torch: torch.profiler recorded, not flopscope. events: per step, by kind (RECORDED). launch_time: median of the
+    calls that launch; NaN if unknown. idle: caused by the profiler's own work. late, allocations: time and number of
+    the idle times that the host caused (LATE), and of the calls that allocate (ALLOCATIONS); none without a device.
+    Times are in µs per step.
     """
-    costs, is_known = COST if of.by_torch else OWN, not math.isnan(of.launch_time)
-    slowness = min(max(of.launch_time / CALL, 0.3), 3.0) if is_known else 1.0  # of the host, over that of the fit
-    host = sum(cost * of.events[kind] for kind, cost in costs.items())
-    if of.by_torch:
-        shapes = SHAPES * of.has_shapes  # fitted to all ops, also to those without inputs
-        host = (host + shapes * of.events["op"]) * slowness
+    costs, is_known = COST if by_torch else OWN, not math.isnan(launch_time)
+    slowness = min(max(launch_time / CALL, 0.3), 3.0) if is_known else 1.0  # of the host, over that of the fit
+    host = sum(cost * events[kind] for kind, cost in costs.items())
+    if by_torch:
+        shapes = SHAPES * has_shapes  # fitted to all ops, also to those without inputs
+        host = (host + shapes * events["op"]) * slowness
     # Not the idle time in which the driver itself works: for the launches that end it, and to allocate and free memory.
     call = costs["runtime"] * slowness
-    launch = max(of.launch_time - call, 0.0) if is_known else 0.0
-    late = sum(max(idle - launch * count, 0.0) for idle, count in of.late)
-    for spent, count in of.allocations:
-        late -= max(spent - call * count, 0.0)
-    late = max(late, 0.0)
-    return Recording(host, min(host, late), of.idle, host > late > 0)
+    launch = max(launch_time - call, 0.0) if is_known else 0.0
+    waited = sum(max(time - launch * count, 0.0) for time, count in late)
+    for spent, count in allocations:
+        waited -= max(spent - call * count, 0.0)
+    waited = max(waited, 0.0)
+    return Recording(host, min(host, waited), idle, host > waited > 0)
