@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -76,21 +75,20 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         waits = sum(gap.count for gap in analysis.gaps_of("sync"))
         needs, place = "sync" if waits >= HANDFUL else "", where(analysis, short[0][0].event)  # no graph has waits
         yield Finding(says, claims, gap_evidence(analysis, short), place, needs=needs)
-    pause = _pause(analysis, long, limit)
-    movable = pause.movable
-    covered = min(sum(one.time for one in movable), pause.idle)
-    if covered > COVERED * pause.idle:
+    pause, _, movable = _pause(analysis, long, limit)
+    covered = min(sum(one.time for one in movable), pause)
+    if covered > COVERED * pause:
         shown = [one for one in movable if one.time >= 0.1 * movable[0].time][:5]
-        names, most = [one.name for one in shown[:3]], min(sum(one.time for one in shown[:3]), pause.idle)
+        names, most = [one.name for one in shown[:3]], min(sum(one.time for one in shown[:3]), pause)
         says = Said(
             "Take work off the thread that launches",
-            f"the device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches; the host "
+            f"the device idles {short_time_text(pause)} {analysis.per} in long pauses between launches; the host "
             f"was in {', '.join(names)} for {short_time_text(most)} of it. Do that in another thread or process, on "
             "the device, or while the device has work.",
-            {"idle": pause.idle, "per": analysis.per, "names": names, "covered": most},
+            {"idle": pause, "per": analysis.per, "names": names, "covered": most},
         )
-        claims = [(gap, KEPT * time * covered / pause.idle) for gap, time in long]
-        seen = [entry(one.name, min(one.time, pause.idle), one.calls or None) for one in shown]
+        claims = [(gap, KEPT * time * covered / pause) for gap, time in long]
+        seen = [entry(one.name, min(one.time, pause), one.calls or None) for one in shown]
         yield Finding(says, claims, seen, where(analysis, long[0][0].event))
 
 
@@ -126,20 +124,9 @@ OF_TORCH = re.compile(r"DataLoader|^TorchDynamo|^Torch-Compiled|^Pregraph|^Compi
 """Ranges of torch that launch, and so stay on their thread, and waits for data, which have a rule of their own."""
 
 
-class Pause(NamedTuple):
-    """Long idle times, in µs, and what the host was in."""
-
-    idle: float
-    spent: list[Activity]
-
-    @property
-    def movable(self) -> list[Activity]:
-        """Return what launches nothing and is long enough for another thread."""
-        other = (one for one in self.spent if not one.launches and not OF_TORCH.search(one.name))
-        return [one for one in other if one.time > SHORT_PAUSE * one.calls]
-
-
-def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
+def _pause(analysis: Analysis, long: Parts, limit: float) -> tuple[float, list[Activity], list[Activity]]:
+    """Return the µs of long idle times, what the host was in, and which of that launches nothing and is long enough for
+    another thread."""
     idle, least = sum(time for _, time in long), max(limit, SHORT_PAUSE)
     keys, devices = analysis.columns["key"], analysis.columns["device_type"]
     ops = {keys[gap.row] if gap.row >= 0 and devices[gap.row] == "cpu" else "" for gap, _ in long}  # of a kernel: none
@@ -147,7 +134,8 @@ def _pause(analysis: Analysis, long: Parts, limit: float) -> Pause:
     left = idle - sum(one.time for one in spent)
     if left > COVERED * idle:
         spent = sorted([*spent, *_sampled(analysis, least, left)], key=lambda one: -one.time)
-    return Pause(idle, spent)
+    other = (one for one in spent if not one.launches and not OF_TORCH.search(one.name))
+    return idle, spent, [one for one in other if one.time > SHORT_PAUSE * one.calls]
 
 
 LAUNCHES = re.compile(r"(?:^|/)(?:torch|flopscope|jax|jaxlib|triton|cupy|numba)/")
@@ -291,17 +279,17 @@ def pauses(analysis: Analysis) -> Iterator[str]:
     _, long, limit = _by_length(gaps)
     if sum(time for _, time in long) <= NOTED * analysis.unobserved:
         return
-    pause = _pause(analysis, long, limit)
-    if sum(one.time for one in pause.movable) > COVERED * pause.idle:
+    pause, spent, movable = _pause(analysis, long, limit)
+    if sum(one.time for one in movable) > COVERED * pause:
         return
-    named = [one for one in pause.spent if one.time > COVERED * pause.idle][:3]
+    named = [one for one in spent if one.time > COVERED * pause][:3]
     if not named and (has_stacks(analysis)):
         return
     what = f"what the host did then was not recorded ({hints.options.get('host', hints.options['stacks'])} records it)"
     if named:
-        times = (f"{one.name} ({short_time_text(min(one.time, pause.idle))})" for one in named)
+        times = (f"{one.name} ({short_time_text(min(one.time, pause))})" for one in named)
         what = f"the host was in {', '.join(times)}"
-    yield (f"The device idles {short_time_text(pause.idle)} {analysis.per} in long pauses between launches: {what}.")
+    yield (f"The device idles {short_time_text(pause)} {analysis.per} in long pauses between launches: {what}.")
 
 
 RULES = (plan, launch)
