@@ -78,26 +78,17 @@ def _why_unknown(analysis: Analysis, op: Op) -> str:
     return "arguments" if any(map(len, op.shapes)) else "shapes"
 
 
-class Exposed(NamedTuple):
-    """Communication during which nothing computes, in µs a step, or of the profile, and in percent of the time. Of the
-    kind with the most of it, None if no kernel is known, the median bus bandwidth over the time with the wait for other
-    ranks; NaN if unknown."""
-
-    time: float
-    share: float
-    collective: str | None
-    bus_gbytes_per_s: float
-
-
-def exposed(whole: Mapping[str, Any], steps: int, calls: Mapping[str, Sequence[Any]]) -> Exposed | None:
-    """Return the exposed communication; None if it takes less than EXPOSED of the time.
+def exposed(whole: Mapping[str, Any], steps: int, calls: Mapping[str, Sequence[Any]]) -> dict[str, Any] | None:
+    """Return the communication during which nothing computes, as the summary's JSON has it; None if it takes less than
+    EXPOSED of the time. The bandwidth is the median one of the kind with the most of it, with the wait for other ranks.
 
     whole: the last row of the accounting of so many steps that are alike. calls: columns of Store.collectives().
     """
     time, most = whole["communication"], max(kinds_of(calls), key=lambda kind: kind.exposed, default=None)
     kind, bus = (most.collective, most.bus_median) if most else (None, math.nan)
     share = 100 * time / whole["total"] if whole["total"] else 0.0
-    return Exposed(time / max(steps, 1), share, kind, bus) if share > 100 * EXPOSED else None
+    found = {"time": time / max(steps, 1), "share": share, "collective": kind, "bus_gbytes_per_s": bus}
+    return found if share > 100 * EXPOSED else None
 
 
 def phases_of(analysis: Analysis) -> list[tuple[str, float, float]]:

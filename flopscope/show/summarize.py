@@ -103,7 +103,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
             "accounting": records(every),
             "most": [one._asdict() for one in most],
             "phases": [{"phase": name, "host": host, "device": device} for name, host, device in phases],
-            "exposed": alone._asdict() if alone else None,
+            "exposed": alone,
             "advice": advice.to_dicts(),
             "notes": advice.notes,
             "gpus": records(of_gpus(found.gpus)),
@@ -132,7 +132,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
         first = [note for note in advice.notes if note == hints.advice] + first
     advice = AdviceTable(list(advice), analysis.has_steps, [note for note in advice.notes if note not in first])
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
-    above += [_exposed(*alone, analysis.per)] if alone else []
+    above += [_exposed(**alone, per=analysis.per)] if alone else []
     above += [_phases(phases, analysis.on_device, analysis.per)] if phases else []
     below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
@@ -178,9 +178,10 @@ def _rate(tflops_per_s: float, gbytes_per_s: float, computes: bool) -> str:
     return rate_text(gbytes_per_s, "GB/s")
 
 
-def _exposed(time: float, share: float, collective: str | None, bus: float, per: str) -> str:
-    """Communication during which nothing computes. time: µs. share: percent. bus: GB/s of the kind with the most."""
-    at = "" if math.isnan(bus) else f" at a bus bandwidth of {rate_text(bus, 'GB/s')} (median, with waits)"
+def _exposed(time: float, share: float, collective: str | None, bus_gbytes_per_s: float, per: str) -> str:
+    """Communication during which nothing computes. time: µs. share: percent."""
+    bus = rate_text(bus_gbytes_per_s, "GB/s")
+    at = "" if math.isnan(bus_gbytes_per_s) else f" at a bus bandwidth of {bus} (median, with waits)"
     most = f", most of it {collective}{at}" if collective else ""
     of = f"{percent_text(share)} of the time, {short_time_text(time)} {per}"
     return f"Communication that no computation hides takes {of}{most}."
