@@ -150,7 +150,21 @@ def prepare(
     if where.kind == "cpu":
         watch = memory_watch(where)
         return Stage(where, calls, looks, "cpu", cache == "cold", watch, lambda: math.nan, math.nan, notes)
-    return _on_cuda(where, calls, looks, cache, timer, notes)
+    clock = SmClock(str(where.properties["uuid"]))
+    if clock.missing:
+        notes.append(clock.missing)
+    return Stage(
+        device=where,
+        calls=calls,
+        looks=looks,
+        source="cupti" if timer != "event" and all(look.sees_cuda for look in looks) else "event",
+        cold=cache != "hot",
+        watch=memory_watch(where),
+        mhz=clock.mhz,
+        throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
+        notes=notes,
+        timer=timer,
+    )
 
 
 def _until_ready(function: Callable[[], Any]) -> Callable[[], Any]:
@@ -175,32 +189,6 @@ def require_callable(fn: Any) -> None:
             f"fn must be callable, and {name} is not: pass the function and its arguments, measure(fn, x), or a "
             "lambda, not the result of a call, measure(fn(x))"
         )
-
-
-def _on_cuda(
-    where: Device,
-    calls: list[Callable[[], Any]],
-    looks: list[Look],
-    cache: str | None,
-    timer: capture.Timer,
-    notes: list[str],
-) -> Stage:
-    clock = SmClock(str(where.properties["uuid"]))
-    if clock.missing:
-        notes.append(clock.missing)
-    by_cupti = timer != "event" and all(look.sees_cuda for look in looks)
-    return Stage(
-        device=where,
-        calls=calls,
-        looks=looks,
-        source="cupti" if by_cupti else "event",
-        cold=cache != "hot",
-        watch=memory_watch(where),
-        mhz=clock.mhz,
-        throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
-        notes=notes,
-        timer=timer,
-    )
 
 
 def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -> str:
