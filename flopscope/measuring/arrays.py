@@ -23,16 +23,13 @@ SPOILED = 4
 
 
 def is_array(value: Any) -> bool:
-    return (hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__getitem__")) or _is_own(value)
-
-
-def _is_own(value: Any) -> bool:
-    return isinstance(value, _core.Tensor)
+    like_one = all(hasattr(value, name) for name in ("dtype", "shape", "__getitem__"))
+    return like_one or isinstance(value, _core.Tensor)
 
 
 def library_of(array: Any) -> str:
     """Return "torch", "numpy", "cupy", "jax" or "flopscope"; that of NumPy for its scalars and all others."""
-    if _is_own(array):
+    if isinstance(array, _core.Tensor):
         return "flopscope"
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
@@ -327,7 +324,8 @@ def _on_jax(values: Any, dtype: str, like: Any) -> Any:
 
 def own_array(values: Any, dtype: str, device: str) -> Any:
     """Return an array of flopscope with these values."""
-    return _core.from_numpy(values.astype(_plain(dtype)), device=device).to(dtype=dtype)
+    of_numpy = values.astype("float32" if dtype == "bfloat16" else dtype)
+    return _core.from_numpy(of_numpy, device=device).to(dtype=dtype)
 
 
 # Those of other libraries can be pickled.
@@ -339,7 +337,3 @@ def spoil(array: Any, dtype: str, shape: Sequence[int]) -> None:
     if library_of(array) in ("torch", "numpy", "cupy"):
         for one in [_empty(array, dtype, shape) for _ in range(SPOILED)]:
             one[...] = filler(dtype)
-
-
-def _plain(dtype: str) -> str:
-    return "float32" if dtype == "bfloat16" else dtype
