@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flopscope.results.columns import COLUMNS, GROUPS, Column
+from flopscope.results.columns import COLUMNS, GROUPS
 from flopscope.support import units
 from flopscope.support.model import DeviceType
 from flopscope.support.safe import printable
@@ -98,44 +99,33 @@ def own_time(row: EventRow, on_device: bool) -> float:
     return float(total if declared else own)
 
 
-def _column_property(column: Column) -> property:
-    def value(self: EventRow) -> Any:
-        found = self._table._sources[column.name][self._index]
-        return DeviceType(found) if column.name == "device_type" else found
-
-    return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
+def _value(name: str, row: EventRow) -> Any:
+    found = row._table._sources[name][row._index]
+    return DeviceType(found) if name == "device_type" else found
 
 
-def _group_property(column: Column) -> property:
-    def value(self: EventRow) -> Any:
-        values = self._table.groups.get(column.name)
-        return None if values is None else values[self._index]
-
-    return property(value, doc=f"{column.doc}; None if rows are not grouped by it")
+def _group(name: str, row: EventRow) -> Any:
+    values = row._table.groups.get(name)
+    return None if values is None else values[row._index]
 
 
-def _text_property(name: str) -> property:
-    doc = f"{name} with its unit, as torch.profiler prints it."
-    return property(lambda row: units.time_text(getattr(row, name)), doc=doc)
+def _text(name: str, row: EventRow) -> str:
+    return units.time_text(getattr(row, name))
 
 
-def _deprecated_property(name: str) -> property:
+def _deprecated(name: str, row: EventRow) -> Any:
     old = name.replace("device", "cuda")
-
-    def value(self: EventRow) -> Any:
-        warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
-        return getattr(self, name)
-
-    return property(value, doc=f"Deprecated name of {name}.")
+    warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
+    return getattr(row, name)
 
 
 _TIMES = ("cpu_time", "device_time", *(n for n in COLUMN_NAMES if n.endswith("_time_total")))
 _OLD_NAMES = ("device_time", *(n for n in COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
-for _column in COLUMNS:
-    setattr(EventRow, _column.name, _column_property(_column))
-for _column in GROUPS:
-    setattr(EventRow, _column.name, _group_property(_column))
-for _name in _TIMES:
-    setattr(EventRow, f"{_name}_str", _text_property(_name))
-for _name in _OLD_NAMES:
-    setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
+_PROPERTIES = {
+    **{c.name: (partial(_value, c.name), f"{c.doc}{f', in {c.unit}' if c.unit else ''}") for c in COLUMNS},
+    **{c.name: (partial(_group, c.name), f"{c.doc}; None if rows are not grouped by it") for c in GROUPS},
+    **{f"{n}_str": (partial(_text, n), f"{n} with its unit, as torch.profiler prints it.") for n in _TIMES},
+    **{n.replace("device", "cuda"): (partial(_deprecated, n), f"Deprecated name of {n}.") for n in _OLD_NAMES},
+}
+for _name, (_get, _doc) in _PROPERTIES.items():
+    setattr(EventRow, _name, property(_get, doc=_doc))
