@@ -181,11 +181,7 @@ class EventTable(Sequence[EventRow]):
             yield column, self._sources[column.name]
         if self.stacks is not None:
             yield STACK, self.stacks
-        yield from ((column, self.groups[column.name]) for column in self.group_columns())
-
-    def group_columns(self) -> list[Column]:
-        """Return the columns of what else rows are grouped by."""
-        return [column for column in GROUPS if column.name in self.groups]
+        yield from ((column, self.groups[column.name]) for column in GROUPS if column.name in self.groups)
 
     def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
         return EventTable(self._sources, self.facts, self.parts, groups)
