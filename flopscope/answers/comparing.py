@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -274,17 +275,8 @@ IDLE = {known: tuple(part for part, row in parts_of(known).items() if row.change
 """Parts of the accounting in which a device, or a program on the CPU, idles."""
 
 
-class Idle(NamedTuple):
-    """Idle time of both runs in µs, by its part of the accounting."""
-
-    part: str
-    a: float
-    b: float
-
-    @property
-    def difference(self) -> float:
-        """Change of the time in µs."""
-        return self.b - self.a
+Told = tuple[float, Callable[[], str]]
+"""A change of a time in µs, and what returns its text."""
 
 
 def sentences(
@@ -292,20 +284,20 @@ def sentences(
 ) -> Iterator[str]:
     """Yield three sentences; fewer if the runs cannot be compared as a whole."""
     (a, b), (x, y) = runs, wholes
+    idle: list[Told]
     whose = "A step" if scale.per == "step" else "The run"
     if a is None or b is None or not (x.parts and y.parts):  # of tables: their ops
         times = math.fsum(one.time_a for one in changes), math.fsum(one.time_b for one in changes)
         head = f"The ops of {whose.lower()} take {_times_text(times)}"
-        changed = [_op_text(one) for one in _most(changes, [], times) if isinstance(one, Change)]
-        rest = _largest(changes, {})
+        idle, rest = [], _largest(changes, {})
     else:
         times, on_device = (x.time, y.time), a.on_device and b.on_device
         head = f"{whose} takes {_times_text(times)}{_explained(x, y, on_device)}"
-        idle = [Idle(part, x.parts[part], y.parts[part]) for part in IDLE[on_device]]
-        most = _most(changes, idle, times)
-        changed = [_op_text(one) if isinstance(one, Change) else _idle_text(one, a, b, on_device) for one in most]
+        pairs = {part: (x.parts[part], y.parts[part]) for part in IDLE[on_device]}
+        idle = [(q - p, partial(_idle_text, part, p, q, a, b, on_device)) for part, (p, q) in pairs.items()]
         names = _part_names(b.on_device)
         rest = _largest(changes, {names[part]: y.parts[part] for part in IDLE[b.on_device]})
+    changed = _most([(one.difference, partial(_op_text, one)) for one in changes], idle, times)
     unequal = "The runs differ in length and at least one has no steps, so times are those of a call."
     yield unequal if scale.per == "call" else f"{head}."
     nothing = "No op, kernel or cause of idle time changed by more than 1% of the time."
@@ -359,22 +351,17 @@ def _part_names(on_device: bool) -> dict[str, str]:
 
 # What changed ---------------------------------------------------------------------------------------------------------
 
-Differing = TypeVar("Differing", Change, Idle)
 
-
-def _most(changes: Sequence[Change], idle: Sequence[Idle], times: tuple[float, float]) -> list[Change | Idle]:
+def _most(ops: Sequence[Told], idle: Sequence[Told], times: tuple[float, float]) -> list[str]:
     """Return what changed most, of ops and of idle time: first what explains the difference of the whole."""
     least, difference = LEAST * max(times), times[1] - times[0]
-    found: list[Change | Idle] = [*_large(idle, least), *_large(changes, least)]
+    found = []
+    for some in (idle, ops):  # of each, what is not small compared with the largest
+        largest = max((abs(time) for time, _ in some), default=0.0)
+        found += [(time, text) for time, text in some if abs(time) > least and abs(time) >= NEXT * largest]
     against = abs(difference) > least
-    found.sort(key=lambda one: (against and one.difference * difference < 0, -abs(one.difference)))
-    return found[:CHANGES_SHOWN]
-
-
-def _large(found: Sequence[Differing], least: float) -> list[Differing]:
-    """Return those whose difference is above ``least`` and not small compared with the largest."""
-    largest = max((abs(one.difference) for one in found), default=0.0)
-    return [one for one in found if abs(one.difference) > least and abs(one.difference) >= NEXT * largest]
+    found.sort(key=lambda one: (against and one[0] * difference < 0, -abs(one[0])))
+    return [text() for _, text in found[:CHANGES_SHOWN]]
 
 
 def _op_text(change: Change) -> str:
@@ -403,11 +390,11 @@ def _sizes(change: Change) -> str:
     return f"sizes {', '.join(f'{x} → {y}' for x, y in sizes)}" if 0 < len(sizes) <= SIZES_SHOWN else ""
 
 
-def _idle_text(of: Idle, a: Analysis, b: Analysis, on_device: bool) -> str:
-    name, times = _part_names(on_device)[of.part], f"{short_time_text(of.a)} → {short_time_text(of.b)}"
-    explain = {"sync": _waits, "host": _launches}.get(of.part) if on_device else None
+def _idle_text(part: str, before: float, after: float, a: Analysis, b: Analysis, on_device: bool) -> str:
+    name, times = _part_names(on_device)[part], f"{short_time_text(before)} → {short_time_text(after)}"
+    explain = {"sync": _waits, "host": _launches}.get(part) if on_device else None
     why = explain(a, b) if explain else ""
-    if of.b < GONE * of.a:
+    if after < GONE * before:
         return f"{name} went away ({times}{f'; {why}' if why else ''})"
     return f"{name} {times}{f' ({why})' if why else ''}"
 
