@@ -106,7 +106,13 @@ class Database:
         self._errors: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError, UnicodeError)
         try:
             self._open(sqlite3)
-            self.tables = dict(self._list_tables())
+            # The real tables with their stored columns: no views, virtual tables or generated columns.
+            listed = self._file.execute("SELECT name, rootpage FROM sqlite_master WHERE type = 'table'")
+            names = [str(_plain(name)) for name, page in listed.fetchmany(MOST_TABLES) if page]
+            infos = {name: self._file.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall() for name in names}
+            self.tables = {
+                name: tuple(str(_plain(row[1])) for row in rows if not row[6]) for name, rows in infos.items()
+            }
         except sqlite3.Error as problem:
             raise ValueError(f"the SQLite database cannot be read: {problem}") from None
 
@@ -130,14 +136,6 @@ class Database:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the real tables with their stored columns: no views, virtual tables or generated columns."""
-        listed = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"
-        names = [str(_plain(name)) for name, page in self._file.execute(listed).fetchmany(MOST_TABLES) if page]
-        for name in names:
-            rows = self._file.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
-            yield name, tuple(str(_plain(row[1])) for row in rows if not row[6])
 
     def facts(self, table: str, *columns: str) -> list[dict[str, Any]]:
         """Return rows of a small table as dicts of the columns that it has; none if they cannot be read."""
@@ -200,7 +198,10 @@ class Database:
         if query.where is not None and query.where[0] not in named:
             return None
         where = f"{named[query.where[0]]} {query.where[1]}" if query.where is not None else ""
-        source = f"{_quoted(query.table)} AS t" + "".join(map(_joined, joins))
+        source = f"{_quoted(query.table)} AS t"
+        for alias, table, column, key in joins:
+            condition = f"{alias}.{_quoted(key)} = t.{_quoted(column)}"
+            source += f" LEFT JOIN {_quoted(table)} AS {alias} ON {condition}"
         return _Built(query.kind, query.table, tuple(chosen), ", ".join(chosen.values()), source, where)
 
     def _parts(self, built: _Built) -> Iterator[tuple[str, str, str | None, int, int, tuple[str, ...]]]:
@@ -263,11 +264,6 @@ class _Built(NamedTuple):
         conditions = [f"({condition})" for condition in (also, self.where) if condition]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {first}{self.select} FROM {self.source}{where}"
-
-
-def _joined(join: Join) -> str:
-    condition = f"{join.alias}.{_quoted(join.key)} = t.{_quoted(join.column)}"
-    return f" LEFT JOIN {_quoted(join.table)} AS {join.alias} ON {condition}"
 
 
 def _quoted(name: str) -> str:
@@ -361,7 +357,10 @@ def finished(
     """
     head = {"deviceProperties": devices} | ({"accelerator": accelerator} if accelerator else {})
     report = reader.finish(store, json.dumps(head).encode(), base_time)
-    counts = {"samples": add_samples(store, samples), "unmatched_frees": report["unmatched_frees"]}
+    for one in samples:
+        store.add_samples(*one)
+    counted = {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
+    counts = {"samples": counted, "unmatched_frees": report["unmatched_frees"]}
     metadata: dict[str, Any] = {profiler: facts | counts}
     if devices:
         metadata["deviceProperties"] = devices
@@ -417,13 +416,6 @@ def read_samples(
             amount = amount / 100 * (end[places] - starts) / 1e9
         found.append(Samples(place, counter.metric, starts, np.ascontiguousarray(end[places]), amount))
     return found
-
-
-def add_samples(store: _core.Store, samples: Sequence[Samples]) -> dict[str, int]:
-    """Add samples to a store. Return their counts by device and metric."""
-    for one in samples:
-        store.add_samples(*one)
-    return {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
 
 
 def _starts(start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
