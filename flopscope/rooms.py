@@ -51,7 +51,7 @@ def lines(results: Results) -> pandas.DataFrame:
     import pandas
 
     from flopscope.answers.analysis import analysis_of
-    from flopscope.answers.lines import columns_of, lines_of
+    from flopscope.answers.lines import COLUMNS, lines_of
     from flopscope.results.results import store_of
     from flopscope.support.package import warn_user
 
@@ -62,7 +62,7 @@ def lines(results: Results) -> pandas.DataFrame:
             "no stack was sampled, so there are no lines: record by fs.profile(sample_stacks=True), "
             "flopscope.torch.profile(sample_stacks=True) or `flopscope run`, for several milliseconds"
         )
-    return pandas.DataFrame(columns_of(found))
+    return pandas.DataFrame(found.to_dicts(), columns=COLUMNS)
 
 
 def what_if(results: Results, *, device: str | None, **change: Any) -> pandas.DataFrame:

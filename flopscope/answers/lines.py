@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"(.*)\((\d+)\): (.*)", re.DOTALL)
 """A line as the core names it: file, number and function."""
 IDLE_PARTS = tuple(dict.fromkeys(_core.idle_parts))
+COLUMNS = ("group", "line", "inside", "time", "own_time", "cpu_time", "own_cpu_time", *IDLE_PARTS)
 
 
 class Line(NamedTuple):
@@ -58,9 +59,13 @@ class Lines(NamedTuple):
     groups: dict[str, Group]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return a dict for each line, of values that JSON can hold, the longest time first."""
-        columns = columns_of(self)
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        """Return a dict for each line, as Results.lines() describes them, the longest time first."""
+        rows = []
+        for one in sorted(self.lines, key=lambda one: (-one.own, -one.time)):
+            texts = one.group, place_text(one.line), place_text(one.inside)
+            values = (*texts, one.time, one.own, one.cpu, one.own_cpu, *(one.idle[part] for part in IDLE_PARTS))
+            rows.append(dict(zip(COLUMNS, values, strict=True)))
+        return rows
 
 
 def lines_of(core: Store, first_step: int = 0, least: int = 0, *between: int) -> Lines:
@@ -80,16 +85,6 @@ def lines_of(core: Store, first_step: int = 0, least: int = 0, *between: int) ->
         for name, (processes, threads, time, cpu, begin, end) in columns["groups"].items()
     }
     return Lines(found, groups)
-
-
-def columns_of(found: Lines) -> dict[str, list[Any]]:
-    """Return the columns that Results.lines() describes."""
-    names = ("group", "line", "inside", "time", "own_time", "cpu_time", "own_cpu_time", *IDLE_PARTS)
-    rows: list[tuple[Any, ...]] = []
-    for one in sorted(found.lines, key=lambda one: (-one.own, -one.time)):
-        texts, idle = (one.group, place_text(one.line), place_text(one.inside)), (one.idle[part] for part in IDLE_PARTS)
-        rows.append((*texts, one.time, one.own, one.cpu, one.own_cpu, *idle))
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def function_text(name: str) -> str:
