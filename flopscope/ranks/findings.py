@@ -475,13 +475,3 @@ def find(comparison: Comparison) -> list[Finding]:
         (one for rule in RULES for one in rule(comparison)),
         key=lambda one: (one.kind not in FIRST, np.isnan(one.cost_us), -np.nan_to_num(one.cost_us)),
     )
-
-
-def verdict_of(comparison: Comparison, findings: Sequence[Finding]) -> str:
-    """Return the first finding's sentence, or without findings what that means."""
-    if findings:
-        return findings[0].what
-    work = comparison.work
-    worked, compared = (bool(np.isfinite(times).any()) for times in (work.total, work.excess))
-    communicated = bool(np.nansum(work.part("communication")) > 0)
-    return sentences.nothing_found(len(comparison.digests), worked, compared, communicated)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.answers.analysis import PARTS
+from flopscope.answers.rank_sentences import nothing_found
 from flopscope.ranks.calls import Floats, median
 from flopscope.ranks.digest import Source, of_one_run
-from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group, verdict_of
+from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group
 from flopscope.ranks.schema import RANKS, SCHEMA, records, with_types
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.text import notes_of
@@ -76,7 +77,11 @@ class Ranks:
     @cached_property
     def verdict(self) -> str:
         """The sentence of the first finding, or a sentence that nothing stands out or can be compared."""
-        return verdict_of(self.comparison, self.findings)
+        if self.findings:
+            return self.findings[0].what
+        work = self.comparison.work
+        worked, compared = (bool(np.isfinite(times).any()) for times in (work.total, work.excess))
+        return nothing_found(len(self), worked, compared, bool(np.nansum(work.part("communication")) > 0))
 
     @cached_property
     def notes(self) -> list[str]:
