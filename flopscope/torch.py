@@ -169,19 +169,14 @@ class profile(_Profile, Results):  # type: ignore[misc, valid-type]
         RuntimeError if the profile is running or has recorded nothing.
         """
         self._finished("list of events")
-        events = super().events()
+        events: Any = super().events()
         if self.record_shapes and not self.with_flops and self._listed is not events:
             self._listed = events
-            self._state_flops(events)
+            table = Results.key_averages(self, group_by_input_shape=True, peaks="none")
+            known = {(row.key, str(row.input_shapes)): round(row.flops / row.count) for row in table if row.flops > 0}
+            for event in events:  # torch has 0: the mean of the calls with these shapes
+                event.flops = event.flops or known.get((event.key, str(event.input_shapes)), event.flops)
         return events
-
-    def _state_flops(self, events: Any) -> None:
-        """Set the FLOPs of ops, which are 0 in torch without with_flops: the mean of the calls with these shapes."""
-        table = Results.key_averages(self, group_by_input_shape=True, peaks="none")
-        known = {(row.key, str(row.input_shapes)): round(row.flops / row.count) for row in table if row.flops > 0}
-        for event in events:
-            if not event.flops:
-                event.flops = known.get((event.key, str(event.input_shapes)), event.flops)
 
     def export_chrome_trace(
         self,
