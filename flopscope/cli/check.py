@@ -9,7 +9,6 @@ if it is slower, since a slower kernel may be what is wanted for now.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -61,7 +60,10 @@ def _check(options: argparse.Namespace) -> int:
     except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:
         raise_with_place(named, problem)
     args, written = checked_arguments(given, options.output)
-    others = [_baseline(text, reference) for text in options.baseline]
+    others = [
+        import_module("torch").compile(reference) if text == "torch.compile" else function_named(text)
+        for text in options.baseline
+    ]
     kernel = Isolated(function_named, options.kernel, args, frozenset(), options.timeout)
     try:
         bench = Bench([reference, *others], args, [frozenset(options.output)] * (1 + len(others)))
@@ -83,9 +85,3 @@ def _check(options: argparse.Namespace) -> int:
     if options.json:
         write_json(options.json, result.to_dict())
     return int(result.verdict in ("wrong", "invalid"))
-
-
-def _baseline(text: str, reference: Callable[..., Any]) -> Callable[..., Any]:
-    compiles = text == "torch.compile"
-    found: Callable[..., Any] = import_module("torch").compile(reference) if compiles else function_named(text)
-    return found
