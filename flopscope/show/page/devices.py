@@ -15,12 +15,11 @@ from flopscope.support.units import percent_text, short_time_text
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the tables that summary() prints, and those of streams and graphs; None without device work."""
-    energy = source.results.energy
     if not source.core.devices - {"cpu"}:
         return None
     sections: dict[str, Section] = {
         **device_sections(source.core, source.counted),
-        "Energy in J, W": energy_section(energy, source.analysis) if energy else [],
+        "Energy in J, W": energy_section(source.results.energy, source.analysis),
         "Streams": _streams(source),
         "CUDA graphs": _graphs(source),
     }
