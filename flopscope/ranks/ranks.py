@@ -15,7 +15,7 @@ from flopscope.ranks.digest import Source, of_one_run
 from flopscope.ranks.findings import Comparison, Finding, find, last_calls_by_group
 from flopscope.ranks.schema import RANKS, SCHEMA, records, with_types
 from flopscope.ranks.stragglers import Stragglers
-from flopscope.ranks.text import notes_of
+from flopscope.ranks.text import notes_of, summary_parts
 
 if TYPE_CHECKING:
     import pandas
@@ -240,7 +240,6 @@ class Ranks:
 
         A REPL or a notebook's cell displays the result; scripts print() it. Its text fits the terminal; ``to_dict()``
         equals Ranks.to_dict()."""
-        from flopscope.ranks.text import summary_parts
         from flopscope.show.summary import Summary
 
         return Summary(summary_parts(self), self.to_dict)
