@@ -127,12 +127,24 @@ static PyObject *empty(PyObject *Py_UNUSED(module), PyObject *args, PyObject *kw
     return fs_wrap_tensor(&tensor);
 }
 
+/* The GIL: threads of Python's that call CUDA without it wait for it between two calls. */
+static int hold_threads(void)
+{
+    return (int)PyGILState_Ensure();
+}
+
+static void release_threads(int held)
+{
+    PyGILState_Release((PyGILState_STATE)held);
+}
+
 /* Load the driver once per process. Later calls do nothing. */
 static PyObject *load_cupti(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *path = NULL, *driver = NULL;
     fs_error err;
     if (!PyArg_ParseTuple(args, "|zz:load_cupti", &path, &driver)) return NULL;
+    fs_cupti_hold_threads_by(hold_threads, release_threads);
     return fs_none_or_raise(FS_WITHOUT_GIL(fs_cupti_load(path, driver, &err)), &err);
 }
 

@@ -119,8 +119,8 @@ static PyObject *watch_start(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyObject *watch_stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    fs_watch_stop();
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS fs_watch_stop();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *watch_launches(PyObject *Py_UNUSED(module), PyObject *on)

@@ -249,11 +249,20 @@ int cuptiSubscribe_v2(void **subscriber, fs_cupti_callback callback, void *conte
     return code;
 }
 
+int cuptiEnableDomain(uint32_t on, void *subscriber, int domain)
+{
+    if (subscriber != &fake) return FAKE_INVALID_PARAMETER;
+    for (int i = 1; i < FAKE_FUNCTIONS; i++)
+        __atomic_store_n(&fake_client.callbacks[domain][i], on != 0, __ATOMIC_RELAXED);
+    return 0;
+}
+
 int cuptiUnsubscribe(void *subscriber)
 {
     if (subscriber != &fake) return FAKE_INVALID_PARAMETER;
-    fake_client.callback = NULL;
-    memset(fake_client.callbacks, 0, sizeof fake_client.callbacks);
+    __atomic_store_n(&fake_client.callback, NULL, __ATOMIC_RELAXED);
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RESOURCE_DOMAIN; domain++)
+        cuptiEnableDomain(0, subscriber, domain);
     return 0;
 }
 
@@ -434,9 +443,10 @@ int cuptiFinalize(void)
 
 static bool fake_tell(int domain, uint32_t function, const void *data)
 {
-    if (fake_client.callback == NULL) return false;
+    fs_cupti_callback callback = __atomic_load_n(&fake_client.callback, __ATOMIC_RELAXED);
+    if (callback == NULL) return false;
     if (!__atomic_load_n(&fake_client.callbacks[domain][function], __ATOMIC_RELAXED)) return false;
-    fake_client.callback(fake_client.callback_context, domain, function, data);
+    callback(fake_client.callback_context, domain, function, data);
     return true;
 }
 

@@ -1,6 +1,8 @@
 /* A capture in a program with several threads, and in a process that forks. */
+#include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "base/unused.h"
 #include "sources/cupti/watch.h"
 #include "tests/c/fake_capture.h"
 
@@ -140,4 +142,28 @@ TEST(a_forked_child_ends_and_the_parent_goes_on)
     launch(2);
     stop_capture();
     CHECK(fs_store_count(store) == 9 && fs_cupti_last().dropped == 0, "%u", fs_store_count(store));
+}
+
+static atomic_bool calling;
+
+static void *call_until_told(void *FS_UNUSED(context))
+{
+    while (atomic_load(&calling)) fake_tell_call("cuLaunchKernel", "cuLaunchKernel", 0);
+    return NULL;
+}
+
+/* It may be within a call, from which CUPTI cannot be taken away. */
+TEST(cupti_stays_while_another_thread_calls_cuda)
+{
+    pthread_t caller;
+    atomic_store(&calling, true);
+    start_capture(&with_calls);
+    pthread_create(&caller, NULL, call_until_told, NULL);
+    CHECK(fs_cupti_stop(NULL) == FS_OK);
+    CHECK(fake_count("finalized") == 0 && fake_client.callback == NULL);
+    atomic_store(&calling, false);
+    pthread_join(caller, NULL);
+    start_capture(&with_calls);
+    stop_capture();
+    CHECK(fake_count("finalized") == 1);
 }

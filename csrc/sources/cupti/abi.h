@@ -182,6 +182,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(subscribe, cuptiSubscribe, (void **, fs_cupti_callback, void *))                           \
     X(unsubscribe, cuptiUnsubscribe, (void *))                                                   \
     X(enable_callback, cuptiEnableCallback, (uint32_t, void *, int domain, uint32_t function))   \
+    X(enable_domain, cuptiEnableDomain, (uint32_t, void *, int domain))                          \
     X(register_callbacks, cuptiActivityRegisterCallbacks, (fs_cupti_request, fs_cupti_complete)) \
     X(enable, cuptiActivityEnable, (int kind))                                                   \
     X(disable, cuptiActivityDisable, (int kind))                                                 \

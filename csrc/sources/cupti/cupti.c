@@ -1,6 +1,7 @@
 /* States: idle, watching, capturing, or both of the latter; one subscription serves both, and whoever ends last ends
- * it. CUPTI is detached from the process at the end, so that a program runs as before, but not while somebody holds it
- * (fs_cupti_hold). Nothing is started half: every step of fs_cupti_start that fails undoes those before it.
+ * it. CUPTI is detached from the process at the end, so that a program runs as before (a launch takes 1.3 times as long
+ * with it), but not while somebody holds it (fs_cupti_hold), nor while other threads call CUDA: one that is within a
+ * call then may crash. Nothing is started half: every step of fs_cupti_start that fails undoes those before it.
  * `capture.lock` guards the parser and its output; what may wait for a callback of CUPTI (subscribing, enabling,
  * flushing) is called without it, as callbacks take it. In a forked child every entry point refuses or does nothing. */
 #include "sources/cupti/cupti.h"
@@ -18,6 +19,7 @@
 #include "store/event.h"
 
 enum { TAKEN_BY_BYTES = 64 };
+static const int64_t QUIET_NS = 2000000, PATIENCE_NS = 30000000; /* without a call by others; to wait for that */
 
 static struct {
     pthread_mutex_t lock; /* protects the parser and its output */
@@ -31,8 +33,11 @@ static struct {
 } capture = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
-    pthread_mutex_t lock; /* held while CUPTI is detached */
+    pthread_mutex_t lock; /* held while CUPTI is detached; taken after threads are held */
     int holds;            /* clients that need it attached */
+    int (*hold_threads)(void);
+    void (*release_threads)(int held);
+    _Atomic int64_t called; /* when another thread called CUDA, of the calls that are told */
 } attachment = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI is detached */
@@ -74,6 +79,7 @@ static void called_back(void *FS_UNUSED(context), int domain, uint32_t function,
         else fs_watch_called(function, data);
         return;
     }
+    if (!detaching) atomic_store_explicit(&attachment.called, fs_clock_now(), memory_order_relaxed);
     void *const *executable = call->arguments; /* the first argument of functions that launch or change graphs */
     bool watched = capture.watching != NULL && executable != NULL;
     if (domain == FS_CUPTI_DRIVER_DOMAIN && fs_cupti_ids_have(&fs_cupti_functions_found->launching, function)) {
@@ -228,12 +234,36 @@ void fs_cupti_unhold(void)
     pthread_mutex_unlock(&attachment.lock);
 }
 
-/* End the subscription and, unless it is held, detach CUPTI from the process. */
+void fs_cupti_hold_threads_by(int (*hold)(void), void (*release)(int held))
+{
+    attachment.hold_threads = hold;
+    attachment.release_threads = release;
+}
+
+/* Wait until no other thread calls CUDA; return whether that is so. */
+static bool is_quiet(void)
+{
+    const int64_t begin = fs_clock_now();
+    int64_t now = begin, called = begin;
+    atomic_store(&attachment.called, begin);
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN; domain++)
+        fs_cupti->enable_domain(1, capture.subscriber, domain);
+    while (now - called < QUIET_NS && now - begin < PATIENCE_NS) {
+        nanosleep(&(struct timespec){.tv_nsec = QUIET_NS / 8}, NULL);
+        called = atomic_load(&attachment.called);
+        now = fs_clock_now();
+    }
+    for (int domain = FS_CUPTI_DRIVER_DOMAIN; domain <= FS_CUPTI_RUNTIME_DOMAIN; domain++)
+        fs_cupti->enable_domain(0, capture.subscriber, domain);
+    return now - called >= QUIET_NS;
+}
+
+/* End the subscription and, unless it is held or in use, detach CUPTI from the process. */
 static void detach(void)
 {
-    int version;
+    int version, held = attachment.hold_threads != NULL ? attachment.hold_threads() : 0;
     pthread_mutex_lock(&attachment.lock);
-    detaching = attachment.holds == 0;
+    detaching = attachment.holds == 0 && is_quiet();
     if (detaching) { /* from the exit of a call without effect */
         fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN,
                                   fs_cupti_functions_found->driver_version);
@@ -245,6 +275,7 @@ static void detach(void)
     detaching = false;
     capture.subscriber = NULL;
     pthread_mutex_unlock(&attachment.lock);
+    if (attachment.release_threads != NULL) attachment.release_threads(held);
 }
 
 static void leave(void)
@@ -405,6 +436,7 @@ bool fs_cupti_is_capturing(void)
 static fs_status evict_client(fs_error *err)
 {
     fs_devices_wait();
+    int threads = attachment.hold_threads != NULL ? attachment.hold_threads() : 0;
     pthread_mutex_lock(&attachment.lock);
     bool held = attachment.holds > 0;
     if (!held) {
@@ -412,6 +444,7 @@ static fs_status evict_client(fs_error *err)
         fs_cupti->finalize();
     }
     pthread_mutex_unlock(&attachment.lock);
+    if (attachment.release_threads != NULL) attachment.release_threads(threads);
     return held ? fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name, and counters are in use")
                 : FS_OK;
 }

@@ -69,6 +69,9 @@ fs_status fs_cupti_stop(fs_error *err);
 void fs_cupti_hold(void);
 void fs_cupti_unhold(void);
 
+/* Let `hold` keep the program's other threads from calling CUDA while CUPTI is detached, and `release` end that. */
+void fs_cupti_hold_threads_by(int (*hold)(void), void (*release)(int held));
+
 /* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict:
  * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
