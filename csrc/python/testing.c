@@ -86,7 +86,6 @@ static fs_status launch_id(fs_store *store, PyObject *fields, uint32_t *id, fs_e
         .registers = (uint32_t)number(fields, "registers"),
         .static_shared = (uint32_t)number(fields, "static_shared"),
         .dynamic_shared = (uint32_t)number(fields, "dynamic_shared"),
-        .local = (uint32_t)number(fields, "local"),
         .graph = (uint32_t)number(fields, "graph"),
         .graph_node = number(fields, "graph_node"),
         .context = (uint32_t)number(fields, "context"),

@@ -75,9 +75,8 @@ typedef struct fs_launch {
     uint32_t grid[3], block[3], cluster[3]; /* grid of 0: not a kernel; cluster of 0: none */
     uint32_t registers;                     /* per thread */
     uint32_t static_shared, dynamic_shared; /* bytes per block */
-    uint32_t local;                         /* 1 + bytes per thread, of spilled registers and arrays; 0: unknown */
     uint32_t graph;                         /* id of the CUDA graph that launched it, 0: none */
-    uint32_t context, unused;               /* signatures are compared by their bytes, so that there is no padding */
+    uint32_t context;
     uint64_t graph_node;
 } fs_launch;
 

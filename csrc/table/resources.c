@@ -15,7 +15,6 @@ static fs_launch_resources resources_of(const fs_store *store, int device, uint3
     if (launch.registers == 0) return found; /* no kernel has none: what its source did not record is unknown */
     fs_device_facts facts = fs_store_device(store, device);
     found.registers = launch.registers;
-    found.local = launch.local;
     found.shared = (int64_t)launch.static_shared + launch.dynamic_shared;
     found.residency = fs_occupancy_residency(&launch, &facts);
     double held = found.residency.blocks * (double)facts.sm_count;
@@ -29,7 +28,6 @@ void fs_resources_add(fs_resources *sums, fs_launch_resources *known, const fs_s
     if (known->known_for != device + 1) *known = resources_of(store, device, signature);
     double weight = ns > 0 ? (double)ns : 1; /* what takes no time is not nothing */
     if (known->registers > sums->registers) sums->registers = known->registers;
-    if (known->local > sums->local) sums->local = known->local;
     if (known->shared > sums->shared) sums->shared = known->shared;
     if (isnan(known->waves)) return;
     sums->ns += weight;
@@ -41,7 +39,6 @@ void fs_resources_add(fs_resources *sums, fs_launch_resources *known, const fs_s
 void fs_resources_join(fs_resources *to, const fs_resources *from)
 {
     if (from->registers > to->registers) to->registers = from->registers;
-    if (from->local > to->local) to->local = from->local;
     if (from->shared > to->shared) to->shared = from->shared;
     to->ns += from->ns;
     to->occupancy += from->occupancy;

@@ -8,8 +8,8 @@
 
 /* Of the launches of one signature on one device. */
 typedef struct {
-    int known_for;             /* that device + 1; 0: nothing is known yet */
-    uint32_t registers, local; /* as fs_launch has it */
+    int known_for; /* that device + 1; 0: nothing is known yet */
+    uint32_t registers;
     int64_t shared;
     fs_residency residency;
     double waves; /* blocks of the grid / blocks that the device holds at once */
@@ -17,7 +17,7 @@ typedef struct {
 
 /* Sums over the launches of a row, weighted by their times. Zero: there are none. */
 typedef struct {
-    uint32_t registers, local; /* the most, as is `shared`, bytes; 0: unknown */
+    uint32_t registers; /* the most, as is `shared`, bytes; 0: unknown */
     int64_t shared;
     double ns, occupancy, waves; /* ns: of launches whose residency is known */
     double limited_ns[FS_OCCUPANCY_LIMIT_COUNT];

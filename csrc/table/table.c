@@ -381,7 +381,6 @@ static void fill_resources(fs_row *row, const fs_resources *sums)
     bool known = sums->registers > 0; /* else they are unknown, or it is no kernel */
     row->registers = known ? (double)sums->registers : (double)NAN;
     row->shared_memory = known ? (double)sums->shared : (double)NAN;
-    row->local_memory = sums->local > 0 ? (double)(sums->local - 1) : (double)NAN;
     row->theoretical_occupancy = fs_resources_mean(sums, sums->occupancy);
     row->waves = fs_resources_mean(sums, sums->waves);
     row->occupancy_limit = fs_resources_limit(sums);

@@ -250,10 +250,6 @@ static void kernel_members(fs_json_members *members, const fs_launch *launch, co
     fs_json_integer(json, launch->registers);
     FS_JSON_KEY(members, "shared memory");
     fs_json_integer(json, (int64_t)launch->static_shared + launch->dynamic_shared);
-    if (launch->local > 0) {
-        FS_JSON_KEY(members, "local memory per thread");
-        fs_json_integer(json, launch->local - 1);
-    }
     if (!isnan(occupancy.blocks_per_sm)) {
         FS_JSON_KEY(members, "blocks per SM");
         fs_json_decimal(json, occupancy.blocks_per_sm, 6);

@@ -251,8 +251,6 @@ class FarOp(NamedTuple):
     occupancy: float = math.nan
     """The kernel's theoretical occupancy in percent, where something limits it, which is:"""
     limit: str = ""
-    local: float = math.nan
-    """Bytes of local memory of a thread of the kernel."""
 
 
 SUCH: Mapping[Such, str] = {
@@ -279,7 +277,6 @@ def _far_op(op: FarOp, per: str) -> str:
     reaches = "" if math.isnan(op.share) else f" at {percent_text(op.share)} of its limit{usual}"
     facts = [plural(op.blocks, "block")] if op.blocks > 0 else []
     facts += [f"{percent_text(op.occupancy)} occupancy, limited by {op.limit}"] if op.limit else []
-    facts += [f"{op.local:,.0f} bytes a thread in local memory"] if op.local > 0 else []
     grid = f" ({', '.join(facts)})" if facts else ""
     cause = "takes most of it"
     if op.written_for:
@@ -302,11 +299,10 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarO
     runs_on = f"sm{analysis.capabilities[op.device]}" if cause.written_for else ""
     reaches = (time, share, 100 * cause.usual, cause.such, cause.written_for, runs_on)
     processors, columns = analysis.sm_counts.get(op.device, 0), analysis.columns
-    rows = analysis.rows_of.get(kernel.name, ())
-    limits = ((columns["theoretical_occupancy"][row], columns["occupancy_limit"][row]) for row in rows)
-    held, limit = next((pair for pair in limits if pair[1]), (math.nan, ""))
-    local = max((columns["local_memory"][row] for row in rows), default=math.nan)
-    return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units, held, limit, local)
+    limits = ((columns["theoretical_occupancy"][row], columns["occupancy_limit"][row])
+              for row in analysis.rows_of.get(kernel.name, ()))  # fmt: skip
+    limited = next(((held, limit) for held, limit in limits if limit), (math.nan, ""))
+    return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units, *limited)
 
 
 RULES = (small, far_from_roof)

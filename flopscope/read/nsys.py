@@ -46,7 +46,6 @@ _LAUNCH = columns(
     registers="registersPerThread",
     static_shared="staticSharedMemory",
     dynamic_shared="dynamicSharedMemory",
-    local="localMemoryPerThread",
     **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
 )
 _HOST = columns("start", "end", process=Value(("globalTid",), _PROCESS), thread=Value(("globalTid",), _THREAD))

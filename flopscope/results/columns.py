@@ -90,7 +90,7 @@ _WHY = {
     **dict.fromkeys(("tflops_per_s", "gbytes_per_s", "arithmetic_intensity"), _RATE),
     **dict.fromkeys(("roofline_time", "headroom", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"), _ROOF),
     **{number.name: _COUNTED_ONLY for number in _NUMBERS[_COUNTED:]},
-    **dict.fromkeys(("registers", "shared_memory", "local_memory"), "no launch of a kernel was recorded with them"),
+    **dict.fromkeys(("registers", "shared_memory"), "no launch of a kernel was recorded with them"),
     **dict.fromkeys(("theoretical_occupancy", "waves"), "the launches, or properties of the device, are unknown"),
     "occupancy_limit": "nothing limits it, or it is unknown",
     **dict.fromkeys(("time_min", "time_median", "time_p95", "time_max"), "no call has a time of its own"),

@@ -189,7 +189,6 @@ COLUMNS = [
     ViewColumn("Limited by", "occupancy_limit", _texts(lambda value: value or ""), 24, shown="fitted"),
     ViewColumn("Registers", "registers", _texts(units.count_text), 25, shown="fitted"),
     ViewColumn("Shared mem", "shared_memory", _texts(units.bytes_text), 26, shown="fitted"),
-    ViewColumn("Local mem", "local_memory", _texts(units.bytes_text), 28, shown="fitted"),
     ViewColumn("Waves", "waves", _texts(lambda value: units.significant_text(value, 3)), 27, shown="fitted"),
 ]
 SEEN = [column for column in COLUMNS if column.importance]

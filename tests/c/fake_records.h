@@ -136,8 +136,8 @@ void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device
 #define FAKE_SIZES(sizes, type) {(type)fake.sizes[0], (type)fake.sizes[1], (type)fake.sizes[2]}
     FAKE_WORK(kernel, KERNEL, device, .name = name, .completed = end, .registers = (uint16_t)fake.registers,
               .static_shared = (int32_t)fake.static_shared, .dynamic_shared = (int32_t)fake.dynamic_shared,
-              .local_per_thread = fake.static_shared / 2, .grid = FAKE_SIZES(grid, int32_t),
-              .block = FAKE_SIZES(block, int32_t), .cluster = FAKE_SIZES(cluster, uint32_t));
+              .grid = FAKE_SIZES(grid, int32_t), .block = FAKE_SIZES(block, int32_t),
+              .cluster = FAKE_SIZES(cluster, uint32_t));
 #undef FAKE_SIZES
 }
 

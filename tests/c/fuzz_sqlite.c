@@ -94,10 +94,10 @@ static const fs_query asked[] = {
         FS_CELL_TYPE, FS_CELL_DOMAIN, FS_CELL_PAYLOAD),
     ASK(KERNEL,
         "SELECT " WORK_SQL "graphNodeId, graphId, demangledName, registersPerThread, staticSharedMemory,"
-        " dynamicSharedMemory, localMemoryPerThread, gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY,"
-        " clusterZ FROM CUPTI_ACTIVITY_KIND_KERNEL",
+        " dynamicSharedMemory, gridX, gridY, gridZ, blockX, blockY, blockZ, clusterX, clusterY, clusterZ"
+        " FROM CUPTI_ACTIVITY_KIND_KERNEL",
         WORK, FS_CELL_GRAPH_NODE, FS_CELL_GRAPH, FS_CELL_NAME, FS_CELL_REGISTERS, FS_CELL_STATIC_SHARED,
-        FS_CELL_DYNAMIC_SHARED, FS_CELL_LOCAL, GRID, FS_CELL_CLUSTER_X, FS_CELL_CLUSTER_Y, FS_CELL_CLUSTER_Z),
+        FS_CELL_DYNAMIC_SHARED, GRID, FS_CELL_CLUSTER_X, FS_CELL_CLUSTER_Y, FS_CELL_CLUSTER_Z),
     ASK(COPY, "SELECT " WORK_SQL "graphNodeId, bytes, copyKind, srcKind, dstKind FROM CUPTI_ACTIVITY_KIND_MEMCPY", WORK,
         FS_CELL_GRAPH_NODE, FS_CELL_BYTES, FS_CELL_COPY_KIND, FS_CELL_FROM, FS_CELL_TO),
     ASK(FILL, "SELECT " WORK_SQL "graphNodeId, bytes, memKind FROM CUPTI_ACTIVITY_KIND_MEMSET", WORK,

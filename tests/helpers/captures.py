@@ -64,7 +64,7 @@ class Nsys:
         row |= {f"{what}{axis}": size for what, size in (("grid", 68), ("block", 128)) for axis in "X"}
         row |= {f"{what}{axis}": 1 for what in ("grid", "block") for axis in "YZ"}
         row |= {"staticSharedMemory": 1024, "dynamicSharedMemory": 2048, "graphNodeId": None, "greenContextId": None}
-        row |= {"localMemoryPerThread": 0, "graphId": None, "clusterX": 0, "clusterY": 0, "clusterZ": 0}
+        row |= {"graphId": None, "clusterX": 0, "clusterY": 0, "clusterZ": 0}
         self.work(KERNEL, start, end, correlation, process, device, **row | more)
 
     def copy(self, start: int, end: int, correlation: int = 0, process: int = 42, device: int = 0, **more: Any) -> None:

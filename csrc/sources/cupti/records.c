@@ -373,7 +373,6 @@ static fs_status take_kernel(fs_cupti_parser *parser, const fs_cupti_kernel *rec
         .registers = record->registers,
         .static_shared = (uint32_t)record->static_shared,
         .dynamic_shared = (uint32_t)record->dynamic_shared,
-        .local = record->local_per_thread + 1,
         .graph = record->graph,
         .graph_node = record->graph != 0 ? record->graph_node : 0,
         .context = record->context,

@@ -431,7 +431,6 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
     fs_launch launch = {
         .registers = (uint32_t)count_of(arguments, FS_ARG_REGISTERS, UINT32_MAX, 0),
         .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* plus static */
-        .local = (uint32_t)count_of(arguments, FS_ARG_LOCAL, UINT32_MAX - 1, -1) + 1,
         .context = (uint32_t)number(arguments, FS_ARG_CONTEXT, 0),
         .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
         .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),

@@ -27,7 +27,6 @@ typedef struct {
     X(BYTES, "bytes")                    \
     X(REGISTERS, "registers per thread") \
     X(SHARED, "shared memory")           \
-    X(LOCAL, "local memory per thread")  \
     X(GRAPH, "graph id")                 \
     X(GRAPH_NODE, "graph node id")       \
     X(MEMORY_BYTES, "Bytes")             \

@@ -207,7 +207,6 @@ static fs_status take_launch(fs_part *part, const fs_cell *cells, fs_record *rec
     _Alignas(8) char bytes[FS_LAUNCH_BYTES];
     uint64_t dynamic =
         (uint64_t)fs_cell_count(cells, FS_CELL_DYNAMIC_SHARED) + fs_cell_count(cells, FS_CELL_STATIC_SHARED);
-    int64_t local = fs_cell_number(cells, FS_CELL_LOCAL, -1);
     fs_launch launch = {
         .grid = {fs_cell_count(cells, FS_CELL_GRID_X), fs_cell_count(cells, FS_CELL_GRID_Y),
                  fs_cell_count(cells, FS_CELL_GRID_Z)},
@@ -217,7 +216,6 @@ static fs_status take_launch(fs_part *part, const fs_cell *cells, fs_record *rec
                     fs_cell_count(cells, FS_CELL_CLUSTER_Z)},
         .registers = fs_cell_count(cells, FS_CELL_REGISTERS),
         .dynamic_shared = dynamic <= UINT32_MAX ? (uint32_t)dynamic : 0, /* plus static, as Kineto has it */
-        .local = local >= 0 && local < UINT32_MAX ? (uint32_t)local + 1 : 0,
         .graph = fs_cell_count(cells, FS_CELL_GRAPH),
         .context = fs_cell_count(cells, FS_CELL_CONTEXT),
         .graph_node = (uint64_t)fs_cell_number(cells, FS_CELL_GRAPH_NODE, 0),

@@ -76,7 +76,6 @@ typedef enum {
     X(REGISTERS, registers, "per thread")                                                   \
     X(STATIC_SHARED, static_shared, "bytes per block")                                      \
     X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                                    \
-    X(LOCAL, local, "bytes per thread")                                                     \
     X(GRAPH, graph, "id of the CUDA graph that launched the work")                          \
     X(GRAPH_NODE, graph_node, "id of a graph's node")                                       \
     X(ORIGINAL, original, "of a node: the node it was cloned from")                         \

@@ -23,7 +23,7 @@ _GROUPS = {  # of columns, in the order of the page
     "Time per call": "time_min time_median time_p95 time_max time_std",
     "Work": f"{_WORK} unit bytes_source flops_source",
     "Rates": "tflops_per_s gbytes_per_s",
-    "Launch": "registers shared_memory local_memory theoretical_occupancy occupancy_limit waves",
+    "Launch": "registers shared_memory theoretical_occupancy occupancy_limit waves",
     "Memory": "self_device_memory_usage device_memory_usage self_cpu_memory_usage cpu_memory_usage",
     "Identity": "key overload_name device_type is_user_annotation count timing_source",
     "Inputs": "input_shapes input_dtypes",
