@@ -11,14 +11,18 @@ from flopscope import _core
 from flopscope.measuring.stage import Stage
 from flopscope.record.counters import why_no_counters
 from flopscope.support.capture import stop_core
+from flopscope.support.peaks import Peaks
 from flopscope.support.units import MISSING, si_text
 
 LEFT_DIRTY = "l2_bytes_left_dirty"
 """The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
-ALWAYS = ("memory", "units", "issue", "scalar", "stalls")
+ALWAYS = ("memory", "units", "issue", "scalar", "stalls", "access")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
 ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
-ONLY_ALONE = ("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions")
+ONLY_ALONE = (
+    *("fp32_flops", "fp64_flops", "fp16_flops", "thread_instructions"),
+    *("bytes_per_sector_read", "bytes_per_sector_written"),
+)
 """Counters of instrumented code, which CUPTI does not instrument while kernels are recorded: they stay 0."""
 NEAR = 0.05  # within which a ratio is a whole number of times
 
@@ -29,7 +33,7 @@ class Counts(dict[str, float]):
     dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
         unless ``cache="hot"``. l2_bytes_left_dirty: bytes written that reach the memory later (cold caches only).
     l2_bytes: bytes requested from the L2 cache. pct_peak_l2: their rate in the median time, in percent of the measured
-        bandwidth of the L2; missing where that was not measured.
+        bandwidth of the L2, and pct_peak_dram that of the device memory's traffic; missing where it was not measured.
     fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
         fp16 and bf16, a packed instruction counts once.
     tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
@@ -38,7 +42,12 @@ class Counts(dict[str, float]):
         too; l2 the busiest part of the L2.
     eligible_warps: warps per scheduler that could issue.
     instructions: warp instructions. thread_instructions: those that their threads executed.
-    stall_…: waiting warps per issued instruction, by the reason for the wait.
+    stall_…: waiting warps per issued instruction, by the reason for the wait. warps_per_issue: all warps in flight.
+    sectors_read, sectors_written: sectors of 32 bytes of global memory that loads and stores access, of whose bytes
+        they use bytes_per_sector_read and bytes_per_sector_written.
+    shared_wavefronts, bank_conflicts: passes of shared memory, and those that only conflicts of its banks need.
+    local_requests, atomic_requests: warp instructions that access local memory, to which registers spill, or are
+        atomic. threads_per_instruction: threads of 32 that take part.
     """
 
     def __repr__(self) -> str:
@@ -51,10 +60,25 @@ class Counts(dict[str, float]):
         return sum(parts) + self.get(LEFT_DIRTY, 0.0)
 
 
-def rate_l2(counts: Counts, us: float, bandwidth: float | None) -> None:
-    """Add the share of the L2's bandwidth (bytes/s) that a call of so many µs reaches, if all are known."""
-    if "l2_bytes" in counts and bandwidth and us > 0:
-        counts["pct_peak_l2"] = 100 * counts["l2_bytes"] / (us * 1e-6) / bandwidth
+SPANS = {
+    "memory_ns": ("sm_active", "tensor_active", "l2_active"),
+    "units_ns": ("fma_active", "fp64_active", "alu_active", "issue_active", "l1_active"),
+}
+"""The time in which a group of counters was counted, and its counters that are shares of that time."""
+
+
+def relate(counts: Counts, us: float, peaks: Peaks | None) -> None:
+    """Relate what was counted to the µs that a call takes: the time of its launches was counted as well. Add the shares
+    of the bandwidths of L2 and device memory, where they are known."""
+    if not us > 0:
+        return
+    for span, names in SPANS.items():
+        longer = max(1e-3 * counts.pop(span, 0.0) / us, 1.0)
+        counts |= {name: min(longer * counts[name], 100.0) for name in names if name in counts}
+    moved = {"pct_peak_l2": counts.get("l2_bytes", math.nan), "pct_peak_dram": counts.bytes_moved}
+    for name, bandwidth in zip(moved, (peaks.l2_bandwidth, peaks.bandwidth) if peaks else (), strict=False):
+        if bandwidth and not math.isnan(moved[name]):
+            counts[name] = 100 * moved[name] / (us * 1e-6) / bandwidth
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from flopscope.measuring.arrays import leaves, library_of
 from flopscope.measuring.cuda import devices_of
 from flopscope.measuring.known_work import is_of_torch, torch_record, unit_of_torch, work_by_name
 from flopscope.measuring.sampling import NoTime
+from flopscope.measuring.why import Launch, launch_of
 from flopscope.support import capture
 from flopscope.support.capture import ProfilerActivity
 from flopscope.support.core_facts import WORK
@@ -59,6 +60,8 @@ class Look:
     """Whether it returned arrays of JAX, which may still be computed."""
     returned_on: frozenset[str] = frozenset()
     """CUDA devices of what the call returned."""
+    launch: Launch | None = None
+    """That of the longest kernel; None where none was recorded."""
     named: Mapping[str, Any] | None = None
     """The unit of a function whose work is known, but not by the ops in ``core``."""
 
@@ -183,6 +186,7 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
         sees_cuda=sees_cuda,
         kernels=kernels if sees_cuda else None,
         launches=len(launches) if sees_cuda else None,
+        launch=launch_of(core.table(False, 0, {})[0]) if kernels and sees_cuda else None,
         native_launches=sum(name.startswith("flopscope::") for name in launchers),
         notes=notes,
         core=core,

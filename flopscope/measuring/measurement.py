@@ -10,6 +10,7 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
+from flopscope.measuring.why import LAUNCH, Launch, cause_of
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, plain, record
@@ -60,6 +61,9 @@ MEASUREMENT = Document(
         *columns("peaks_source$", peaks_source='"" if the peaks are unknown'),
         by_name("shares", record("share", _SHARES), "the shares by source of the peaks"),
         by_name("counters", Field("counter"), "of a call, by the names and in the units that docs/counters.md lists"),
+        record("launch", LAUNCH, "of its longest kernel", _NO_GPU),
+        *columns("cause$", cause='what limits that kernel; "" without counters'),
+        *columns("explanation$", explanation="the same in a sentence"),
         *columns("notes@"),
         Field("samples", "numbers", "µs", "in the order of measurement", optional=True),
         Field("clocks", "numbers", "MHz", "of the samples", "the clock of the sample is unknown", optional=True),
@@ -134,6 +138,8 @@ class Measurement(Distribution):
     """Energy of the GPU per call in J: ``watts`` for the median time; NaN where the samples took less than 0.1 s."""
     watts: float = math.nan
     """Mean power of the GPU while the samples were taken, in W, by the energy that its driver counts."""
+    launch: Launch | None = None
+    """CUDA: registers, shared memory and occupancy of the longest kernel; None where they are unknown."""
     notes: tuple[str, ...] = ()
     """What was unavailable, and why: NVML, CUPTI, a CUDA graph."""
     roof: _core.Roof | None = field(default=None, repr=False)
@@ -159,6 +165,16 @@ class Measurement(Distribution):
     def traffic(self) -> str:
         """How the counted traffic compares with the bytes that the call must move; "" if either is unknown."""
         return traffic_sentence(self.counters, self.bytes_total_moved, self.bytes_read, self.bytes_written)
+
+    @property
+    def cause(self) -> str:
+        """What limits the longest kernel, one of flopscope.measuring.why.CAUSES; "" without counters."""
+        return cause_of(self.counters, self.launch)[0]
+
+    @property
+    def explanation(self) -> str:
+        """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
+        return cause_of(self.counters, self.launch)[1]
 
     @property
     def why_unknown(self) -> str:
@@ -215,7 +231,8 @@ class Measurement(Distribution):
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
-        return {**content, "verdict": self.verdict}
+        content["launch"] = None if self.launch is None else self.launch._asdict()
+        return {**content, "verdict": self.verdict, "cause": self.cause, "explanation": self.explanation}
 
     def __str__(self) -> str:
         facts = self.facts()
@@ -246,6 +263,7 @@ class Measurement(Distribution):
             "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
             "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples discarded"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
+            "launch": (self.launch.registers if self.launch else math.nan, str(self.launch)),
             "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}{self._at(_flop_rate(self.tflops_per_s))}"),
             "memory": (moved, f"{si_text(moved, 'B')}{self._at(_rate(self.gbytes_per_s, 'GB/s'))}"),
             "energy": (self.joules, f"{1e3 * self.joules:.3g} mJ per call at {self.watts:.0f} W"),
@@ -254,8 +272,7 @@ class Measurement(Distribution):
         facts |= {name: text for name, (value, text) in optional.items() if not math.isnan(value)}
         if self.counters:
             facts["counted"] = counts_text(self.counters)
-        if self.traffic:
-            facts["traffic"] = self.traffic
+        facts |= {name: text for name, text in (("traffic", self.traffic), ("why", self.explanation)) if text}
         for source, shares in self.shares.items() if self.bound != "impossible" else ():
             what = {"roofline": "pct_roofline", "bandwidth": "pct_peak_bandwidth", "FLOP/s": "pct_peak_flops"}
             found = {name: getattr(shares, share) for name, share in what.items()}

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Literal
 
 from flopscope import _core
-from flopscope.measuring.counting import count_call, cupti_stays, rate_l2
+from flopscope.measuring.counting import count_call, cupti_stays, relate
 from flopscope.measuring.cuda import Graph, LostRecords
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement, Shares
@@ -101,8 +101,7 @@ def measure(
         if counters:
             with no_collector():
                 counts = count_call(stage, call, unit or look.unit, counters == "require")
-            measured = stage.device.measured
-            rate_l2(counts, median(series.times), measured.l2_bandwidth if measured else None)
+            relate(counts, median(series.times), peaks_for(stage, peaks).get("measured"))
             extras["counters"] = counts
         return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
@@ -247,6 +246,7 @@ def _result(
         **{**rated[chosen], **bound},
         peaks_source="" if chosen == "none" else chosen,
         unit=roofs[chosen].unit,
+        launch=stage.looks[0].launch,
         roof=roofs[chosen],
         clock_mhz=median(clocks) if clocks else math.nan,
         shares={source: Shares.of(rating) for source, rating in rated.items() if source != "none"},

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ class Times:
     peaks: bool = True
     least: float | None = None
     """The fastest sample; None: an end of the interval."""
+    launches: dict[str, Any] = field(default_factory=dict)
+    """Fields of the measurement that say what was launched."""
 
     def measurement(self) -> Measurement:
         us, half = self.median, self.half
@@ -39,7 +41,7 @@ class Times:
         }  # fmt: skip
         samples = tuple(np.linspace(us - half, us + half, 12).tolist())
         known = {} if self.peaks else {"peaks": {}}
-        return measurement(us, flops, moved, bound=self.bound, samples=samples, **times, **known)
+        return measurement(us, flops, moved, bound=self.bound, samples=samples, **times, **known, **self.launches)
 
 
 @dataclass

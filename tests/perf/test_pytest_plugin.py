@@ -9,6 +9,7 @@ import pytest
 from helpers.fake_measure import Compared, Run, Times, runner
 
 from flopscope.measuring.perf import check
+from flopscope.measuring.why import Launch
 from flopscope.results.events import Interval
 
 pytest_plugins = ["pytester"]
@@ -257,12 +258,9 @@ def test_the_other_function_can_have_its_own_arguments(run: Run) -> None:
 @pytest.fixture
 def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
-    of_each = {"registers": 168, "theoretical_occupancy": 18.75, "occupancy_limit": "registers"}
 
     def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
-        order = enumerate(kernel_names, -9)
-        rows = [SimpleNamespace(key=key, local_memory=-us, self_device_time_total=us, **of_each) for us, key in order]
-        monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or [], rows))
+        monkeypatch.setattr(check, "look", lambda fn, args: check.Seen(kernel_names, waits or []))
 
     return activity
 
@@ -275,10 +273,6 @@ def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         (["mul", "add"], ".kernels(2)", "passed", ""),
         ([], ".kernels(at_most=1)", "failed", "launched no kernel at all"),
         ([], ".kernels(equal_to=0)", "passed", ""),
-        (["short", "long"], ".spills(9).occupancy(18)", "passed", ""),
-        (["short", "long"], ".spills(0)", "failed", "9 bytes in local memory measured, at most 0 bytes"),
-        (["short", "long"], ".occupancy(at_least=50)", "failed", "long is limited by registers"),
-        ([], ".spills(0)", "failed", "launched no kernel at all"),
     ],
 )
 def test_kernels_are_counted(
@@ -286,6 +280,37 @@ def test_kernels_are_counted(
 ) -> None:
     set_activity(names)
     result, _ = run(chain(limits))
+    result.assert_outcomes(**{outcome: 1})
+    assert message in result.stdout.str()
+
+
+LONG = {"kernels": 2, "launch": Launch("long", 168, 0, 18.75, "registers", 4.0)}
+WAITING = {"counters": {"warps_per_issue": 10.0, "stall_barrier": 4.0, "instructions": 800.0, "local_requests": 72.0}}
+
+
+@pytest.mark.parametrize(
+    ("launches", "limits", "outcome", "message"),
+    [
+        (LONG | WAITING, ".spills(9).occupancy(18)", "passed", ""),
+        (LONG | WAITING, ".spills(0)", "failed", "9 % of the instructions on local memory measured, at most 0 %"),
+        (LONG, ".occupancy(at_least=50)", "failed", "long is limited by registers"),
+        ({"kernels": 0}, ".occupancy(9)", "failed", "launched no kernel at all"),
+        ({}, ".occupancy(9)", "skipped", "needs records of the device's activity"),
+        (WAITING, ".stalls('a barrier', at_most=40)", "passed", ""),
+        (
+            LONG | WAITING,
+            ".stalls('a barrier', at_most=39)",
+            "failed",
+            "access local memory, to which registers spill. Of their",
+        ),
+        (WAITING, ".stalls('memory', at_most=0)", "passed", ""),
+        (WAITING, ".stalls('long_scoreboard', at_most=9)", "failed", "stalls() knows the waits for 'memory',"),
+    ],
+)
+def test_launches_and_waits_of_warps_have_limits(
+    run: Run, launches: dict[str, Any], limits: str, outcome: str, message: str
+) -> None:
+    result, _ = run(chain(limits), Times(20, 0.1, launches=launches), options=("-rfs",))
     result.assert_outcomes(**{outcome: 1})
     assert message in result.stdout.str()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flopscope.measuring.counting import LEFT_DIRTY, Counts, count_call, counts_text, rate_l2, traffic_sentence
+from flopscope.measuring.counting import LEFT_DIRTY, Counts, count_call, counts_text, relate, traffic_sentence
 from flopscope.support.nvml import LEAST_SECONDS, Energy, EnergyMeter
 
 
@@ -111,14 +111,25 @@ def test_counting_goes_on_in_a_capture_where_cupti_was_detached(asleep: bool, mo
     assert any("hot caches" in note for note in stage.notes)
 
 
-def test_the_share_of_the_l2_needs_its_bytes_its_peak_and_a_time() -> None:
-    counts = Counts({"l2_bytes": 8e6})
-    rate_l2(counts, 2.0, 8e12)
-    assert counts["pct_peak_l2"] == pytest.approx(50)
-    for found, us, bandwidth in (({}, 2.0, 8e12), ({"l2_bytes": 8e6}, 0.0, 8e12), ({"l2_bytes": 8e6}, 2.0, None)):
-        counts = Counts(found)
-        rate_l2(counts, us, bandwidth)
-        assert "pct_peak_l2" not in counts
+def test_the_share_of_a_memory_needs_its_bytes_its_peak_and_a_time() -> None:
+    def rated(found: dict[str, float], us: float, l2: float | None, dram: float) -> Counts:
+        relate(counts := Counts(found), us, SimpleNamespace(l2_bandwidth=l2, bandwidth=dram))
+        return counts
+
+    moved = {"l2_bytes": 8e6, "dram_bytes_read": 3e6, "dram_bytes_written": 1e6}
+    found = rated(moved, 2.0, 8e12, 4e12)
+    assert found["pct_peak_l2"] == pytest.approx(50) and found["pct_peak_dram"] == pytest.approx(50)
+    assert "pct_peak_l2" not in rated(moved, 2.0, None, 4e12) and "pct_peak_dram" not in rated(moved, 2.0, 8e12, 0.0)
+    assert rated({}, 2.0, 8e12, 4e12) == {} and rated(moved, 0.0, 8e12, 4e12) == moved
+
+
+def test_shares_of_the_time_that_was_counted_become_those_of_the_call() -> None:
+    counts = Counts({"memory_ns": 8e3, "units_ns": 3e3, "sm_active": 23.0, "l2_active": 30.0, "fma_active": 20.0})
+    counts["occupancy"] = 40.0  # of the time in which a multiprocessor is active
+    relate(counts, 2.0, None)
+    assert counts == {"sm_active": 92.0, "l2_active": 100.0, "fma_active": 30.0, "occupancy": 40.0}
+    relate(again := Counts({"units_ns": 1e3, "issue_active": 20.0}), 2.0, None)
+    assert again == {"issue_active": 20.0}, "a call is never longer than it takes"
 
 
 def test_calls_that_communicate_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@
     X(TENSOR_FP64, fp64_tensor, "tensor cores with fp64 operands") \
     X(TENSOR_INT8, int8_tensor, "tensor cores with int8 operands") \
     X(TENSOR_FP8, fp8_tensor, "tensor cores with fp8 operands")    \
-    X(STALLS, stalls, "what warps wait for")
+    X(STALLS, stalls, "what warps wait for")                       \
+    X(ACCESS, access, "how memory is accessed, and by how many threads")
 
 typedef enum {
 #define FS_COUNTER_GROUP_ENUM(NAME, name, prose) FS_COUNTER_GROUP_##NAME,

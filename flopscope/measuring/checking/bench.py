@@ -31,9 +31,11 @@ from flopscope.measuring.arrays import (
     values_of,
 )
 from flopscope.measuring.checking.inputs import Case, Roll
+from flopscope.measuring.counting import Counts, count_call
 from flopscope.measuring.look import joined_threads, notes_of
 from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
+from flopscope.measuring.why import Launch
 
 SETTLED = 0.002
 """Seconds after a call in which its outputs must not change."""
@@ -186,6 +188,15 @@ class Bench:
     def kept(self) -> list[list[Output]]:
         """Return what was kept."""
         return [_outputs(one) for one in self._kept]
+
+    def counted(self, which: int) -> tuple[Counts, Launch | None, list[str]]:
+        """Return what the hardware counts for a call, its longest kernel's launch, and notes. After end()."""
+        at, stage = self._chosen.index(which), self._stage
+        if stage.device.kind == "cpu":
+            return Counts(), None, []
+        before = len(stage.notes)
+        counts = count_call(stage, stage.calls[at], None, require=False)
+        return counts, stage.looks[at].launch, stage.notes[before:]
 
     def _timed(self, which: int) -> Callable[[], Any]:
         def call() -> Any:

@@ -24,6 +24,7 @@ from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudg
 from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
 from flopscope.measuring.checking.judge import Expected, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
+from flopscope.measuring.counting import relate, traffic_sentence
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
 from flopscope.measuring.paired import judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
@@ -134,6 +135,8 @@ class Run:
         """The inputs for which they are wrong."""
         self._timed = [1]
         """The places of what the kernel is timed beside."""
+        self._seen: dict[str, Any] = {}
+        """What was seen of a call of the kernel, as fields of Checked."""
 
     def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
         """Compare outputs, then times; return the verdict."""
@@ -158,6 +161,7 @@ class Run:
             pct_limit=found[0].kernel_pct_limit if found else math.nan,
             reference_pct_limit=found[0].pct_limit if found else math.nan,
             baselines=tuple(found[1:]),
+            **self._seen,
             cases=tuple(self._cases),
             seed=self._inputs.seed,
             isolated=isinstance(self._sides[0][0], Isolated),
@@ -371,13 +375,20 @@ class Run:
             if wrong := _difference(outputs, self._expected(case)):
                 raise NoTime(f"it returns results of other calls: of the contents of a timed call, {wrong}")
         self._notes += stage.notes
-        moved = float(self._inputs.nbytes + sum(bytes_of(one.dtype, one.values.shape) for one in kept[0]))
+        written = float(sum(bytes_of(one.dtype, one.values.shape) for one in kept[0]))
+        moved = self._inputs.nbytes + written
         found = []
         for place, pairs in zip(self._timed, several, strict=True):
             names = self._names[0], self._names[place]
             times = judged(stage, names, pairs, margin)
             shares = self._shares(stage, source, moved, names, (times.f_median, times.g_median))
             found.append(Beside(names[1], times, *shares))
+        bench, place = self._sides[0]
+        counts, launch, notes = bench.counted(place)
+        relate(counts, found[0].times.f_median, stage.device.measured)
+        traffic = traffic_sentence(counts, moved, moved - written, written)
+        self._seen = {"counters": counts, "launch": launch, "traffic": traffic}
+        self._notes += notes
         return found
 
     def _shares(

@@ -10,10 +10,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
+from flopscope.measuring.why import LAUNCH, Launch, cause_of
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import Document, Field, columns, record, rows
+from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.units import plural
 
 Verdict = Literal["faster", "slower", "same", "unclear", "wrong", "invalid"]
@@ -29,11 +31,18 @@ CHECKED = Document(
             (*columns("name$ pct_limit:%"), record("times", TIMES.fields, "how the times compare")),
             "the kernel beside each of the baselines that are right",
         ),
+        by_name("counters", Field("counter"), "of a call of the kernel, as docs/counters.md lists them"),
+        record("launch", LAUNCH, "of its longest kernel", "no kernel on a GPU was recorded"),
+        *columns("traffic$ cause$ explanation$", traffic="counted, beside the inputs and outputs"),
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
         Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
         *columns("seed# notes@", seed="of the inputs"),
     ),
 )
+
+
+NEAR_LIMIT = 80.0
+"""Percent of the limit from which nobody asks why a kernel does not reach it."""
 
 
 class Beside(NamedTuple):
@@ -75,6 +84,12 @@ class Checked:
     """The same of the reference."""
     baselines: tuple[Beside, ...] = ()
     """The kernel beside each of the baselines that are right."""
+    counters: Counts = field(default_factory=lambda: Counts({}))
+    """What the hardware counted for a call of the kernel, on a GPU whose counters may be read; else empty."""
+    launch: Launch | None = None
+    """That of the kernel's longest kernel, on a GPU."""
+    traffic: str = ""
+    """How the counted traffic compares with the bytes of inputs and outputs."""
     cases: tuple[str, ...] = ()
     """The inputs for which the outputs are right."""
     seed: int = 0
@@ -85,6 +100,16 @@ class Checked:
     """What was not compared, and why; differences that are no verdict."""
     failed: tuple[Any, ...] | None = field(default=None, repr=False)
     """The arguments for which an output is wrong, arrays as NumPy's; None if there are none."""
+
+    @property
+    def cause(self) -> str:
+        """What limits the kernel, as Measurement.cause."""
+        return cause_of(self.counters, self.launch)[0]
+
+    @property
+    def explanation(self) -> str:
+        """The same in a sentence, as Measurement.explanation."""
+        return cause_of(self.counters, self.launch)[1]
 
     @property
     def sentence(self) -> str:
@@ -102,8 +127,9 @@ class Checked:
         """Return all fields but ``failed`` as a document for JSON: see docs/json.md."""
         content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "failed"}
         beside = [{"name": b.name, "pct_limit": b.pct_limit, "times": b.times.content()} for b in self.baselines]
-        times = None if self.times is None else self.times.content()
-        return CHECKED.of({**content, "times": times, "baselines": beside})
+        content["times"] = None if self.times is None else self.times.content()
+        content["launch"] = None if self.launch is None else self.launch._asdict()
+        return CHECKED.of({**content, "baselines": beside, "cause": self.cause, "explanation": self.explanation})
 
     def facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order."""
@@ -112,7 +138,14 @@ class Checked:
         several = ", ".join([*named, *([plural(shapes, "other shape")] if shapes else [])])
         facts = {"right for": f"{several or 'none'} (seed {self.seed})"}
         facts["ran in"] = "a process of its own" if self.isolated else "a process with the reference, not isolated"
-        return facts | {f"beside {one.name}": str(one) for one in self.baselines}
+        facts |= {f"beside {one.name}": str(one) for one in self.baselines}
+        seen = {
+            "launch": str(self.launch or ""),
+            "counted": counts_text(self.counters) if self.counters else "",
+            "traffic": self.traffic,
+            "why": "" if self.pct_limit >= NEAR_LIMIT else self.explanation,
+        }
+        return facts | {name: text for name, text in seen.items() if text}
 
     def __str__(self) -> str:
         lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,10 +20,10 @@ from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.measuring.perf.report import bound_reason, explain
 from flopscope.measuring.sampling import Beside, CpuClock
 from flopscope.measuring.stage import name_of
+from flopscope.measuring.why import STALLS, Launch, waiting
 from flopscope.record.profile import profile
 from flopscope.record.ranges import record_function
 from flopscope.results.events import Event
-from flopscope.results.row import EventRow
 from flopscope.support.lock import alone
 from flopscope.support.units import significant_text
 
@@ -196,21 +196,34 @@ class Check:
         return self._count("kernels", len(names), likely, equal_to, at_least, at_most)
 
     def spills(self, at_most: float) -> Check:
-        """Check the bytes that a thread has in local memory, to which registers spill: the most of a call's kernels."""
-        row = self._kernel_of_most("local_memory")
-        likely = f"{row.key} uses {row.registers:.0f} registers a thread, and has arrays or values that do not fit them"
-        return self._count("bytes in local memory", row.local_memory, likely, None, None, at_most, name="spills")
+        """Check the percent of a call's instructions that access local memory, to which registers spill.
+
+        Skips the test if counters are unavailable.
+        """
+        counts = self._counted().counters
+        percent = 100 * counts.get("local_requests", math.nan) / (counts.get("instructions") or math.nan)
+        what, likely = "% of the instructions on local memory", self.measurement.explanation
+        return self._count(what, round(percent, 2), likely, None, None, at_most, name="spills")
 
     def occupancy(self, at_least: float) -> Check:
         """Check the theoretical occupancy, in percent, of the kernel that takes most of a call's time."""
-        row = self._kernel_of_most("self_device_time_total")
-        likely, percent = f"{row.key} is limited by {row.occupancy_limit}", round(row.theoretical_occupancy, 1)
+        launch: Launch | None = self.measurement.launch
+        if launch is None and self.measurement.kernels is None:
+            pytest.skip("occupancy() needs records of the device's activity")
+        if launch is None:
+            raise PerfFailure(f"{self.name} launched no kernel at all, so there is nothing to check")
+        likely, percent = f"{launch.kernel} is limited by {launch.limit}", round(launch.theoretical_occupancy, 1)
         return self._count("% occupancy", percent, likely, None, at_least, None, name="occupancy")
 
-    def _kernel_of_most(self, column: str) -> EventRow:
-        if rows := self._look().rows:
-            return max(rows, key=attrgetter(column))
-        raise PerfFailure(f"{self.name} launched no kernel at all, so there is nothing to check")
+    def stalls(self, what: str, at_most: float) -> Check:
+        """Check the percent of their time for which warps of a call wait for something, as "memory" or "a barrier".
+
+        Skips the test if counters are unavailable. Raises LimitError, which names what is known, for anything else.
+        """
+        if what not in STALLS:
+            raise LimitError(f"stalls() knows the waits for {', '.join(map(repr, STALLS))}, not {what!r}")
+        percent = round(100 * waiting(self._counted().counters, what), 1)
+        return self._count(f"% waits for {what}", percent, self.measurement.explanation, None, None, at_most)
 
     def no_sync(self) -> Check:
         """Check that a call does not wait for the device: no synchronizing CUDA call, blocking copy or cudaFree.
@@ -342,8 +355,6 @@ class Seen(NamedTuple):
     """Names of the kernels, without copies and fills."""
     waits: list[str]
     """Names of the CUDA calls that waited for the device."""
-    rows: Sequence[EventRow] = ()
-    """The rows of its kernels."""
 
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
@@ -358,7 +369,7 @@ def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
             fn(*args)
     finally:
         prof.stop()
-    return seen_in(prof.events())._replace(rows=[row for row in prof.key_averages(peaks="none") if row.registers > 0])
+    return seen_in(prof.events())
 
 
 def seen_in(events: Sequence[Event]) -> Seen:

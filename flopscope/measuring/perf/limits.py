@@ -235,7 +235,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 # Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
 CHECKS = ("at_least", "at_most", "bound", "no_slower_than", "matches")
-LIMITS = (*CHECKS, "flops", "bytes", "traffic", "kernels", "spills", "occupancy", "no_sync")
+LIMITS = (*CHECKS, "flops", "bytes", "traffic", "kernels", "spills", "occupancy", "stalls", "no_sync")
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
 _EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}

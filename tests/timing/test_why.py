@@ -1,0 +1,127 @@
+"""Causes of slow kernels: each by counts in which it is planted, and what is said of it."""
+
+import json
+from typing import Any
+
+import pytest
+from helpers import DATA
+
+from flopscope.measuring.why import CAUSES, Launch, cause_of, launch_of, waiting
+
+USUAL = {
+    **{"sm_active": 95.0, "occupancy": 80.0, "issue_active": 20.0, "pct_peak_dram": 30.0, "l2_active": 25.0},
+    **{
+        "instructions": 1e6,
+        "threads_per_instruction": 32.0,
+        "sectors_read": 1e6,
+        "bytes_per_sector_read": 32.0,
+        "warps_per_issue": 20.0,
+    },
+    **{"stall_long_scoreboard": 10.0, "stall_wait": 2.0, "stall_not_selected": 1.0},
+}
+"""A kernel whose loads wait for memory, which is the cause where nothing else is."""
+
+
+READS = {"sectors_read": 1e4, "sectors_written": 3e4}
+
+
+def launch(limit: str | None = None, waves: float = 8.0) -> Launch:
+    return Launch("kernel", 64, 0, 100.0, limit, waves)
+
+
+@pytest.mark.parametrize(
+    ("cause", "counts", "of", "said"),
+    [
+        ("spills", {"local_requests": 2e5}, launch(), "20 % of the instructions access local memory"),
+        ("atomics", {"atomic_requests": 5e4}, launch(), "5 % of the instructions are atomic"),
+        ("scattered access", {"bytes_per_sector_read": 4.0}, launch(), "use 4 of the 32 bytes"),
+        ("scattered access", READS | {"bytes_per_sector_written": 4.0}, launch(), "use 11 of the 32 bytes"),
+        (
+            "bank conflicts",
+            {"bank_conflicts": 31.0, "shared_wavefronts": 32.0, "stall_mio": 5.0},
+            launch(),
+            "97 % of the passes of shared memory",
+        ),
+        ("divergence", {"threads_per_instruction": 1.0}, launch(), "1 of 32 threads"),
+        ("busy", {"fp64_active": 90.0}, launch(), "fp64 units are 90 % busy"),
+        ("busy", {"pct_peak_dram": 88.0, "l2_active": 95.0}, launch("registers"), "the device memory is 88 % busy"),
+        ("busy", {"pct_peak_dram": 70.0, "l2_active": 95.0}, launch(), "the L2 cache is 95 % busy"),
+        ("few blocks", {"sm_active": 0.04}, launch(), "has a block for 0.04 % of the time. Of their time"),
+        ("few blocks", {"occupancy": 12.0}, launch("registers", 0.2), "20 % of those that the device can hold at on"),
+        ("barrier", {"stall_barrier": 12.0, "occupancy": 30.0}, launch("registers"), "at a barrier. Of their"),
+        ("occupancy", {"occupancy": 12.0}, launch("registers"), "12 % of the warps that fit are in flight, lim"),
+        ("occupancy", {"occupancy": 6.0}, launch("shared memory"), "Less shared memory a block, or more indep"),
+        (
+            "waits",
+            {},
+            launch(),
+            "warps wait for memory. Of their time, warps wait 50 % for memory and 10 % for results",
+        ),
+        ("waits", {"stall_long_scoreboard": 0.0, "stall_gmma": 9.0}, launch(), "warps wait for tensor cores"),
+    ],
+)
+def test_a_planted_cause_comes_first(cause: str, counts: dict[str, float], of: Launch, said: str) -> None:
+    name, text = cause_of(USUAL | counts, of)
+    assert name == cause and said in text and text.endswith(".") and "in 20 % of the cycles" in text
+
+
+@pytest.mark.parametrize(
+    ("counts", "of"),
+    [
+        ({"local_requests": 1e3}, launch()),
+        ({"bytes_per_sector_written": 4.0, "sectors_written": 1e4}, launch()),  # a few results of much that is read
+        ({"bytes_per_sector_read": 4.0, "pct_peak_dram": 1.0, "l2_active": 1.0}, launch()),  # a scalar that all load
+        ({"bank_conflicts": 1.0, "shared_wavefronts": 32.0, "stall_mio": 5.0}, launch()),
+        ({"bank_conflicts": 31.0, "shared_wavefronts": 32.0}, launch()),  # but nobody waits for it
+        ({"atomic_requests": 5e4, "stall_long_scoreboard": 0.0, "stall_wait": 9.0}, launch()),
+        ({"occupancy": 12.0}, launch()),
+        ({"bytes_per_sector_read": 0.0, "sectors_read": 0.0}, launch()),  # it loads nothing
+    ],
+)
+def test_what_looks_like_a_cause_but_does_not_matter_is_none(counts: dict[str, float], of: Launch) -> None:
+    assert cause_of(USUAL | counts, of)[0] == "waits"
+
+
+RECORDED = json.loads((DATA / "causes_h200.json").read_text())
+
+
+@pytest.mark.parametrize("kernel", RECORDED, ids=[f"{kernel['name']}: {kernel['cause']}" for kernel in RECORDED])
+def test_the_causes_of_kernels_on_an_h200_are_named(kernel: dict[str, Any]) -> None:
+    """The kernels of tests/gpu/test_why_gpu.py, with what was counted of them."""
+    name, text = cause_of(kernel["counts"], Launch(*kernel["launch"]))
+    assert name == kernel["cause"] and "Of their time, warps wait" in text
+
+
+def test_each_cause_is_planted_above() -> None:
+    (planted,) = [mark for mark in test_a_planted_cause_comes_first.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    assert {row[0] for row in planted.args[1]} == {*CAUSES}
+
+
+def test_nothing_is_said_of_what_was_not_counted() -> None:
+    assert cause_of({}, launch()) == cause_of(USUAL, None) == ("", "")
+    assert cause_of({"warps_per_issue": 0.0}, launch()) == ("", "")
+    assert cause_of({"warps_per_issue": 2.0}, launch())[0] == "waits"
+    assert waiting({}, "memory") != waiting({}, "memory")  # NaN
+
+
+def test_waits_are_parts_of_a_whole_though_counted_in_several_calls() -> None:
+    counts = {"warps_per_issue": 50.0, "stall_long_scoreboard": 78.0, "stall_wait": 1.0}
+    assert waiting(counts, "memory") == 78 / 80 and waiting(counts, "a barrier") == 0
+
+
+def test_the_launch_is_that_of_the_longest_kernel() -> None:
+    nan = float("nan")
+    table: dict[str, list[Any]] = {
+        "key": ["op", "short", "long"],
+        "self_device_time_total": [9.0, 1.0, 2.0],
+        "registers": [nan, 32.0, 168.0],
+        "shared_memory": [nan, 0.0, 49152.0],
+        "theoretical_occupancy": [nan, 100.0, 18.75],
+        "occupancy_limit": [None, None, "registers"],
+        "waves": [nan, 1.0, 2.5],
+    }
+    found = launch_of(table)
+    assert found == Launch("long", 168, 49152, 18.75, "registers", 2.5)
+    said = "168 registers a thread, 48.0 KiB of shared memory a block, 2.5 waves of blocks, occupancy 19 %, limited by "
+    assert str(found) == said + "registers"
+    assert launch_of({**table, "registers": [nan] * 3}) is None
