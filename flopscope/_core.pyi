@@ -75,7 +75,6 @@ class Bound(NamedTuple):
 
     meaning: str
     part: str
-    marker: str
     terminal: str
     light: str
     dark: str

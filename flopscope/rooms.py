@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from flopscope.results.comparison import Comparison
     from flopscope.results.results import Results
-    from flopscope.show import columns, comparison, fitted, html, measurements, plots, summarize, text
+    from flopscope.show import columns, comparison, fitted, html, measurements, summarize, text
     from flopscope.show.advice import AdviceTable
 
     Path = str | PathLike[str]
 
-__all__ = ["columns", "comparison", "fitted", "html", "measurements", "plots", "summarize", "text"]
+__all__ = ["columns", "comparison", "fitted", "html", "measurements", "summarize", "text"]
 """Modules of show, whose functions take a record as it is."""
 
 

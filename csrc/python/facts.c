@@ -22,7 +22,6 @@ static PyStructSequence_Field dtype_fields[] = {
 static PyStructSequence_Field bound_fields[] = {
     {"meaning", "what bounds the time"},
     {"part", "part of the accounting; \"\": that of the larger term of the roofline"},
-    {"marker", "marker in plots, as matplotlib names it"},
     {"terminal", "colour on terminals, as rich names it; \"\": none"},
     {"light", "colour on white paper"},
     {"dark", "colour on dark paper"},
@@ -43,7 +42,7 @@ static PyStructSequence_Field part_fields[] = {
 /* The types of records. Their name is where Python's types find them. */
 static PyStructSequence_Desc kinds[] = {
     {"flopscope._core.Dtype", "What is known of a dtype.", dtype_fields, 7},
-    {"flopscope._core.Bound", "What is known of a bound.", bound_fields, 6},
+    {"flopscope._core.Bound", "What is known of a bound.", bound_fields, 5},
     {"flopscope._core.Part", "What is known of a part of the accounting.", part_fields, 8},
 };
 enum { DTYPE, BOUND, PART, KINDS };
@@ -80,7 +79,7 @@ static PyObject *bounds_object(void)
     PyObject *all = PyDict_New();
     for (int i = 0; all != NULL && i < FS_BOUND_COUNT; i++) {
         const fs_bound_row *row = &fs_bounds[i];
-        PyObject *values = Py_BuildValue("(ssssss)", row->meaning, row->part, row->marker, row->terminal,
+        PyObject *values = Py_BuildValue("(sssss)", row->meaning, row->part, row->terminal,
                                          fs_colours[row->colour].light, fs_colours[row->colour].dark);
         if (!put_record(all, row->name, BOUND, values)) Py_CLEAR(all);
     }

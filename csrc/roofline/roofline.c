@@ -7,8 +7,7 @@
 #include <math.h>
 
 const fs_bound_row fs_bounds[FS_BOUND_COUNT] = {
-#define FS_BOUND(NAME, name, part, COLOUR, marker, terminal, meaning) \
-    {#name, part, marker, terminal, meaning, FS_COLOUR_##COLOUR},
+#define FS_BOUND(NAME, name, part, COLOUR, terminal, meaning) {#name, part, terminal, meaning, FS_COLOUR_##COLOUR},
 #include "roofline/bounds.def"
 #undef FS_BOUND
 };

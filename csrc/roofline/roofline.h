@@ -23,7 +23,7 @@ typedef enum {
 
 /* What bounds a time: the columns of bounds.def. */
 typedef struct {
-    const char *name, *part, *marker, *terminal, *meaning;
+    const char *name, *part, *terminal, *meaning;
     fs_colour colour;
 } fs_bound_row;
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,6 @@ from flopscope.support import upward
 from flopscope.support.device import Device, find_device
 from flopscope.support.documents import Document, Field, columns, rows
 from flopscope.support.peak_timing import free_bytes
-from flopscope.support.peaks import Peaks
 from flopscope.support.progress import progress_bar
 from flopscope.support.units import plural
 
@@ -86,8 +85,6 @@ class Sweep:
     """All sizes and dtypes, including those that could not be measured."""
     device: Device
     """Where the op ran."""
-    peaks: Mapping[str, Peaks] = field(default_factory=dict, repr=False)
-    """Known peaks by source, "measured" and "datasheet"."""
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -127,16 +124,6 @@ class Sweep:
 
         records = self.to_dicts()
         return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw GB/s (FLOP/s if compute bounds the largest size) over the working set, below the peaks.
-
-        Each dtype is one line. The colour and the marker of a point show its bound.
-
-        ax: matplotlib Axes; None: those of a new figure. Returns the Axes. Raises ImportError if matplotlib is not
-        installed.
-        """
-        return upward.rooms.plots.plot_sweep(self, ax)
 
     def __str__(self) -> str:
         return upward.rooms.measurements.sweep_text(self)
@@ -205,7 +192,7 @@ def sweep(
     where = find_device(first.device)
     if make is None and where.kind == "cpu" and (of_one := subject.point(1, dtype).measurement):
         points = [_launch_bound(point, of_one.median) for point in points]
-    return Sweep(subject.name, tuple(points), where, where.known_peaks() if peaks != "none" else {})
+    return Sweep(subject.name, tuple(points), where)
 
 
 class _Subject:

@@ -1,7 +1,7 @@
-"""The colours, markers and hatches of bounds and parts, from the core's tables, and the style sheet of them.
+"""The colours and hatches of bounds and parts, from the core's tables, and the style sheet of them.
 
 The colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with colour blindness can
-distinguish; each bound has its own marker, so that pictures can also be printed in grey.
+distinguish.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ PROMISED = {
             "pure_callback",
         ],
     ),
-    "tracking_flops": (3, ["Self C", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
+    "tracking_flops": (2, ["Self C", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
     "torch_programs": (2, ["Self CUDA", "FLOP/s", "Bound", "aten::addmm", "gpu_utilization", "what to do", "Advice"]),
-    "measuring": (2, ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"]),
+    "measuring": (1, ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"]),
     "checking": (0, ["total is wrong: for shapes (256, 385)", "mended is ", "remembered is wrong: "]),
 }  # fmt: skip
 # Text that depends on the machine or the run: absolute paths (but not C++ names or ratios like GB/s), and errors.

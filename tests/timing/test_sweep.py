@@ -175,11 +175,6 @@ def test_on_a_cpu_a_call_as_short_as_for_one_element_is_launch_bound() -> None:
     assert other[0].bound == "memory"  # as measure() says
 
 
-def test_peaks_none_looks_up_no_peaks() -> None:
-    assert sweep("add", [64], peaks="none").peaks == {}
-    assert sweep("add", [64]).peaks == {"measured": fake_sweep.MEASURED}
-
-
 def test_the_text_fits_a_terminal_and_shows_units_and_bounds() -> None:
     result = sweep("add", [64, 1 << 16, 1 << 20], ["float32", "int32", "float64"])
     lines = str(result).splitlines()

@@ -93,7 +93,7 @@ def test_the_causes_of_kernels_on_an_h200_are_named(kernel: dict[str, Any]) -> N
 
 
 def test_each_cause_is_planted_above() -> None:
-    (planted,) = [mark for mark in test_a_planted_cause_comes_first.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    (planted,) = vars(test_a_planted_cause_comes_first)["pytestmark"]
     assert {row[0] for row in planted.args[1]} == {*CAUSES}
 
 

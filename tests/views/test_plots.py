@@ -1,53 +1,21 @@
-"""The roofline, read from its SVG, and the plot of a sweep, read from matplotlib's artists."""
+"""The roofline, read from its SVG."""
 
 import html
-import io
 import math
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from helpers.fake_sweep import DATASHEET, MEASURED, UNITS, measurement
+from helpers.fake_sweep import DATASHEET, MEASURED
 from helpers.tables import make_table
 
 import flopscope as fs
-from flopscope.measuring.sweep import Sweep, SweepPoint
 from flopscope.show.looks import BOUNDS
 from flopscope.show.roofs import level_label, levels_of
 from flopscope.support import device
 from flopscope.support.peaks import Peaks
 from flopscope.support.safe import printable
-
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402
-from matplotlib.colors import to_hex  # noqa: E402
-
-BYTES = (3e3, 3e4, 3e5, 3e6, 3e7)
-MICROSECONDS = (1.0, 1.2, 1.0, 40.0, 400.0)
-IN_ORDER = ("launch", "launch", "cache", "memory", "memory")
-
-
-def point(size: int, dtype: str, moved: float, us: float, bound: str, **others: Any) -> SweepPoint:
-    unit = UNITS[dtype]
-    return SweepPoint(
-        size, dtype, str(size), size, moved, measurement(us, moved / 12, moved, bound=bound, unit=unit, **others)
-    )
-
-
-def swept(*dtypes: str, **others: Any) -> Sweep:
-    points = [
-        point(number, dtype, moved, us, bound)
-        for dtype in dtypes
-        for number, (moved, us, bound) in enumerate(zip(BYTES, MICROSECONDS, IN_ORDER, strict=True))
-    ]
-    values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, **others}
-    return Sweep(values.pop("op", "add"), tuple(points), device.find_device("cpu"), **values)
 
 
 def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[str, Any]:
@@ -74,79 +42,8 @@ def table(*rows: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def settings_stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def known_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "cached_peaks", lambda there: MEASURED)
-    before = dict(matplotlib.rcParams)
-    yield
-    assert dict(matplotlib.rcParams) == before
-    pyplot.close("all")
-
-
-def legend(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.get_legend().get_texts()]
-
-
-def marks(axes: Any) -> list[tuple[float, float, str, float]]:
-    """Return x, y, colour and area of each point."""
-    return [
-        (float(x), float(y), to_hex(dots.get_facecolor()[0]), float(size))
-        for dots in axes.collections
-        for (x, y), size in zip(dots.get_offsets(), np.resize(dots.get_sizes(), len(dots.get_offsets())), strict=True)
-    ]
-
-
-def line(axes: Any, name: str) -> tuple[list[float], list[float]]:
-    found = next(one for one in axes.lines if one.get_label() == name)
-    return list(map(float, found.get_xdata())), list(map(float, found.get_ydata()))
-
-
-def levels_at(axes: Any, y: float) -> int:
-    return sum(list(one.get_xdata()) == [0, 1] and np.allclose(one.get_ydata(), y) for one in axes.lines)
-
-
-# A sweep --------------------------------------------------------------------------------------------------------------
-
-
-def test_the_rate_is_drawn_over_the_working_set_with_the_bounds_of_the_points() -> None:
-    axes = swept("float32", "float64").plot()
-    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "GB/s"
-    assert axes.get_xlabel() == "working set: bytes of operands and result" and "add on cpu" in axes.get_title()
-    x, y = line(axes, "float32")
-    assert x == pytest.approx(BYTES)
-    assert y == pytest.approx([moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)])
-    expected = ["float32", "float64", "memory: 100 GB/s measured", "memory: 120 GB/s datasheet"]
-    assert legend(axes) == [*expected, "memory-bound", "launch-bound", "cache-bound"]
-    colours = {(x, colour) for x, _, colour, _ in marks(axes)}
-    assert colours == {(moved, BOUNDS[bound].light) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
-    assert levels_at(axes, 100) == levels_at(axes, 120) == 1
-
-
-def test_products_show_their_flop_rate_and_the_units_peak() -> None:
-    points = [
-        SweepPoint(
-            n, "float64", f"{n} x {n}", n * n, 24.0 * n * n,
-            measurement(us, 2.0 * n**3, 24.0 * n * n, bound="compute", unit="fp64"),
-        )
-        for n, us in ((64, 10.0), (512, 800.0))
-    ]  # fmt: skip
-    product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
-    axes = product.plot()
-    assert axes.get_ylabel() == "TFLOP/s"
-    assert line(axes, "float64")[1] == pytest.approx([2 * 64**3 / 1e7, 2 * 512**3 / 8e8])
-    assert levels_at(axes, 0.5) == 1 and "fp64: 500 GFLOP/s measured" in legend(axes)
-
-
-def test_without_known_bytes_the_axis_shows_elements_and_without_work_the_time() -> None:
-    points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
-    axes = Sweep("f", tuple(points), device.find_device("cpu")).plot()
-    assert line(axes, "float32")[0] == [8, 32] and "elements" in axes.get_xlabel()
-    points = [SweepPoint(n, "float32", "", math.nan, math.nan, measurement(1.0, 1.0, 1.0)) for n in "ab"]
-    assert line(Sweep("f", tuple(points), device.find_device("cpu")).plot(), "float32")[0] == [1, 2]
-    unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
-    drawn = point(1, "float32", 1e5, 1, "unknown", **unknown)
-    axes = Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
-    assert line(axes, "float32") == ([1e5], [1]) and legend(axes) == ["float32", "bound unknown"]
-    assert axes.get_ylabel() == "time per call (µs)"
 
 
 # The roofline ---------------------------------------------------------------------------------------------------------
@@ -230,20 +127,3 @@ def test_any_name_is_drawn_literally(name: str) -> None:
     drawn = fs.roofline(table(row(name, 10, 1e6, 1e6), row(f"{name}!", 5, math.nan, math.nan)), device="cpu")
     titles = [one.text or "" for one in ElementTree.fromstring(drawn.svg).iter() if one.tag.endswith("title")]
     assert any(title.startswith(f"{printable(name)}: ") for title in titles) and printable(f"{name}!") in drawn.caption
-    with matplotlib.rc_context({"text.usetex": True}):
-        axes = swept("float32", op=name).plot()
-    artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts, *axes.get_legend().get_texts()]
-    assert not [text.get_text() for text in artists if text.get_usetex() or text.get_parse_math()]
-    swept("float32", op=name).plot().figure.savefig(io.BytesIO(), format="svg")
-    assert axes.get_title().startswith(f"{printable(name)} on cpu")
-
-
-def test_a_sweep_is_drawn_on_given_axes_and_names_the_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure, target = pyplot.subplots()
-    assert swept("float32").plot(target) is target and pyplot.get_fignums() == [figure.number]
-    monkeypatch.setitem(sys.modules, "matplotlib.lines", None)
-    with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
-        swept("float32").plot()
-    code = "import sys, flopscope.show.plots, flopscope.measuring.sweep; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False", "it is imported only for a plot"
