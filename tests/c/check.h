@@ -98,11 +98,6 @@ static inline int64_t fail_each_allocation(fs_status (*call)(fs_error *err))
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-static inline bool near(double value, double expected)
-{
-    return fabs(value - expected) <= 1e-9 * fabs(expected);
-}
-
 static uint64_t random_state = 88172645463325252u;
 
 static inline uint64_t random_bits(void) /* xorshift64 */
