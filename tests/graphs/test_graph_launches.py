@@ -92,7 +92,17 @@ def told(trace):
     counts = {name: trace.graphs[name] for name in ("launches", "tied", "matched", "unseen", "ambiguous")}
     return [ops(trace), counts, bool(trace.coverage().get("estimated"))]
 
+def replayed(*launches, logged=True):
+    # what is told of a recording of launches: (executable, works)
+    _core.watch_launches(logged)
+    recording = Recording()
+    for executable, works in launches:
+        recording.replay(executable, *works)
+    _core.watch_launches(False)
+    return told(recording.load())
+
 GEMMS = (("gemm", 7), ("gemm", 7))
+COPY = "Memcpy DtoD (Device -> Device)"
 """
 
 
@@ -117,23 +127,65 @@ def test_work_with_ids_of_unseen_nodes_gets_no_ops_of_another_graph_as_large(run
     assert found == [{}, 8, {"attend": 4, "multiply": 4}]
 
 
-@pytest.mark.parametrize("logged", [True, False])
-def test_graphs_of_equal_kinds_are_told_apart_if_launches_are_logged(run: Run, logged: bool) -> None:
-    found = run(f"""
+PROGRAMS = {  # what each prints: the ops, the counts, and whether an op is an estimate
+    "graphs of equal kinds are told apart": ("""
         capture("attend", "multiply", graph=1, executables=[3])
         capture("norm", "relu", graph=2, executables=[4])
-        _core.watch_launches({logged})
-        recording = Recording()
-        for executable in (3, 4, 3):
-            recording.replay(executable, *GEMMS)
-        _core.watch_launches(False)
-        print(json.dumps(told(recording.load())))
-    """)
-    if logged:
-        ops = {"attend": 8, "multiply": 8, "norm": 4, "relu": 4}
-        assert found == [ops, _counts(launches=3, tied=3, matched=6), False]
-    else:
-        assert found == [{}, _counts(launches=3, tied=0, matched=0, ambiguous=3), False]
+        print(json.dumps(replayed((3, GEMMS), (4, GEMMS), (3, GEMMS))))
+    """, {"attend": 8, "multiply": 8, "norm": 4, "relu": 4}, _counts(launches=3, tied=3, matched=6), False),
+    "but not if launches are not logged": ("""
+        capture("attend", "multiply", graph=1, executables=[3])
+        capture("norm", "relu", graph=2, executables=[4])
+        print(json.dumps(replayed((3, GEMMS), (4, GEMMS), (3, GEMMS), logged=False)))
+    """, {}, _counts(launches=3, tied=0, matched=0, ambiguous=3), False),
+    "a graph that was updated in an unknown way stays unknown": ("""
+        _core.watch_stop()
+        cuda.set("version", 120800)
+        _core.watch_start()
+        capture("attend", "multiply", graph=1, executables=[3, 4])
+        cuda.fake.fake_update(3)
+        print(json.dumps(replayed((3, GEMMS), (4, GEMMS))))
+    """, {"attend": 4, "multiply": 4}, _counts(launches=2, tied=2, matched=2, unseen=1), False),
+    # The type of a node is told as its creation starts: 1 is a copy, 2 a fill, 5 an empty node.
+    "copies and nodes without work are told from kernels": ("""
+        capture("attend", "copy", "join", "clear", "multiply", graph=1, kinds=(0, 1, 5, 2, 0), executables=[3],
+                linked="chain")
+        print(json.dumps(replayed(
+            (3, (("gemm", 7), (COPY, 7), ("Memset (Device)", 7), ("gemm", 7))),
+            (3, (("gemm", 7), ("gemm", 7), ("Memset (Device)", 7), ("gemm", 7))))))  # no copy, one kernel more
+    """, {"attend": 4, "copy": 4, "clear": 4, "multiply": 4},
+        _counts(launches=2, tied=2, matched=4, unseen=1), False),
+    **{
+        f"a {linked} is matched on one stream": (f"""
+        capture("aten::relu", "aten::neg", "aten::abs", graph=1, executables=[3], linked="{linked}")
+        print(json.dumps(replayed((3, (*GEMMS, ("gemm", 7))))))
+    """, {"aten::relu": 4, "aten::neg": 4, "aten::abs": 4}, _counts(launches=1, tied=1, matched=3), estimated)
+        for linked, estimated in (("chain", False), ("fork", True))
+    },
+    # The callbacks of an H200, CUDA 13.0: a copy's clone is destroyed, and another node takes its id.
+    "an executable graph whose nodes the driver replaced is matched": ("""
+        capture("aten::copy_", "aten::zero_", "aten::add", graph=4, kinds=(1, 0, 0))
+        for i, kind in enumerate((1, 0, 0)):
+            cuda.node("cloned", 5 * NODES + i, 4 * NODES + i, kind)
+        cuda.link(5 * NODES, 5 * NODES + 1, 5 * NODES + 2)
+        cuda.node("created", 5 * NODES + 3)
+        cuda.link(5 * NODES + 3, 5 * NODES + 1)
+        cuda.node("destroyed", 5 * NODES)
+        cuda.node("created", 5 * NODES + 4)
+        cuda.link(5 * NODES + 4, 5 * NODES)
+        cuda.destroy(4)
+        for i in range(3):
+            cuda.node("destroyed", 4 * NODES + i)
+        print(json.dumps(replayed(*[(5, ((COPY, 7), ("fill", 7), ("add", 7)))] * 2)))
+    """, {"aten::copy_": 8, "aten::zero_": 8, "aten::add": 8}, _counts(launches=2, tied=2, matched=6), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "ops", "counts", "estimated"), PROGRAMS.values(), ids=PROGRAMS)
+def test_launches_are_matched_with_the_nodes_of_their_graph(
+    run: Run, program: str, ops: dict[str, float], counts: dict[str, int], estimated: bool
+) -> None:
+    assert run(program) == [ops, counts, estimated]
 
 
 @pytest.mark.parametrize("logged", [True, False])
@@ -153,22 +205,6 @@ def test_an_unseen_graph_gets_nothing_if_launches_are_logged(run: Run, logged: b
         assert found[0] == {"aten::relu": 8, "aten::neg": 8} and found[2], "an estimate, as before"
 
 
-def test_a_graph_that_was_updated_in_an_unknown_way_stays_unknown(run: Run) -> None:
-    found = run("""
-        _core.watch_stop()
-        cuda.set("version", 120800)
-        _core.watch_start()
-        capture("attend", "multiply", graph=1, executables=[3, 4])
-        cuda.fake.fake_update(3)
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, *GEMMS)
-        recording.replay(4, *GEMMS)
-        print(json.dumps(told(recording.load())))
-    """)
-    assert found == [{"attend": 4, "multiply": 4}, _counts(launches=2, tied=2, matched=2, unseen=1), False]
-
-
 def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Run) -> None:
     found = run("""
         with fs.profile(timer="cupti"):
@@ -176,27 +212,9 @@ def test_a_clone_of_an_unseen_graph_is_unknown_whatever_is_open_then(run: Run) -
                 for i in range(2):
                     cuda.node("cloned", 3 * NODES + i, NODES + i)
         state = _core.watch_state()
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, *GEMMS)
-        print(json.dumps([told(recording.load()), state["nodes"], state["resolved"]]))
+        print(json.dumps([replayed((3, GEMMS)), state["nodes"], state["resolved"]]))
     """)
     assert found == [[{}, _counts(launches=1, tied=1, matched=0, unseen=1), False], 2, 0]
-
-
-def test_copies_and_nodes_without_work_are_told_from_kernels(run: Run) -> None:
-    """The type of a node is told as its creation starts: 1 is a copy, 2 a fill, 5 an empty node."""
-    found = run("""
-        capture("attend", "copy", "join", "clear", "multiply", graph=1, kinds=(0, 1, 5, 2, 0), executables=[3],
-                linked="chain")
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, ("gemm", 7), ("Memcpy DtoD (Device -> Device)", 7), ("Memset (Device)", 7), ("gemm", 7))
-        recording.replay(3, ("gemm", 7), ("gemm", 7), ("Memset (Device)", 7), ("gemm", 7))  # no copy, one kernel more
-        print(json.dumps(told(recording.load())))
-    """)
-    ops = {"attend": 4, "copy": 4, "clear": 4, "multiply": 4}
-    assert found == [ops, _counts(launches=2, tied=2, matched=4, unseen=1), False]
 
 
 def test_on_several_streams_only_what_is_proven_is_matched(run: Run) -> None:
@@ -208,30 +226,11 @@ def test_on_several_streams_only_what_is_proven_is_matched(run: Run) -> None:
                     cuda.node("created", 2 * NODES + i)
         for i in range(2):
             cuda.node("cloned", 4 * NODES + i, 2 * NODES + i)
-        _core.watch_launches(True)
-        copy = "Memcpy DtoD (Device -> Device)"
-        found = []
-        for executable, works in (3, (("gemm", 7), (copy, 7), ("gemm", 8))), (4, (("gemm", 7), ("gemm", 8))):
-            recording = Recording()
-            recording.replay(executable, *works)
-            found.append(told(recording.load()))
+        found = [replayed((3, (("gemm", 7), (COPY, 7), ("gemm", 8)))), replayed((4, (("gemm", 7), ("gemm", 8))))]
         print(json.dumps(found))
     """)
     assert found[0] == [{"copy": 4}, _counts(launches=1, tied=1, matched=1), False], "either kernel may be the first"
     assert found[1] == [{"all": 8}, _counts(launches=1, tied=1, matched=2), False], "one range has both"
-
-
-@pytest.mark.parametrize(("linked", "estimated"), [("chain", False), ("fork", True)])
-def test_a_graph_that_branches_is_matched_on_one_stream_by_an_estimate(run: Run, linked: str, estimated: bool) -> None:
-    found = run(f"""
-        capture("aten::relu", "aten::neg", "aten::abs", graph=1, executables=[3], linked="{linked}")
-        _core.watch_launches(True)
-        recording = Recording()
-        recording.replay(3, *GEMMS, ("gemm", 7))
-        print(json.dumps(told(recording.load())))
-    """)
-    ops = {"aten::relu": 4, "aten::neg": 4, "aten::abs": 4}
-    assert found == [ops, _counts(launches=1, tied=1, matched=3), estimated]
 
 
 def test_a_full_log_is_counted_and_its_launches_are_matched_as_without(run: Run) -> None:
@@ -416,29 +415,3 @@ def test_captures_within_a_profile_of_torch_are_known_by_their_calls(run: Run) -
     assert known == [0, 0, 6]
     assert ops == {"aten::relu": 4, "aten::mm": 4} and not estimated, "the ids of nodes are exact, on any stream"
     assert later["aten::mm"] == 4, "later profiles know them too"
-
-
-def test_an_executable_graph_whose_nodes_the_driver_replaced_is_matched(run: Run) -> None:
-    """The callbacks of an H200, CUDA 13.0: a copy's clone is destroyed, and another node takes its id."""
-    found = run("""
-        capture("aten::copy_", "aten::zero_", "aten::add", graph=4, kinds=(1, 0, 0))
-        for i, kind in enumerate((1, 0, 0)):
-            cuda.node("cloned", 5 * NODES + i, 4 * NODES + i, kind)
-        cuda.link(5 * NODES, 5 * NODES + 1, 5 * NODES + 2)
-        cuda.node("created", 5 * NODES + 3)
-        cuda.link(5 * NODES + 3, 5 * NODES + 1)
-        cuda.node("destroyed", 5 * NODES)
-        cuda.node("created", 5 * NODES + 4)
-        cuda.link(5 * NODES + 4, 5 * NODES)
-        cuda.destroy(4)
-        for i in range(3):
-            cuda.node("destroyed", 4 * NODES + i)
-        _core.watch_launches(True)
-        recording = Recording()
-        for _ in range(2):
-            recording.replay(5, ("Memcpy DtoD (Device -> Device)", 7), ("fill", 7), ("add", 7))
-        _core.watch_launches(False)
-        print(json.dumps(told(recording.load())))
-    """)
-    ops = {"aten::copy_": 8, "aten::zero_": 8, "aten::add": 8}
-    assert found == [ops, _counts(launches=2, tied=2, matched=6), False]

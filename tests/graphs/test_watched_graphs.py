@@ -1,5 +1,7 @@
 """The watch on CUDA graphs: what was open when a node was created belongs to its replays."""
 
+from typing import Any
+
 import pytest
 from helpers.fake_cupti import Run, runner
 from helpers.hand_traces import load, op
@@ -52,15 +54,115 @@ def test_replays_have_what_was_open_at_the_capture(run: Run) -> None:
     assert found[2] == {"on": True, "kept": 4, "nodes": 4, "resolved": 4, "lost": 0, "launches": 0, "launches_lost": 0}
 
 
-def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Run) -> None:
-    found = run("""
+PROGRAMS = {  # and what each prints
+    "a destroyed graph is still known to records that come late": ("""
         capture("step")
         with fs.profile(timer="cupti") as prof:
             cuda.replay(("a", NODES))
             cuda.node("destroyed", NODES)
         print(json.dumps([ranges(prof), _core.watch_state()["nodes"]]))
-    """)
-    assert found == [{"step": 4}, 0]
+    """, [{"step": 4}, 0]),
+    # Adding a child graph to a graph clones its nodes, and instantiating the graph clones them again.
+    "a child graph keeps the ops of its own capture": ("""
+        capture("child")
+        capture("parent", first=2 * NODES)
+        cuda.node("cloned", 3 * NODES, NODES)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        cuda.node("cloned", 5 * NODES, 2 * NODES)
+        print(json.dumps(ranges(profiled(("a", 4 * NODES), ("b", 5 * NODES)))))
+    """, {"child": 4, "parent": 4}),
+    "a graph that is instantiated twice is known twice": ("""
+        capture("step")
+        for graph in (2, 3):
+            cuda.node("cloned", graph * NODES, NODES)
+        cuda.node("destroyed", NODES)
+        cuda.destroy(1)
+        cuda.destroy(2, executable=True)
+        cuda.node("cloned", 4 * NODES, 3 * NODES)
+        print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3, 4)]
+                         + [_core.watch_state()["nodes"]]))
+    """, [{"step": 4}, {"step": 4}, {"step": 4}, 2]),
+    # The body of a conditional node is a graph of its own, which runs as often as its condition says.
+    "the rounds of a loop repeat its ops": ("""
+        capture("before")
+        capture("body", first=2 * NODES)
+        with fs.profile(timer="cupti", record_shapes=True):
+            with fs.record_function("loop"):
+                with fs.record_function("op", flops=100):
+                    cuda.node("created", 2 * NODES + 1)
+        for node in (NODES, 2 * NODES, 2 * NODES + 1):
+            cuda.node("cloned", node + 8 * NODES, node)
+        with fs.profile(timer="cupti") as prof:
+            for rounds in (1, 3, 0):
+                body = [("b", 10 * NODES), ("c", 10 * NODES + 1)] * rounds
+                cuda.replay(("a", 9 * NODES), *body)
+        rows = {row.key: [row.count, row.device_time_total] for row in prof.key_averages(peaks="none")
+                if row.is_user_annotation and row.device_type == "cpu"}
+        print(json.dumps(rows))
+    """, {"before": [3, 12], "body": [2, 16], "loop": [2, 16], "op": [2, 16]}),
+    "a body that no callback told of is unseen": ("""
+        capture("before")
+        prof = profiled(("a", NODES), ("b", 77 * NODES))
+        print(json.dumps([ranges(prof), prof.coverage()["unseen_graphs"]]))
+    """, [{"before": 4}, 4]),
+    "graphs are captured while a recording is joined": ("""
+        capture("step")
+        stop = threading.Event()
+        def capturing():
+            node = 10 * NODES
+            while not stop.is_set():
+                node += 1
+                cuda.node("created", node)
+                cuda.node("cloned", node + 10 * NODES, node)
+                cuda.node("destroyed", node)
+        threads = [threading.Thread(target=capturing) for _ in range(2)]
+        for thread in threads: thread.start()
+        found = [ranges(profiled(("a", NODES))) for _ in range(20)]
+        stop.set()
+        for thread in threads: thread.join()
+        print(json.dumps(found))
+    """, [{"step": 4}] * 20),
+    "nodes of other threads have their own ranges": ("""
+        def one(name, node):
+            with fs.record_function(name):
+                barrier.wait()
+                cuda.node("created", node)
+                barrier.wait()
+        barrier = threading.Barrier(2)
+        with fs.profile(timer="cupti"):
+            threads = [threading.Thread(target=one, args=(f"thread {i}", NODES + i)) for i in range(2)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        print(json.dumps(ranges(profiled(("a", NODES), ("b", NODES + 1)))))
+    """, {"thread 0": 4, "thread 1": 4}),
+    "a watch outlives profiles and profiles outlive a watch": ("""
+        capture("step")
+        counts = [cuda.count("finalized")]
+        profiled(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        with fs.profile(timer="cupti") as prof:
+            _core.watch_stop()
+            cuda.replay(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        print(json.dumps([ranges(prof), counts, _core.watch_state()["on"]]))
+    """, [{"step": 4}, [0, 0, 1], False]),
+    "forgetting releases all nodes and launches": ("""
+        capture("step")
+        _core.watch_launches(True)
+        cuda.launch_graph(3, times=10)
+        _core.watch_forget()
+        cuda.launch_graph(3)
+        state = _core.watch_state()
+        lost = ranges(profiled(("a", NODES)))
+        capture("again")
+        print(json.dumps([state["nodes"], state["launches"], lost, ranges(profiled(("a", NODES)))]))
+    """, [0, 1, {}, {"again": 4}]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "found"), PROGRAMS.values(), ids=PROGRAMS)
+def test_replays_have_the_ranges_in_which_their_nodes_were_created(run: Run, program: str, found: Any) -> None:
+    assert run(program) == found
 
 
 @pytest.mark.parametrize(("change", "known"), [("updated", {"other": 4}), ("set", {})])
@@ -88,65 +190,6 @@ def test_an_update_that_is_not_told_node_by_node_makes_the_graph_unknown(bare: R
     assert found == [{} if version < 130000 else {"step": 4}, {"step": 4}]
 
 
-def test_a_child_graph_keeps_the_ops_of_its_own_capture(run: Run) -> None:
-    """Adding a child graph to a graph clones its nodes, and instantiating the graph clones them again."""
-    found = run("""
-        capture("child")
-        capture("parent", first=2 * NODES)
-        cuda.node("cloned", 3 * NODES, NODES)
-        cuda.node("cloned", 4 * NODES, 3 * NODES)
-        cuda.node("cloned", 5 * NODES, 2 * NODES)
-        print(json.dumps(ranges(profiled(("a", 4 * NODES), ("b", 5 * NODES)))))
-    """)
-    assert found == {"child": 4, "parent": 4}
-
-
-def test_a_graph_that_is_instantiated_twice_is_known_twice(run: Run) -> None:
-    found = run("""
-        capture("step")
-        for graph in (2, 3):
-            cuda.node("cloned", graph * NODES, NODES)
-        cuda.node("destroyed", NODES)
-        cuda.destroy(1)
-        cuda.destroy(2, executable=True)
-        cuda.node("cloned", 4 * NODES, 3 * NODES)
-        print(json.dumps([ranges(profiled(("a", graph * NODES))) for graph in (2, 3, 4)]
-                         + [_core.watch_state()["nodes"]]))
-    """)
-    assert found == [{"step": 4}, {"step": 4}, {"step": 4}, 2]
-
-
-def test_the_rounds_of_a_loop_repeat_its_ops(run: Run) -> None:
-    """The body of a conditional node is a graph of its own, which runs as often as its condition says."""
-    found = run("""
-        capture("before")
-        capture("body", first=2 * NODES)
-        with fs.profile(timer="cupti", record_shapes=True):
-            with fs.record_function("loop"):
-                with fs.record_function("op", flops=100):
-                    cuda.node("created", 2 * NODES + 1)
-        for node in (NODES, 2 * NODES, 2 * NODES + 1):
-            cuda.node("cloned", node + 8 * NODES, node)
-        with fs.profile(timer="cupti") as prof:
-            for rounds in (1, 3, 0):
-                body = [("b", 10 * NODES), ("c", 10 * NODES + 1)] * rounds
-                cuda.replay(("a", 9 * NODES), *body)
-        rows = {row.key: [row.count, row.device_time_total] for row in prof.key_averages(peaks="none")
-                if row.is_user_annotation and row.device_type == "cpu"}
-        print(json.dumps(rows))
-    """)
-    assert found == {"before": [3, 12], "body": [2, 16], "loop": [2, 16], "op": [2, 16]}
-
-
-def test_a_body_that_no_callback_told_of_is_unseen(run: Run) -> None:
-    found = run("""
-        capture("before")
-        prof = profiled(("a", NODES), ("b", 77 * NODES))
-        print(json.dumps([ranges(prof), prof.coverage()["unseen_graphs"]]))
-    """)
-    assert found == [{"before": 4}, 4]
-
-
 def test_a_program_that_captures_without_end_uses_bounded_memory(run: Run) -> None:
     """Of graphs that were destroyed, the oldest are forgotten. Those that exist, and the last ones, stay known."""
     found = run("""
@@ -169,27 +212,6 @@ def test_a_program_that_captures_without_end_uses_bounded_memory(run: Run) -> No
     """)
     assert found[0] == 2 and found[1] == [{}, {"second": 4}, {"first": 4}, {"second": 4}, {"last": 4}]
     assert found[2][1] - found[2][0] < 4096, "KiB"
-
-
-def test_graphs_are_captured_while_a_recording_is_joined(run: Run) -> None:
-    found = run("""
-        capture("step")
-        stop = threading.Event()
-        def capturing():
-            node = 10 * NODES
-            while not stop.is_set():
-                node += 1
-                cuda.node("created", node)
-                cuda.node("cloned", node + 10 * NODES, node)
-                cuda.node("destroyed", node)
-        threads = [threading.Thread(target=capturing) for _ in range(2)]
-        for thread in threads: thread.start()
-        found = [ranges(profiled(*[("a", NODES)] * 1)) for _ in range(20)]
-        stop.set()
-        for thread in threads: thread.join()
-        print(json.dumps(found))
-    """)
-    assert found == [{"step": 4}] * 20
 
 
 def test_a_forked_child_watches_nothing(run: Run) -> None:
@@ -215,23 +237,6 @@ def test_a_forked_child_watches_nothing(run: Run) -> None:
     assert found[1]["on"] and found[1]["nodes"] == 1 and found[2] == {"step": 4}
 
 
-def test_nodes_of_other_threads_have_their_own_ranges(run: Run) -> None:
-    found = run("""
-        def one(name, node):
-            with fs.record_function(name):
-                barrier.wait()
-                cuda.node("created", node)
-                barrier.wait()
-        barrier = threading.Barrier(2)
-        with fs.profile(timer="cupti"):
-            threads = [threading.Thread(target=one, args=(f"thread {i}", NODES + i)) for i in range(2)]
-            for thread in threads: thread.start()
-            for thread in threads: thread.join()
-        print(json.dumps(ranges(profiled(("a", NODES), ("b", NODES + 1)))))
-    """)
-    assert found == {"thread 0": 4, "thread 1": 4}
-
-
 def test_graphs_captured_unseen_are_told(run: Run) -> None:
     found = run("""
         _core.watch_stop()
@@ -243,21 +248,6 @@ def test_graphs_captured_unseen_are_told(run: Run) -> None:
     assert found[0] == {} and found[1]["unseen_graphs"] == 4 and "fs.watch_graphs()" in found[2]
 
 
-def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Run) -> None:
-    found = run("""
-        capture("step")
-        counts = [cuda.count("finalized")]
-        profiled(("a", NODES))
-        counts.append(cuda.count("finalized"))
-        with fs.profile(timer="cupti") as prof:
-            _core.watch_stop()
-            cuda.replay(("a", NODES))
-        counts.append(cuda.count("finalized"))
-        print(json.dumps([ranges(prof), counts, _core.watch_state()["on"]]))
-    """)
-    assert found == [{"step": 4}, [0, 0, 1], False]
-
-
 def test_the_place_of_an_idle_client_without_a_name_is_taken_only_on_request(bare: Run) -> None:
     found = bare("""
         cuda.take("nsight")
@@ -267,21 +257,6 @@ def test_the_place_of_an_idle_client_without_a_name_is_taken_only_on_request(bar
         print(json.dumps([named, *said, _core.watch_state()["on"]]))
     """)
     assert found[0] == "CUPTI is taken by nsight" and "without a name" in found[1] and found[2:] == ["", True]
-
-
-def test_forgetting_releases_all_nodes_and_launches(run: Run) -> None:
-    found = run("""
-        capture("step")
-        _core.watch_launches(True)
-        cuda.launch_graph(3, times=10)
-        _core.watch_forget()
-        cuda.launch_graph(3)
-        state = _core.watch_state()
-        lost = ranges(profiled(("a", NODES)))
-        capture("again")
-        print(json.dumps([state["nodes"], state["launches"], lost, ranges(profiled(("a", NODES)))]))
-    """)
-    assert found == [0, 1, {}, {"again": 4}]
 
 
 def test_ops_of_torch_are_found_by_time_and_thread(bare: Run) -> None:
