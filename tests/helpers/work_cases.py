@@ -137,7 +137,7 @@ UNSAID = {"read": ..., "written": ...}
 
 def rows(*entries: Any) -> list[Case]:
     """Return the cases of rows. A text says where the numbers of the rows after it are from; a dict, what else is known
-    of their work. A row may end with what is known of it alone."""
+    of their work. A row is of one op or of several, and may end with what is known of it alone."""
     found, source, known = [], "", {}
     for entry in entries:
         if isinstance(entry, str):
@@ -149,7 +149,7 @@ def rows(*entries: Any) -> list[Case]:
             own = {key: value for each in rest if isinstance(each, dict) for key, value in each.items()}
             results = [each for each in rest if not isinstance(each, dict)]
             wanted = _wanted(arguments, flops, results, {"at_most": False, **known, **own})
-            found.append(Case(name, arguments, wanted, source))
+            found += [Case(one, arguments, wanted, source) for one in name.split()]
     return found
 
 

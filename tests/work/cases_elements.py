@@ -17,13 +17,12 @@ FEW = [F(6, 10), F(4)]  # a list
 
 POINTWISE = rows(
     "1 a result",
-    ("aten::add", [X, X, 1], N, X),
+    ("aten::add aten::add.Tensor", [X, X, 1], N, X),
     ("aten::add", [X, ROW, 1], N, X),
     ("aten::add", [F(6, 1), F(1, 10), 1], N, X),
     ("aten::add", [X, SPREAD, 1], N, X),
     ("aten::add", [Y, X, 1], N, X),  # the wider dtype
     ("aten::add_", [~Y, X, 1], N),  # in place
-    ("aten::add.Tensor", [X, X, 1], N, X),
     ("aten::mul", [Y, -TWICE], N, Y),
     ("aten::mul", [L, -TWICE], N, X),  # true numbers make it float32
     ("aten::mul", [X, -TWICE, +X], N),  # the result is given
@@ -53,8 +52,7 @@ POINTWISE = rows(
     ("aten::binary_cross_entropy", [X, X, None, 1], N, X),
     "booleans and integers count nothing",
     ("aten::add", [L, L, 1], 0, L),
-    ("aten::eq", [X, X], 0, M),
-    ("aten::lt", [X, X], 0, M),
+    ("aten::eq aten::lt", [X, X], 0, M),
     ("aten::isnan", [X], 0, M),
     ("aten::bucketize", [X, ROW, False, False], 0, L),
     ("aten::where", [M, X, X], 0, X),
@@ -79,9 +77,8 @@ POINTWISE = rows(
     ("aten::add", [D(4), D(4), 1], 4, D(4), {"unit": "fp64"}),
     ("aten::add", [I(4), I(4), 1], 0, I(4), {"unit": None}),
     "no rule",
-    ("aten::some_gelu_backward", [X], UNKNOWN),
+    ("aten::some_gelu_backward AddmmBackward0", [X], UNKNOWN),
     ("c10d::scatter_", [X, 1, I(6, 2), F(6, 2)], UNKNOWN),
-    ("AddmmBackward0", [X], UNKNOWN),
     ("add", [X, X, 1], UNKNOWN),
 )  # fmt: skip
 
@@ -109,10 +106,8 @@ REDUCTIONS = rows(
     ("aten::linalg_vector_norm", [X, 2, None, False, None], 2 * N, F()),
     ("aten::logsumexp", [X, [1], False], 4 * N, F(6)),
     "scans",
-    ("aten::cummax", [X, 1], N, X, L),
-    ("aten::cummin", [X, 1], N, X, L),
-    ("aten::cumsum", [X, 1, None], N, X),
-    ("aten::cumprod", [X, 1, None], N, X),
+    ("aten::cummax aten::cummin", [X, 1], N, X, L),
+    ("aten::cumsum aten::cumprod", [X, 1, None], N, X),
     ("aten::cumsum", [X, 1, 7], N, D(6, 10), {"read": 480}),  # of the input converted to float64
     ("aten::cumprod", [N4(6, 10), 1, None], 0, L, {"read": 480}),
     ("aten::cumsum_", [~N4(6, 10), 1, None], 0),  # keeps its dtype
@@ -232,16 +227,13 @@ LISTED = rows(
     ("aten::_chunk_cat", [[F(5, 3), F(4, 2)], 0, 2], ..., {"list_elements": 23, **UNSAID}),
     "parts of a tensor",
     ("aten::split_with_sizes_copy", [X, [3, 7], 1], 0, X),
-    ("aten::split_with_sizes_copy", [X, [3, 7], 1, [+F(6, 3), +F(6, 7)]], 0),
-    ("fsdp::split_with_sizes_copy", [X, [3, 7], 1, [+F(6, 3), +F(6, 7)]], 0),
+    ("aten::split_with_sizes_copy fsdp::split_with_sizes_copy", [X, [3, 7], 1, [+F(6, 3), +F(6, 7)]], 0),
     ("aten::split_copy", [X, 4, 1], 0, X),
     ("aten::unbind_copy", [X, 1], 0, X),
     "chunks are padded: (5, 3) and (4, 2) to two of 3 x 3 and 2 x 2",
     AT_MOST,
-    ("aten::_chunk_cat", [[F(5, 3), F(4, 2)], 0, 2, +F(2, 13)], 0),
-    ("fsdp::chunk_cat", [[F(5, 3), F(4, 2)], 0, 2, +F(2, 13)], 0),
-    ("aten::_chunk_cat", [[], 0, 2, ~F(2, 13)], 0),
-    ("fsdp::chunk_cat", [[], 0, 2, ~F(2, 13)], 0),
+    ("aten::_chunk_cat fsdp::chunk_cat", [[F(5, 3), F(4, 2)], 0, 2, +F(2, 13)], 0),
+    ("aten::_chunk_cat fsdp::chunk_cat", [[], 0, 2, ~F(2, 13)], 0),
     "ragged rows are padded to the longest",
     ("aten::_jagged_to_padded_dense_forward", [F(500, 32), [I(17)], [100], 0.0], 0, F(16, 100, 32)),
     ("aten::_jagged_to_padded_dense_forward", [F(500, 32), [I(17), I(17)], "[100, 3]", 0.0], UNKNOWN),

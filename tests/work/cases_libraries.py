@@ -14,9 +14,8 @@ LEFT, RIGHT = [B(10, 64), B(20, 64)], [B(64, 32), B(64, 32)]
 GRAPHS = rows(
     *(row for library in ("torch_scatter", "pyg") for row in (
         "1 a source, to as many rows as an argument says; places of maxima are int64",
-        (f"{library}::scatter_sum", [SRC, INDEX, 0, None, 50], SUMS, OUT),
-        (f"{library}::scatter_mean", [SRC, INDEX, 0, None, 50], SUMS, OUT),
-        (f"{library}::scatter_mul", [SRC, INDEX, 0, None, 50], SUMS, OUT),
+        (f"{library}::scatter_sum {library}::scatter_mean {library}::scatter_mul",
+         [SRC, INDEX, 0, None, 50], SUMS, OUT),
         (f"{library}::scatter_max", [SRC, INDEX, -2, None, 50], SUMS, OUT, PLACES),
         (f"{library}::scatter_sum", [SRC, INDEX, 0, None, None], SUMS, {"written": NAN}),
         (f"{library}::scatter_sum", [SRC, INDEX, 0, ~OUT, None], SUMS),

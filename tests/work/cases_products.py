@@ -16,8 +16,7 @@ def _products(dtype: str, unit: str) -> tuple:
     return (
         "2 m n k, and what is added is read",
         {"unit": unit},
-        ("aten::mm", [a, b], FLOPS, added),
-        ("aten::matmul", [a, b], FLOPS, added),
+        ("aten::mm aten::matmul", [a, b], FLOPS, added),
         ("aten::addmm", [row, a, b, 1, 1], FLOPS, added),
         ("aten::addmm", [-row, a, b, 0, 1], FLOPS, added),  # beta is 0
         ("aten::_addmm_activation", [row, a, b, 1, 1, False], FLOPS, added),
@@ -69,10 +68,9 @@ MATRICES = rows(
     ("aten::bilinear", [F(3, 3, 5), F(3, 3, 7), F(4, 5, 7), F(4)], 2 * 9 * 4 * 7 * (5 + 1), F(3, 3, 4)),
     ("aten::bilinear", [F(3, 5), F(3, 7), F(4, 7, 5)], UNKNOWN),
     "no work: sizes do not fit, or are not there",
-    ("aten::mm", [F(3, 4), F(5, 6)], UNKNOWN),
+    ("aten::mm aten::cudnn_convolution", [F(3, 4), F(5, 6)], UNKNOWN),
     ("aten::mm", [F(3, 4)], UNKNOWN),
     ("aten::mm", [], UNKNOWN),
-    ("aten::cudnn_convolution", [F(3, 4), F(5, 6)], UNKNOWN),
     ("aten::_cudnn_attention_forward", [F(3), None, None], UNKNOWN),
     ("aten::_cudnn_attention_backward", [*[F(8, 8)] * 11, 1, 1, 1, False, 1], NAN, UNSAID),  # on offsets
 )  # fmt: skip

@@ -15,18 +15,15 @@ QK = [B(T, 640), B(64), B(64), N4(T)]
 GROUP = B(4, 64, 32, 32)
 NORMS = rows(
     "RMS norms: square, mean, scale, and 1 for the weight; a sum first 1",
-    ("_C::rms_norm", [+X, X, GAIN, EPS], 4 * EACH),
+    ("_C::rms_norm aiter::rms_norm_cu", [+X, X, GAIN, EPS], 4 * EACH),
     ("_C::rms_norm", [+X, X, None, EPS], 3 * EACH),
     ("_C::rms_norm", [X, X, GAIN, GAIN, EPS], UNKNOWN),
-    ("_C::fused_add_rms_norm", [~X, ~X, GAIN, EPS], 5 * EACH),
+    ("_C::fused_add_rms_norm aiter::fused_add_rms_norm_cu", [~X, ~X, GAIN, EPS], 5 * EACH),
     ("_C::fused_add_rms_norm", [~X, ~X, None, EPS], 4 * EACH),
-    ("aiter::rms_norm", [X, GAIN, EPS, 0], 4 * EACH, X),
-    ("aiter::rms_norm_cu", [+X, X, GAIN, EPS], 4 * EACH),
+    ("aiter::rms_norm aiter::rmsnorm2d_fwd_ck", [X, GAIN, EPS, 0], 4 * EACH, X),
     ("aiter::rmsnorm", [+X, X, GAIN, EPS, False], 4 * EACH),
-    ("aiter::rmsnorm2d_fwd_ck", [X, GAIN, EPS, 0], 4 * EACH, X),
     ("aiter::rmsnorm2d_fwd_with_add", [+X, X, X, +X, GAIN, EPS, False, 0], 5 * EACH),
     ("aiter::add_rmsnorm", [+X, X, X, +X, GAIN, EPS], 5 * EACH),
-    ("aiter::fused_add_rms_norm_cu", [~X, ~X, GAIN, EPS], 5 * EACH),
     ("_C::poly_norm", [+X, X, B(3), B(1), EPS], NAN),
     ("aiter::_groupnorm_run", [GROUP, 8, B(64), B(64), 1e-5], 7 * 4 * 64 * 1024, GROUP),
     ("aiter::_groupnorm_run", [GROUP, -F(8192), +GROUP, 8, B(64), B(64), 1e-5], 7 * 4 * 64 * 1024),  # it is given
@@ -56,9 +53,7 @@ PACKED, FOUR, EIGHT, ENDS, BOTH, SCALED = U(T, D // 2), Q(T, D // 16), F(8), N4(
 HEAD = [+XQ, +BLOCKS, 128, 1e-10, -448, 448, False]
 ELEMENTS = rows(
     "activations: 1, and a product 1; clamping is part of it",
-    ("_C::silu_and_mul", [+X, TWO], 2 * EACH),
-    ("sgl_kernel::silu_and_mul", [+X, TWO], 2 * EACH),
-    ("flashinfer::gelu_and_mul", [+X, TWO], 2 * EACH),
+    ("_C::silu_and_mul sgl_kernel::silu_and_mul flashinfer::gelu_and_mul", [+X, TWO], 2 * EACH),
     ("_C::silu_and_mul", [TWO], UNKNOWN),  # the result is not an argument
     ("_C::silu_and_mul_with_clamp", [+X, TWO, 7.0], 2 * EACH),
     ("_C::silu_and_mul_with_clamp", [+X, TWO, 7.0, 1.0, 0.0], 2 * EACH),
@@ -89,9 +84,8 @@ ELEMENTS = rows(
     "of the rows of experts, at most all",
     AT_MOST,
     ("_C::mxfp4_experts_quant", [+PACKED, +FOUR, X, ENDS, ENDS, 8], 2 * EACH),
-    ("_C::scaled_fp4_experts_quant", [+PACKED, +FOUR, X, EIGHT, ENDS, ENDS], 2 * EACH),
-    ("sgl_kernel::scaled_fp4_experts_quant", [+PACKED, +FOUR, X, EIGHT, ENDS, ENDS], 2 * EACH),
-    ("sglang::scaled_fp4_experts_quant", [+PACKED, +FOUR, X, EIGHT, ENDS, ENDS], 2 * EACH),
+    ("_C::scaled_fp4_experts_quant sgl_kernel::scaled_fp4_experts_quant sglang::scaled_fp4_experts_quant",
+     [+PACKED, +FOUR, X, EIGHT, ENDS, ENDS], 2 * EACH),
     ("sglang::scaled_fp4_grouped_quant", [X, +PACKED, +FOUR, EIGHT, N4(8)], 2 * EACH),
     ("_C::mxfp8_experts_quant", [X, N4(8, 3), ENDS, ENDS, +XQ, +FOUR], 2 * EACH),
     ("sgl_kernel::es_sm100_mxfp8_blockscaled_grouped_quant", [X, N4(8, 3), ENDS, ENDS, +XQ, +FOUR], 2 * EACH),
@@ -286,21 +280,19 @@ SCANS = rows(
 FOURFOLD = B(4 * T, D)
 EXCHANGES = rows(
     "over links: each tensor once",
-    ("_C_custom_ar::all_reduce_reg", [7, X, +X], NAN),
+    ("_C_custom_ar::all_reduce_reg sgl_kernel::all_reduce", [7, X, +X], NAN),
     ("_C_custom_ar::all_reduce_unreg", [7, X, -U(99), +X], NAN),
     ("_C_custom_ar::custom_all_gather", [7, X, +FOURFOLD, 0, 0], NAN),
     ("_C_custom_ar::custom_reduce_scatter", [7, FOURFOLD, +X, 0, 0], NAN),
-    ("sgl_kernel::all_reduce", [7, X, +X], NAN),
     ("sgl_kernel::all_reduce", [7, X, +X, 0, 0], NAN),
     *((f"sgl_kernel::{name}_reg", [7, X, +X], NAN) for name in ("all_reduce", "deterministic_all_reduce")),
     *((f"sgl_kernel::{name}_unreg", [7, X, -U(9), +X], NAN)
       for name in ("all_reduce", "deterministic_all_reduce")),
     ("sgl_kernel::qr_all_reduce", [7, X, +X, 2, True], NAN),
-    ("sglang::inplace_all_reduce", [~X, "tp"], NAN),
+    ("sglang::inplace_all_reduce vllm::inplace_all_reduce", [~X, "tp"], NAN),
     ("sglang::outplace_all_reduce", [X, "tp", "ca"], NAN, X),
     ("sglang::reg_all_gather_into_tensor", [+FOURFOLD, X, "tp"], NAN),
     ("sglang::reg_reduce_scatter_tensor", [+X, FOURFOLD, "tp"], NAN),
-    ("vllm::inplace_all_reduce", [~X, "tp"], NAN),
     ("vllm::outplace_all_reduce", [X, "tp"], NAN, X),
     ("vllm::all_reduce_symmetric_with_copy", [X], NAN, X),
     "with a norm, which also keeps the sum",

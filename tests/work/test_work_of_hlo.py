@@ -1,13 +1,12 @@
 """fs.work_of_hlo: the rows of a schedule, and what it is given."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import DATA, ROOT
+from helpers import DATA
+from helpers.processes import output_of
 
 import flopscope as fs
 
@@ -115,4 +114,4 @@ def test_recorded_programs_have_rows_with_known_work() -> None:
 def test_a_program_without_jax_reads_hlo() -> None:
     code = f"import flopscope as fs, sys; fs.work_of_hlo(open({str(HLO / 'scan.hlo')!r}).read())"
     code += "; assert not {'jax', 'jaxlib', 'torch'} & {*sys.modules}"
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    output_of(code)
