@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -215,26 +216,19 @@ def test_a_rule_may_wait_for_a_thread_that_asks_flopscope(tmp_path: Any) -> None
     assert done.stdout.strip() == str(6 * 8), done.stderr
 
 
-def test_tables_of_several_threads_whose_rules_wait_for_each_other() -> None:
+def test_tables_of_several_threads_whose_rules_wait_for_each_other(rule: Callable[[Any], None]) -> None:
     program = Program(devices=0)
     program.op(NAME, 0, 5, [4])
-    trace, both, found = program.load(), threading.Barrier(2, timeout=20), []
+    trace, both = program.load(), threading.Barrier(2, timeout=20)
 
     def meet(call: Any) -> tuple[int, int, int]:
         both.wait()
         return 7, 3, 4
 
-    fs.register_work(NAME, meet)
-    try:
-        ask = lambda: found.append(trace.key_averages(peaks="none")[0].flops)  # noqa: E731
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(30)
-    finally:
-        fs.register_work(NAME, None)
-    assert found == [7, 7]
+    rule(meet)
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(trace.key_averages, peaks="none") for _ in range(2)]
+    assert [table.result()[0].flops for table in found] == [7, 7]
 
 
 # What if --------------------------------------------------------------------------------------------------------------
