@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from helpers import DATA, ROOT
+from helpers import DATA
 from helpers.mcp import process
+from helpers.processes import ended, environment
 
 FAULTS = DATA / "programs"
 BEFORE = "pointwise_before.json.gz"
 COMMAND = [sys.executable, "-m", "flopscope", "mcp"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -23,11 +23,10 @@ def test_clients_with_and_without_a_handshake_are_served(mode: str) -> None:
 
 
 def test_without_the_sdk_only_this_command_fails() -> None:
-    code = (
+    done = ended(
         "import sys\nsys.modules['mcp'] = None\nfrom flopscope.cli.program import main\n"
         "assert main(['schema', 'opened']) == 0\nassert main(['mcp']) == 1\nmain(['--help'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True)
     assert done.returncode == 0 and "mcp" in done.stdout
     assert done.stderr.startswith("flopscope mcp: ") and "pip install 'flopscope-profiler[mcp]'" in done.stderr
 
@@ -36,7 +35,7 @@ def test_a_client_that_has_gone_ends_the_server_quietly() -> None:
     call = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
     reading, writing = os.pipe()
     os.close(reading)
-    given = {"input": 3 * call, "env": ENVIRONMENT, "timeout": 60}
+    given = {"input": 3 * call, "env": environment(), "timeout": 60}
     done = subprocess.run([*COMMAND, str(FAULTS)], stdout=writing, stderr=subprocess.PIPE, **given)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")

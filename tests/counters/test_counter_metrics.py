@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
+from helpers.processes import ended, output_of
 
 from flopscope import _core
 from flopscope.measuring.why import STALLS
@@ -49,11 +49,7 @@ print(json.dumps(plans))
 
 @pytest.mark.skipif(cupti() is None, reason="CUPTI's wheel is not installed")
 def test_every_chip_has_its_metrics_in_few_passes() -> None:
-    command = [sys.executable, "-c", PROGRAM, str(cupti()), ",".join(CHIPS)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.returncode == 0, done.stderr
-    plans = json.loads(done.stdout)
+    plans = json.loads(output_of(PROGRAM, cupti(), ",".join(CHIPS)))
     assert len(plans) >= 8
     for chip, groups in plans.items():
         sampled, passes = groups[""]
@@ -102,7 +98,5 @@ def test_names_are_documented_and_distinct() -> None:
 
 
 def test_without_cupti_the_error_names_what_is_missing() -> None:
-    code = "from flopscope import _core\n_core.load_counters('/nowhere/libcupti.so')"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert "nvidia-cuda-cupti" in done.stderr and "/nowhere/libcupti.so" in done.stderr
+    said = ended("from flopscope import _core\n_core.load_counters('/nowhere/libcupti.so')").stderr
+    assert "nvidia-cuda-cupti" in said and "/nowhere/libcupti.so" in said

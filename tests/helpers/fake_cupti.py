@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import ROOT, TESTS
+from helpers.processes import environment
 
 CALL_NS = 1000
 LAUNCH, GRAPH_LAUNCH = "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000"
@@ -54,10 +55,9 @@ def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
     The fake is loaded in place of CUPTI and named ``cuda``; with ``load=False``, only its path LIBRARY is defined.
     """
     code = "".join([BEGIN, LOAD if load else "", *map(textwrap.dedent, parts)])
-    paths = [str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(library)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=120,

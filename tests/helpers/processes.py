@@ -1,14 +1,29 @@
 """Programs that run in processes of their own, as a driver, CUPTI or a profiler begins only once in each."""
 
+import os
 import subprocess
 import sys
 import textwrap
 from typing import Any
 
+from helpers import ROOT, TESTS
 
-def output_of(program: str, **options: Any) -> str:
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the variables of a process that finds flopscope and these helpers in this checkout."""
+    paths = [str(ROOT), str(TESTS), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **more}
+
+
+def ended(program: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in a new process and return how it ended."""
+    command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
+    options = {"env": environment(), "timeout": 300} | options
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def output_of(program: str, *arguments: object, **options: Any) -> str:
     """Run a program in a new process, which must succeed, and return its output."""
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    done = ended(program, *arguments, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

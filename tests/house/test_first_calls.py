@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT
+from helpers.processes import environment
 
 # What takes long to import, beside NumPy.
 SLOW = {"pandas", "matplotlib", "torch", "rich", "cuda", "distributed", "scipy", "pyarrow", "numpy.ma", "statistics"}
@@ -90,7 +91,6 @@ def test_files_of_the_current_folder_hide_no_module_of_a_command(tmp_path: Path,
     for module in ("csv", "difflib", "html", "json", "logging", "numpy", "pickle", "shutil", "tempfile"):
         (tmp_path / f"{module}.py").write_text(f"raise SystemExit('the {module} of the current folder')\n")
     arguments = [] if name == "devices" else [TRACE]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "flopscope", name, *arguments]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True)
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT, TESTS
+from helpers import ROOT
+from helpers.processes import ended, environment
 
 import flopscope as fs
 from flopscope.ranks.calls import (
@@ -362,9 +363,6 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
 
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
 def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
     program = (
@@ -372,7 +370,7 @@ def test_a_worker_killed_while_it_writes_its_result_stops_nothing() -> None:
         "found = run_each(dies_while_it_writes, range(6), list('abcdef'), 2)\n"
         "print([len(one) if isinstance(one, bytes) else one.source for one in found])"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    done = ended(program)
     assert done.stdout in ("[0, 1, 2, 'd', 4, 5]\n", f"[0, 1, 2, {64 << 20}, 4, 5]\n"), done.stderr  # it may be late
 
 
@@ -394,7 +392,7 @@ def test_workers_end_with_the_program(tmp_path: Path, end: signal.Signals) -> No
         "from helpers.ranks_cases import sleeps\nfrom flopscope.ranks.engine import run_each\n"
         f"run_each(sleeps, [{str(folder)!r}] * 2, ['one', 'two'], 2)\n"
     )
-    started = subprocess.Popen([sys.executable, "-c", program], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    started = subprocess.Popen([sys.executable, "-c", program], env=environment(), stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 300
         while len(list(folder.iterdir())) < 2 and started.poll() is None and time.monotonic() < deadline:

@@ -2,14 +2,13 @@
 
 import itertools
 import os
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 import pytest
+from helpers.processes import ended
 
 import flopscope as fs
 from flopscope.measuring import look
@@ -162,5 +161,5 @@ def test_an_interrupt_of_the_import_of_numpy_propagates(use: str, kind: str) -> 
             assert str(problem) == "stopped", problem
             print("raised", flush=True)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    done = ended(program)
     assert (done.returncode, done.stdout, done.stderr) == (0, "raised\n", "")

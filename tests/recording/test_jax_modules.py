@@ -2,7 +2,6 @@
 events of its compilations. The last tests run JAX itself, in processes of their own, as it starts threads."""
 
 import json
-import subprocess
 import sys
 import time
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.hlo_traces import HLO, STEPS, TRIPS, recorded
+from helpers.processes import ended
 
 import flopscope as fs
 from flopscope.read.load import read
@@ -141,7 +141,7 @@ def test_a_profile_of_an_unknown_jax_says_so_once(monkeypatch: pytest.MonkeyPatc
 def _run(code: str) -> Any:
     """Run a program, and return what it prints, which is JSON."""
     pytest.importorskip("jax")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = ended(code)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 

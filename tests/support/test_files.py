@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers.processes import environment
 
 import flopscope as fs
 from flopscope.cli import program as cli
@@ -71,10 +71,6 @@ def open_on_full_disk(file: Any, mode: str, **options: Any) -> Any:
         return open(file, mode, **options)
     binary = io.BufferedWriter(Full(file, "w"))
     return binary if mode == "wb" else io.TextIOWrapper(binary, **options)
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
 
 
 # Complete or absent ---------------------------------------------------------------------------------------------------

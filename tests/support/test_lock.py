@@ -9,20 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers.processes import environment
 
 from flopscope.support.lock import alone
-
-
-def environment() -> dict[str, str]:
-    path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def test_the_lock_is_released_by_a_process_that_dies(tmp_path: Path) -> None:
     code = "import os\nfrom flopscope.support.lock import alone\nwith alone(): os._exit(0)"
     for _ in range(2):
-        subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
+        subprocess.run([sys.executable, "-c", code], env=environment(TMPDIR=str(tmp_path)), timeout=20)
     assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
 
 
@@ -74,7 +69,7 @@ with alone():
 @contextmanager
 def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Yield a process that holds the lock of a folder until its standard input is closed."""
-    command, everything = [sys.executable, "-c", HOLD], {**environment(), "TMPDIR": str(folder)}
+    command, everything = [sys.executable, "-c", HOLD], environment(TMPDIR=str(folder))
     with subprocess.Popen(command, env=everything, stdin=-1, stdout=-1, text=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "held\n"
         yield child
@@ -92,7 +87,7 @@ def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
         "measuring.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
     )
     (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")
-    everything = {**environment(), "TMPDIR": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    everything = environment(TMPDIR=str(tmp_path), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "pytest_flopscope", "test_it.py"]
     with (
         holding(tmp_path) as child,

@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers.processes import environment
 
 import flopscope as fs
 from flopscope.cli.measure import add_arguments
@@ -85,11 +84,8 @@ def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) ->
     command.parent.mkdir()
     command.write_text("import sys\nfrom flopscope.cli.program import main\nsys.exit(main())\n")
     arguments = ["measure", "mine:f", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    done = subprocess.run(
-        [sys.executable, str(command), *arguments], cwd=tmp_path / "here", env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    words = [sys.executable, str(command), *arguments]
+    done = subprocess.run(words, cwd=tmp_path / "here", env=environment(), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
 
 
