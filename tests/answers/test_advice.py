@@ -229,8 +229,7 @@ def test_the_notes_ask_for_what_is_missing(make: Callable[[], Program], words: t
 
 
 def test_where_peaks_are_unknown_the_notes_say_why_time_is_unmodelled() -> None:
-    program = Program(devices=0)
-    program.step(0, 0, 1000)
+    program = Program(devices=0, step=1000)
     program.op("aten::mm", 1, 500, [64, 64], [64, 64])
     trace = program.load()
     assert list(trace.accounting()["unmodelled"]) == [500.0, 500.0]

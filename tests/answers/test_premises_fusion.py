@@ -19,8 +19,7 @@ HEADS, SCORES = [32, 1024, 64], [32, 1024, 1024]
 
 def written_out(*around: str) -> Program:
     """Return a program of attention in products and softmax, within other ops."""
-    program = Program()
-    program.step(0, 0, 60)
+    program = Program(step=60)
     for place, name in enumerate(around):
         if name.startswith("aten::"):
             program.op(name, 1 + place, 50 - 2 * place, *[[4, 8, 1024, 64]] * 3)
@@ -46,8 +45,7 @@ def scored(before: Any = (), after: Any = (), *, cpu: bool = False) -> Program:
     ops += [*after, ("aten::bmm", 900.0, (SCORES, HEADS))]
     if not cpu:
         return in_a_row(*ops)
-    program = Program(devices=0)
-    program.step(0, 0, 4000)
+    program = Program(devices=0, step=4000)
     for place, (name, _, shapes, *_) in enumerate(ops):
         program.op(name, 10 + 900 * place, 890, *shapes)
     return program
@@ -179,8 +177,7 @@ def test_a_parameter_cast_once_there_and_back_is_no_finding(
 
 
 def test_a_program_of_the_cpu_is_told_of_its_casts_without_a_device() -> None:
-    program = Program(devices=0)
-    program.step(0, 0, 1000)
+    program = Program(devices=0, step=1000)
     program.op("aten::copy_", 10, 500, [8192], [8192], dtype=[BF16, FLOAT])
     (row,) = told(program, "cast")
     assert "1 cast a step takes 500us (float32" in row.what and "device" not in row.what and "host" not in row.what

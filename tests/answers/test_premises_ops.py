@@ -123,8 +123,7 @@ def test_layout_needs_another_order_of_elements(changed: dict[str, Any], said: b
 
 def test_all_copies_of_a_row_are_judged() -> None:
     """A row whose first call casts, in an op that makes nothing contiguous, and whose second call reorders."""
-    program = Program()
-    program.step(0, 0, 40)
+    program = Program(step=40)
     program.run("aten::copy_", 1, 42, 20, [8192, 8192], [8192, 8192], dtype=[BF16, FLOAT])
     program.op("aten::contiguous", 10, 10, [8192, 8192])
     program.run("aten::copy_", 11, 70, 300, [8192, 8192], [8192, 8192], strides=[ROWS, COLUMNS])
@@ -134,8 +133,7 @@ def test_all_copies_of_a_row_are_judged() -> None:
 
 def convolution(kernels: tuple[str, ...], weight: list[int], **run: Any) -> Program:
     """Return a program of one convolution over [32, 64, 56, 56]."""
-    program = Program()
-    program.step(0, 0, 20)
+    program = Program(step=20)
     program.op("aten::cudnn_convolution", 1, 10, [32, 64, 56, 56], weight, **run)
     for place, kernel in enumerate(kernels):
         program.call("cudaLaunchKernel", 2 + 2 * place, 1, correlation=place + 1)
@@ -294,8 +292,7 @@ def test_low_precision_names_a_devices_dtype(device: str, major: int, minor: int
 
 
 def test_the_fill_of_a_workspace_is_no_product() -> None:
-    program = Program()
-    program.step(0, 0, 20)
+    program = Program(step=20)
     program.run("aten::mm", 1, 20, 50, [8192, 8192], [8192, 8192], kernel="Memset (Device)")
     program.call("cudaLaunchKernel", 1.2, 0.5, correlation=1)
     program.work("sm80_xmma_gemm_f32f32_tf32f32_f32_nn", 70, 8050, correlation=1)
@@ -426,8 +423,7 @@ def test_a_kernel_of_one_block(blocks: int, time: float, said: bool) -> None:
 
 
 def test_a_host_that_waits_for_the_kernel_does_not_silence_it() -> None:
-    program = Program()
-    program.step(0, 0, 6900)
+    program = Program(step=6900)
     program.run("torchvision::nms", 1, 10, 6800, [4096, 4], kernel="gather_keep_from_mask<true>", blocks=1)
     program.op("aten::nonzero", 5, 6830)
     program.call("cudaStreamSynchronize", 10, 6810)
@@ -441,8 +437,7 @@ def test_a_host_that_waits_for_the_kernel_does_not_silence_it() -> None:
 @pytest.mark.parametrize(("flops", "op", "idle"), [(1e6, False, 300.0), (1e6, True, 900.0), (0, True, 900.0)])
 def test_declared_work_of_a_cpu_program_is_no_idle_time(flops: float, op: bool, idle: float) -> None:
     """A range of 700 of 1000 µs, with declared FLOPs or without, around an op of 100 µs or around none."""
-    program = Program(devices=0)
-    program.step(0, 0, 1000)
+    program = Program(devices=0, step=1000)
     program.add("user_annotation", "numpy", 100, 700, **({"flops": flops} if flops else {}))
     if op:
         program.op("aten::mm", 200, 100, [64, 64], [64, 64])

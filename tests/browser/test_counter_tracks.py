@@ -1,11 +1,8 @@
 """The tracks of counters in Chromium, and what the Overview tells of counters, graphs and misfits."""
 
-from typing import Any
-
 import pytest
 from browser import Open, Page, Report, whole
-from helpers.graph_programs import KERNELS, Replay
-from helpers.hand_traces import Program
+from helpers.graph_programs import KERNELS, replayed
 from profiles import counted_program
 from selenium.webdriver.common.action_chains import ActionChains
 
@@ -91,12 +88,9 @@ def test_the_devices_tell_what_was_counted(page: Page) -> None:
 
 
 def test_graphs_and_misfits_are_told(open_report: Open, axe: str) -> None:
-    replay: Any = Replay()
-    replay.replay(0, *KERNELS)
-    program = Program()
+    program = replayed(*KERNELS)
     program.run("_C::rms_norm", 200, 240, 8, [4, 8], [4, 8], kernel="<b>norm</b>")
-    replay.events += program.events
-    page = whole(open_report(replay.load()))
+    page = whole(open_report(program.load()))
     assert "launches of graphs" in page.text("#devices")
     assert "Another version of _C::rms_norm: called with (" in page.text("#overview .notes")
     assert page.violations(axe) == []

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.graph_programs import GRAPH, KERNELS, Capture, Replay, step
+from helpers.graph_programs import GRAPH, KERNELS, Capture, replayed, step
 from helpers.hand_traces import BF16, Program
 
 import flopscope as fs
@@ -40,10 +40,7 @@ NORMS = [(f"aten::{'mm' if 'gemm' in n else 'rms_norm'}", n, [8, 8]) for n in ("
 
 
 def test_kernels_of_a_replay_belong_to_the_ops_of_the_capture(tmp_path: Path) -> None:
-    replay = Replay()
-    for at in (0, 100):
-        replay.replay(at, *KERNELS)
-    trace = joined(tmp_path, replay, step(Capture()))
+    trace = joined(tmp_path, replayed(*KERNELS, at=(0, 100)), step(Capture()))
     rows = [row for row in trace.key_averages(group_by_input_shape=True) if row.key == "aten::mm"]
     assert [(row.count, row.self_device_time_total, row.flops) for row in rows] == [
         (2, 16, 2 * 2 * 64 * 128 * 256), (2, 16, 2 * 2 * 64 * 256 * 128)
@@ -55,9 +52,8 @@ def test_kernels_of_a_replay_belong_to_the_ops_of_the_capture(tmp_path: Path) ->
 
 
 def test_another_programs_capture_is_counted_and_warned_of(tmp_path: Path) -> None:
-    eager, replay = Program(), Replay()
+    eager, replay = Program(), replayed(*KERNELS)
     eager.run("aten::relu", 0, 10, 5, [8])
-    replay.replay(0, *KERNELS)
     with pytest.warns(UserWarning, match="1 match no captured graph; 3 of 3 kernels"):
         trace = joined(tmp_path, replay, captured(("aten::mm", "gemm_z", [8, 8])))
     assert trace.graphs["unseen"] == 1 and trace.graphs["matched"] == 0 and trace.coverage()["bytes"] == 0
@@ -66,8 +62,7 @@ def test_another_programs_capture_is_counted_and_warned_of(tmp_path: Path) -> No
 
 
 def test_graphs_of_equal_kernels_but_other_shapes_are_ambiguous(tmp_path: Path) -> None:
-    replay = Replay()
-    replay.replay(0, *KERNELS)
+    replay = replayed(*KERNELS)
     with pytest.warns(UserWarning, match="several captured graphs of different ops"):
         trace = joined(tmp_path, replay, step(Capture()), step(Capture(), width=512))
     assert trace.graphs["ambiguous"] == 1 and trace.graphs["matched"] == 0
@@ -81,9 +76,7 @@ def test_the_number_in_the_annotations_chooses_among_graphs(tmp_path: Path) -> N
         capture = step(Capture(), width)
         capture.label(f"capture_{size}_FULL", -5, capture.at + 10)
         captures.append(capture)
-    replay = Replay()
-    replay.replay(0, *KERNELS, label="execute_64_context_0")
-    trace = joined(tmp_path, replay, *captures)
+    trace = joined(tmp_path, replayed(*KERNELS, label="execute_64_context_0"), *captures)
     assert ops(trace)["aten::relu"].input_shapes == [[64, 512]]
     assert dict(trace.coverage()["estimated"])  # the names of kernels do not prove it
 
@@ -102,27 +95,21 @@ def test_the_number_in_the_annotations_chooses_among_graphs(tmp_path: Path) -> N
 def test_only_what_is_certain_is_joined(
     capture: Capture, kernels: tuple[str, ...], streams: tuple[int, ...], matched: int, tmp_path: Path
 ) -> None:
-    replay = Replay()
-    replay.replay(0, *kernels, streams=streams)
+    replay = replayed(*kernels, streams=streams)
     with contextlib.nullcontext() if matched == 3 else pytest.warns(UserWarning, match="graph"):
         assert joined(tmp_path, replay, capture).graphs["matched"] == matched
 
 
 def test_captures_without_kernel_names_are_joined_by_order_and_marked(tmp_path: Path) -> None:
-    capture, replay = step(Capture(named=False)), Replay()
-    replay.replay(0, *KERNELS)
-    trace = joined(tmp_path, replay, capture)
+    trace = joined(tmp_path, replayed(*KERNELS), step(Capture(named=False)))
     assert ops(trace)["aten::relu"].self_device_time_total == 8
     assert {name for name, _ in trace.coverage()["estimated"]} == {"aten::mm", "aten::relu"}
 
 
 def test_a_trace_that_has_the_capture_needs_no_other() -> None:
     program = step(Capture())
-    replay = Replay()
-    replay.correlation = 1000
-    replay.replay(program.at + 10, *KERNELS)
-    program.events += replay.events
-    trace = fs.load_trace(program.text())
+    program.replay(program.at + 10, *KERNELS)
+    trace = program.load()
     assert trace.graphs["matched"] == 3
     assert ops(trace)["aten::relu"].count == 2 and ops(trace)["aten::relu"].self_device_time_total == 8
     mm = [row for row in trace.key_averages() if row.key == "aten::mm"]
@@ -138,13 +125,9 @@ def test_an_op_around_a_capture_does_no_work_either() -> None:
     program.launch("aten::mm", "gemm_a", *MM_SHAPES)
     program.at = 60
     program.end()
-    replay = Replay()
-    replay.correlation = 1000
-    replay.replay(100, "gemm_a")
-    replay.replay(200, "gemm_a")
-    program.events += replay.events
-    trace = fs.load_trace(program.text())
-    found = ops(trace)
+    program.replay(100, "gemm_a")
+    program.replay(200, "gemm_a")
+    found = ops(program.load())
     assert found["aten::linear"].count == 3 and found["aten::mm"].count == 3
     assert found["aten::linear"].flops_total == found["aten::mm"].flops == 2 * MM_FLOPS
 
@@ -152,9 +135,7 @@ def test_an_op_around_a_capture_does_no_work_either() -> None:
 def test_calls_that_ran_at_once_are_no_part_of_a_capture(tmp_path: Path) -> None:
     capture = captured(("aten::fill_", "fill_kernel", [8]), ("aten::relu", "relu_kernel", [8]))
     capture.work("fill_kernel", 500, 3, correlation=capture.correlation - 2)  # before relu and the end
-    replay = Replay()
-    replay.replay(0, "relu_kernel")
-    assert joined(tmp_path, replay, capture).graphs["matched"] == 1
+    assert joined(tmp_path, replayed("relu_kernel"), capture).graphs["matched"] == 1
 
 
 def test_launches_of_other_threads_belong_to_the_only_capture(tmp_path: Path) -> None:
@@ -163,9 +144,7 @@ def test_launches_of_other_threads_belong_to_the_only_capture(tmp_path: Path) ->
     capture.launch("aten::mm", "gemm_a", *MM_SHAPES)
     capture.launch("aten::relu", "relu_kernel", [8], tid=2)  # the thread of the backward pass
     capture.end()
-    replay = Replay()
-    replay.replay(0, "gemm_a", "relu_kernel")
-    assert joined(tmp_path, replay, capture).graphs["owned"] == 2
+    assert joined(tmp_path, replayed("gemm_a", "relu_kernel"), capture).graphs["owned"] == 2
 
 
 def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) -> None:
@@ -174,8 +153,7 @@ def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) ->
     capture.op("graphlib::scale", capture.at, 5, [8, 8])
     capture.call_of("hipModuleLaunchKernel", "graph_scale_kernel", grid=[7, 1, 1], block=[64, 1, 1])
     capture.end()
-    replay = Replay()
-    replay.replay(0, "graph_scale_kernel", grid=None, block=None)
+    replay = replayed("graph_scale_kernel", grid=None, block=None)
     seen: list[Any] = []
     fs.register_work("graph_scale_kernel", lambda call: seen.append((call.grid, call.shapes)))
     try:
@@ -188,26 +166,21 @@ def test_the_grid_of_the_capture_completes_that_of_the_replay(tmp_path: Path) ->
 def test_without_ids_of_nodes_a_loop_that_ran_several_times_is_not_matched() -> None:
     """The node of a while loop's body has one kernel for each round of a launch."""
     program = step(Capture())
-    replay = Replay()
-    replay.correlation = 1000
     for launch, rounds in enumerate((1, 3)):
         at = program.at + 1000 * launch
-        replay.correlation += 1
-        replay.call(GRAPH, at, 5, 1, replay.correlation)
+        program.correlation += 1
+        program.call(GRAPH, at, 5, 1, program.correlation)
         for i in range(rounds):
             for node, kernel in enumerate(KERNELS):
                 args = {"graph id": 3, "graph node id": 50 + node}
-                replay.work(kernel, at + 10 + 40 * i + 10 * node, 8, correlation=replay.correlation, **args)
-    program.events += replay.events
-    trace = fs.load_trace(program.text())
+                program.work(kernel, at + 10 + 40 * i + 10 * node, 8, correlation=program.correlation, **args)
+    trace = program.load()
     assert trace.graphs["matched"] == 3 and trace.graphs["unseen"] == 1  # without the nodes' ids, loops are not matched
     assert trace.coverage()["unseen_graphs"] == 9 * 8
 
 
 def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) -> None:
-    replay, capture = Replay(), Capture()
-    for at in (0, 100):
-        replay.replay(at, "gemm_a", "relu_kernel")
+    replay, capture = replayed("gemm_a", "relu_kernel", at=(0, 100)), Capture()
     capture.begin()
     capture.op("mylib::layer", capture.at - 1, 30, [64, 128])
     capture.launch("aten::mm", "gemm_a", *MM_SHAPES)
@@ -229,9 +202,7 @@ def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) ->
 
 
 def test_annotations_of_nodes_become_ranges(tmp_path: Path) -> None:
-    replay = Replay(1)
-    for at in (0, 100):
-        replay.replay(at, *KERNELS)
+    replay = replayed(*KERNELS, at=(0, 100))
     works = [event for event in replay.events if event.get("cat") == "kernel"]
     for i, event in enumerate(works):
         event["args"] |= {"graph id": 3, "graph node id": 50 + i % 3, "name": "mlp" if i % 3 else "attention"}

@@ -67,8 +67,7 @@ def told(program: Program, rule: str) -> list[Advice]:
 
 def inside(*names: str, **run: Any) -> Program:
     """Return a program of one op of 200 µs within others, outermost first."""
-    program = Program()
-    program.step(0, 0, 40)
+    program = Program(step=40)
     for place, name in enumerate(names):
         program.op(name, 1 + place, 38 - 2 * place, [64])
     given = {"name": "aten::copy_", "shapes": ([8192, 8192], [8192, 8192]), "dtype": FLOAT} | run

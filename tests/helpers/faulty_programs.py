@@ -98,8 +98,7 @@ def messages(
     *calls: tuple[int, float], recorded: bool = True, computed: float = 2000, overlapped: bool = False
 ) -> Program:
     """Return a program that reduces (elements, µs), one after another, beside or after its computation."""
-    program = Program()
-    program.step(0, 0, 50)
+    program = Program(step=50)
     program.run("made::forward", 1, 5, computed)
     begin = 5.0 if overlapped else 5.0 + computed
     for place, (elements, duration) in enumerate(calls):
@@ -129,8 +128,7 @@ def transposed(shape: Sequence[int]) -> list[list[int]]:
 
 def contiguous(copies: bool, shape: Sequence[int] = (8192, 8192)) -> Program:
     """Return a program that reorders a tensor, or that adds to it."""
-    program = Program()
-    program.step(0, 0, 20)
+    program = Program(step=20)
     program.op("aten::contiguous" if copies else "made::op", 1, 10, list(shape))
     name, kernel = ("aten::copy_", "direct_copy_kernel") if copies else ("aten::add", "elementwise_kernel")
     program.run(name, 2, 12, 200, list(shape), list(shape), kernel=kernel, strides=transposed(shape))
@@ -152,8 +150,7 @@ def attention(fused: bool) -> Program:
 
 
 def adam(fused: bool) -> Program:
-    program = Program()
-    program.step(0, 0, 40)
+    program = Program(step=40)
     program.add("user_annotation", "Optimizer.step#AdamW.step", 1, 30)
     names = ["aten::_fused_adamw_"] if fused else ["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"]
     for place, name in enumerate(names):
@@ -163,8 +160,7 @@ def adam(fused: bool) -> Program:
 
 def uploads(kernel: str, stream: int, begin: float = 1010) -> Program:
     """Return a program that copies from 10 to 1010 µs, and that computes for 3000 µs from ``begin``, unless it is 0."""
-    program = Program()
-    program.step(0, 0, 20)
+    program = Program(step=20)
     program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
     if begin:
         program.run("made::work", 4, begin, 3000)

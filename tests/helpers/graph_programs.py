@@ -7,8 +7,23 @@ from helpers.hand_traces import BF16, Program
 GRAPH = "cudaGraphLaunch"
 
 
-class Capture(Program):
-    """A trace of captures of graphs. ``named``: launches have their kernel's name, as those of HIP have."""
+class Replay(Program):
+    """A trace of replays."""
+
+    def replay(
+        self, at: float, *kernels: str, streams: tuple[int, ...] = (), label: str | None = None, **args: Any
+    ) -> None:
+        self.correlation += 1
+        if label:
+            self.add("user_annotation", label, at - 1, 8)
+        self.call(GRAPH, at, 5, 1, self.correlation)
+        for i, kernel in enumerate(kernels):
+            stream = streams[i] if streams else 7
+            self.work(kernel, at + 10 + 10 * i, 8, correlation=self.correlation, stream=stream, **args)
+
+
+class Capture(Replay):
+    """A trace of captures of graphs, and of replays. ``named``: launches have their kernel's name, as those of HIP."""
 
     def __init__(self, *, named: bool = True) -> None:
         super().__init__(1)
@@ -37,21 +52,6 @@ class Capture(Program):
         self.add("user_annotation", name, at, dur)
 
 
-class Replay(Program):
-    """A trace of replays."""
-
-    def replay(
-        self, at: float, *kernels: str, streams: tuple[int, ...] = (), label: str | None = None, **args: Any
-    ) -> None:
-        self.correlation += 1
-        if label:
-            self.add("user_annotation", label, at - 1, 8)
-        self.call(GRAPH, at, 5, 1, self.correlation)
-        for i, kernel in enumerate(kernels):
-            stream = streams[i] if streams else 7
-            self.work(kernel, at + 10 + 10 * i, 8, correlation=self.correlation, stream=stream, **args)
-
-
 def step(capture: Capture, width: int = 256) -> Capture:
     """Capture a product, an activation, and a product again."""
     capture.begin()
@@ -63,3 +63,11 @@ def step(capture: Capture, width: int = 256) -> Capture:
 
 
 KERNELS = ("gemm_a", "relu_kernel", "gemm_b")
+
+
+def replayed(*kernels: str, at: tuple[float, ...] = (0.0,), **how: Any) -> Replay:
+    """Return a program that replays a graph of these kernels at these times."""
+    program = Replay()
+    for time in at:
+        program.replay(time, *kernels, **how)
+    return program

@@ -65,14 +65,16 @@ def load(*events: Json, **head: Any) -> fs.Trace:
 
 
 class Program:
-    """A program whose events are added one by one. ``devices``: how many H200 it uses."""
+    """A program whose events are added one by one. ``devices``: how many H200 it uses; ``step``: the length of one."""
 
-    def __init__(self, devices: int = 1) -> None:
+    def __init__(self, devices: int = 1, step: float = 0.0) -> None:
         self.head: Json = {"record_shapes": 1} if devices else {}
         if devices:
             self.head["deviceProperties"] = [{"id": i, **H200} for i in range(devices)]
         self.events: list[Json] = []
         self.correlation = 100
+        if step:
+            self.step(0, 0, step)
 
     def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 1, **args: Any) -> None:
         self.events.append(event(cat, name, ts, dur, tid, pid, **args))

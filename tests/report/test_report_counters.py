@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.captures import Nsys
-from helpers.graph_programs import KERNELS, Capture, Replay, step
+from helpers.graph_programs import KERNELS, Capture, replayed, step
 from helpers.hand_traces import Program
 from helpers.report_pages import PageRead, written
 from hypothesis import given
@@ -178,17 +178,14 @@ def test_files_of_other_profilers_name_their_own_options(tmp_path: Path, monkeyp
 # Graphs and coverage --------------------------------------------------------------------------------------------------
 
 
-def replayed(folder: Path) -> tuple[Path, Path]:
-    replay = Replay()
-    for at in (0, 100):
-        replay.replay(at, *KERNELS)
-    for name, program in (("replay", replay), ("capture", step(Capture()))):
+def graphs_in(folder: Path) -> tuple[Path, Path]:
+    for name, program in (("replay", replayed(*KERNELS, at=(0, 100))), ("capture", step(Capture()))):
         (folder / f"{name}.json").write_bytes(program.text())
     return folder / "replay.json", folder / "capture.json"
 
 
 def test_the_report_joins_captures(tmp_path: Path) -> None:
-    replay, capture = replayed(tmp_path)
+    replay, capture = graphs_in(tmp_path)
     path = tmp_path / "page.html"
     assert main(["report", str(replay), "--captures", str(capture), "-o", str(path)]) == 0
     overview = PageRead(path).data["sections"]["overview"]
@@ -206,7 +203,7 @@ def test_the_report_joins_captures(tmp_path: Path) -> None:
 
 
 def test_summary_compare_and_table_join_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    replay, capture = replayed(tmp_path)
+    replay, capture = graphs_in(tmp_path)
     out = tmp_path / "out.json"
     for more, unmodelled in (([], 48.0), (["--captures", str(capture)], 0.0)):
         assert main(["summary", str(replay), "--json", str(out), *more]) == 0
