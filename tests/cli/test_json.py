@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import ROOT
 from helpers.recordings import FAULTS
+from helpers.run_programs import run, script
 
 import flopscope as fs
 from flopscope.cli.program import main
@@ -89,11 +88,9 @@ def test_every_command_writes_a_valid_document(name: str, tmp_path: Path, capsys
 
 
 def test_a_program_that_ran_is_summarized(tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("import flopscope as fs\nx = fs.ones((64, 64))\nfs.matmul(x, x)\n")
-    command = [sys.executable, "-m", "flopscope", "run", "--no-report", "--json", "out.json", "program.py"]
-    path = {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, env=path)
-    assert done.returncode == 0, done.stderr
+    program = script(tmp_path, "import flopscope as fs\nx = fs.ones((64, 64))\nfs.matmul(x, x)\n")
+    ended = run(tmp_path, "--no-report", "--json", "out.json", program)
+    assert ended.returncode == 0, ended.stderr
     require_valid(content_of(tmp_path / "out.json"), "summary")
 
 

@@ -1,5 +1,7 @@
 """Counting before, in and after other captures, on a fake CUPTI that is strict about the order of calls."""
 
+from typing import Any
+
 import pytest
 from helpers.counter_programs import SETUP
 from helpers.fake_cupti import Run, runner
@@ -109,8 +111,14 @@ def test_a_profile_that_ends_while_a_call_is_counted_leaves_cupti_attached(run: 
     assert finalized == [0, 1] and set(kernels) == {1}
 
 
-def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(run: Run) -> None:
-    found, finalized = run("""
+PROGRAMS = {  # and what each prints
+    "from a thread without a context": ("""
+        found = []
+        thread = threading.Thread(target=lambda: found.append(count()))
+        thread.start(); thread.join()
+        print(json.dumps([found, cuda.count("pushed"), cuda.count("retained")]))
+        """, [[COUNTED], 0, 0]),
+    "within a measurement, whose profiles leave CUPTI attached until its end": ("""
         cuda.set("wakes_by", 3)
         from flopscope.measuring.counting import cupti_stays
         with cupti_stays(True), cupti_stays(False):
@@ -119,8 +127,31 @@ def test_profiles_of_a_measurement_leave_cupti_attached_until_its_end(run: Run) 
             found, between = count(), cuda.count("finalized")
         with fs.profile(): cuda.launch("k")
         print(json.dumps([found, [between, cuda.count("finalized")]]))
-        """)
-    assert found == COUNTED and finalized == [0, 1]
+        """, [COUNTED, [0, 1]]),
+    "while another device is sampled": ("""
+        cuda.fake.fake_set_active(1, 1)
+        sampler = _core.Sampler(1)
+        sampler.start()
+        values = _core.count_calls(0, "memory", lambda: None, (work,))
+        sampler.stop()
+        print(json.dumps([values[0]["dram_bytes_read"], state()]))
+        """, [pytest.approx(5e6), [0, 0]]),
+    "without the one group that fails": ("""
+        calls = []
+        count_calls = _core.count_calls
+        def failing(device, group, *rest):
+            if group == "stalls": raise RuntimeError("no stalls today")
+            return count_calls(device, group, *rest)
+        _core.count_calls = failing
+        found = count()
+        print(json.dumps([found["read"], found["notes"]]))
+        """, [pytest.approx(5e6), ["the counters of the group stalls are missing: no stalls today"]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "found"), PROGRAMS.values(), ids=PROGRAMS)
+def test_a_call_is_counted(run: Run, program: str, found: list[Any]) -> None:
+    assert run(program) == found
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -132,16 +163,6 @@ def test_a_call_is_counted_beside_a_client_that_is_idle(run: Run, before: bool) 
         print(json.dumps([count(), cuda.count("finalized")]))
         """)
     assert found == [COUNTED, 0]
-
-
-def test_a_call_is_counted_from_a_thread_without_a_context(run: Run) -> None:
-    found = run("""
-        found = []
-        thread = threading.Thread(target=lambda: found.append(count()))
-        thread.start(); thread.join()
-        print(json.dumps([found, cuda.count("pushed"), cuda.count("retained")]))
-        """)
-    assert found == [[COUNTED], 0, 0]
 
 
 def test_a_context_that_is_destroyed_while_it_is_counted_is_named(run: Run) -> None:
@@ -169,32 +190,6 @@ def test_a_forked_child_says_that_it_cannot_count(run: Run) -> None:
         """)
     assert status == 0 and parent == COUNTED
     assert "forked after CUPTI was loaded" in sampler and "forked after CUPTI was loaded" in child["error"]
-
-
-def test_another_device_is_counted_while_one_is_sampled(run: Run) -> None:
-    read = run("""
-        cuda.fake.fake_set_active(1, 1)
-        sampler = _core.Sampler(1)
-        sampler.start()
-        values = _core.count_calls(0, "memory", lambda: None, (work,))
-        sampler.stop()
-        print(json.dumps([values[0]["dram_bytes_read"], state()]))
-        """)
-    assert read == [pytest.approx(5e6), [0, 0]]
-
-
-def test_one_group_that_fails_does_not_take_the_others(run: Run) -> None:
-    found = run("""
-        calls = []
-        count_calls = _core.count_calls
-        def failing(device, group, *rest):
-            if group == "stalls": raise RuntimeError("no stalls today")
-            return count_calls(device, group, *rest)
-        _core.count_calls = failing
-        print(json.dumps(count()))
-        """)
-    assert found["read"] == pytest.approx(5e6)
-    assert found["notes"] == ["the counters of the group stalls are missing: no stalls today"]
 
 
 @pytest.mark.parametrize("version", [24, 26, 130001])

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import DATA
 from helpers.captures import KERNEL, RUNTIME, Nsys, change, global_tid
-from helpers.nsys_programs import ADD, SGEMM, device_rows, graph_program, program
+from helpers.nsys_programs import ADD, MOCK, SGEMM, device_rows, graph_program, program
 
 import flopscope as fs
-
-MOCK = DATA / "captures" / "rtx3080.sqlite.gz"
 
 
 def load(path: Path) -> Any:

@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 import flopscope as fs
 from flopscope.read import database
 
-HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
-
-
 # Rows -----------------------------------------------------------------------------------------------------------------
 
 

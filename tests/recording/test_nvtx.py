@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from helpers.nvtx_programs import VARIABLE, compiled, needs_headers, needs_package, paths, printed
-from helpers.run_programs import done, script
+from helpers.run_programs import run, script
 
 
 @needs_package
@@ -116,9 +116,8 @@ def step(number):
 for number in range(4):
     step(number)
 """
-    path = script(tmp_path, program)
-    command = ["-m", "flopscope", "run", "--no-report", "--no-summary", "--trace", "trace.json", str(path)]
-    ended = done(tmp_path, command, PYTHONPATH=paths())
+    options = ("--no-report", "--no-summary", "--trace", "trace.json")
+    ended = run(tmp_path, *options, script(tmp_path, program), PYTHONPATH=paths())
     assert ended.returncode == 0, ended.stderr
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert [event["args"]["payload"] for event in events if event["name"] == "RAPIDS: step"] == [0, 1, 2, 3]
