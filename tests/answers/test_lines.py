@@ -8,6 +8,7 @@ import textwrap
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,12 @@ def call(seconds: float) -> None:
     end, numbers = time.perf_counter() + seconds, list(range(100_000, 0, -1))
     while time.perf_counter() < end:
         sorted(numbers)
+
+
+def in_thread(act: Callable[..., None], *arguments: float) -> None:
+    thread = threading.Thread(target=act, args=arguments)
+    thread.start()
+    thread.join()
 
 
 def sampled(act: object, *arguments: object) -> fs.profile:
@@ -120,13 +127,8 @@ def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> N
             while time.thread_time() < end:
                 zlib.compress(text)  # without the GIL, which the sampler needs
 
-    def in_thread() -> None:
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-
     def share_of_waits() -> float:
-        prof = sampled(in_thread)
+        prof = sampled(in_thread, work)
         return seconds_of(prof, "wait", "cpu_time", "threads") / seconds_of(prof, "work", "cpu_time", "threads")
 
     text = bytes(20_000)
@@ -134,13 +136,9 @@ def test_what_a_thread_worked_before_it_waits_is_not_the_time_of_the_wait() -> N
 
 
 def test_threads_are_sampled_too() -> None:
-    def work() -> None:
-        thread = threading.Thread(target=spin, args=(0.3,))
-        thread.start()
-        thread.join()
-
-    prof = sampled(work)
-    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK and abs(seconds_of(prof, "work") - 0.3) < SLACK
+    prof = sampled(in_thread, spin, 0.3)
+    assert abs(seconds_of(prof, "spin", group="threads") - 0.3) < SLACK
+    assert abs(seconds_of(prof, "in_thread") - 0.3) < SLACK
 
 
 def test_a_call_within_a_library_counts_for_the_line_that_made_it() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 __all__ = ["PageRead", "contrast", "handlers", "sha256_source", "written"]
 
@@ -50,7 +51,7 @@ class PageRead:
         parser.feed(self.html)
         parser.close()
         self.tags, self.content, self.text = parser.tags, parser.content, " ".join(parser.text)
-        self.data = json.loads(next(t for _, a, t in self.content if a.get("id") == "data"), parse_constant=_refuse)
+        self.data = json.loads(next(t for _, a, t in self.content if a.get("id") == "data"), parse_constant=pytest.fail)
         self.strings: list[str] = self.data["strings"]
         self._packed = {int(a["data-blob"] or 0): t for _, a, t in self.content if "data-blob" in a}
         self._blobs: dict[int, bytes] = {}
@@ -101,10 +102,6 @@ def sha256_source(text: str) -> str:
 def handlers(page: PageRead) -> list[str]:
     """Return the names of attributes that run scripts or styles."""
     return [name for _, attributes in page.tags for name in attributes if re.match("on|style$|srcdoc$", name)]
-
-
-def _refuse(constant: str) -> None:
-    raise AssertionError(f"{constant} is not JSON")
 
 
 def contrast(a: list[int], b: list[int]) -> float:
