@@ -3,7 +3,6 @@
 import json
 import re
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -196,27 +195,25 @@ def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
     assert ranks.findings == []  # rank 4 recorded less, which is no imbalance of the program
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_rank_without_events_is_noted(tmp_path: Path) -> None:
     simulated(tmp_path, dp=4, tp=1)
     edited(tmp_path, lambda rank, trace: trace.update(traceEvents=[] if rank == 1 else trace["traceEvents"]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ranks = fs.load_ranks(tmp_path, workers=1)
-        text = str(ranks)
-        ranks.tables()
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    text = str(ranks)
+    ranks.tables()
     assert "Rank 1: no op with work is recorded." in text and ranks.findings == []
     assert "The clock of rank 1 is not aligned" in text
 
 
+@pytest.mark.filterwarnings("error")
 def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsys: Any) -> None:
     for rank in (0, 1):
         small_rank(tmp_path / f"{rank}.json", rank, 2, events=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        ranks = fs.load_ranks(tmp_path, workers=1)
-        tables, text = ranks.tables(), str(ranks)
-        page, json_file = tmp_path / "page.html", tmp_path / "out.json"
-        main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "-o", str(page), "--json", str(json_file)])
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    tables, text = ranks.tables(), str(ranks)
+    page, json_file = tmp_path / "page.html", tmp_path / "out.json"
+    main(["ranks", str(tmp_path / "0.json"), str(tmp_path / "1.json"), "-o", str(page), "--json", str(json_file)])
     assert {name: set(frame) for name, frame in tables.items()} == {name: set(SCHEMA[name]) for name in SCHEMA}
     counts = {name: len(frame) for name, frame in tables.items() if len(frame)}
     assert counts == {"files": 2, "ranks": 2, "steps": 2} and tables["steps"].drop(columns="rank").isna().all(axis=None)

@@ -6,7 +6,6 @@ import inspect
 import json
 import pickle
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +20,7 @@ from flopscope.support import capture
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
 
-@pytest.fixture(autouse=True)
-def no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 # As torch.profiler.profile --------------------------------------------------------------------------------------------

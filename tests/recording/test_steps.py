@@ -274,16 +274,15 @@ def test_a_restarted_profile_continues_its_step_numbers() -> None:
     assert seen == [(2, {1}), (3, {2}), (4, set())]
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_core_that_cannot_start_leaves_the_profile_stopped() -> None:
     plan = fs.schedule(wait=1, warmup=1, active=1)
     rival = fs._core.Profiler()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with fs.profile(schedule=plan) as prof:
-            rival.start()
-            with pytest.raises(RuntimeError, match="in progress"):
-                prof.step()
-            assert "stopped, by RuntimeError at step 1" in repr(prof)
+    with fs.profile(schedule=plan) as prof:
+        rival.start()
+        with pytest.raises(RuntimeError, match="in progress"):
+            prof.step()
+        assert "stopped, by RuntimeError at step 1" in repr(prof)
     rival.stop()
     with fs.profile() as after:
         fs.ones(())
@@ -324,12 +323,11 @@ def test_refused_numbers_of_steps_are_named(arguments: dict[str, Any], message: 
         fs.schedule(**THREE)(-1)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_schedule_without_warmup_causes_a_warning() -> None:
     with pytest.warns(UserWarning, match="warmup"):
         fs.schedule(wait=1, warmup=0, active=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        fs.schedule(wait=0, warmup=1, active=1)
+    fs.schedule(wait=0, warmup=1, active=1)
 
 
 # Activities and actions of torch --------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """register_work(): work rules written in Python for the ops of a trace."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,12 +67,11 @@ def test_a_rule_overrides_the_built_in_one_until_removed() -> None:
     assert rows(prof, "aten::mul")[0].flops == 8
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("result", [None, {}, {"flops": None}, (math.nan, None, math.nan)])
 def test_values_that_a_rule_omits_are_unknown(result: Any) -> None:
     register_work(NAME, lambda call: result)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        row = rows(trace([4]))[0]
+    row = rows(trace([4]))[0]
     assert math.isnan(row.flops) and math.isnan(row.bytes_read) and math.isnan(row.bytes_written)
 
 
