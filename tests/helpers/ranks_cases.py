@@ -34,6 +34,11 @@ def simulated(folder: Path, **more: Any) -> Simulated:
     return write(Program(**{**SMALL, **more}), folder)
 
 
+def simulated_ranks(folder: Path, **more: Any) -> Ranks:
+    simulated(folder, **more)
+    return load_ranks(folder, workers=1)
+
+
 def edited(folder: Path, edit: Any) -> None:
     """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
     for path in sorted(folder.glob("*.json.gz")):

@@ -17,7 +17,7 @@ import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.hand_traces import memory
-from helpers.ranks_cases import SMALL, edited, random_fault, reloaded, simulated, without_collectives
+from helpers.ranks_cases import SMALL, edited, random_fault, reloaded, simulated, simulated_ranks, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
 from flopscope.answers import rank_sentences as say
@@ -55,27 +55,23 @@ def test_a_random_fault_is_named_first(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_is_named_where_nothing_is_wrong(seed: int, tmp_path: Path) -> None:
-    simulated(tmp_path, seed=seed, dp=(2, 4, 8, 3)[seed], tp=(1, 2, 1, 4)[seed])
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = simulated_ranks(tmp_path, seed=seed, dp=(2, 4, 8, 3)[seed], tp=(1, 2, 1, 4)[seed])
     assert ranks.findings == [] and str(ranks).startswith("No rank, link or step stands out.")
 
 
 def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=8, tp=2, pp=2, slow_link={1: 0.5})
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    (found,) = simulated_ranks(tmp_path, dp=8, tp=2, pp=2, slow_link={1: 0.5}).findings
     assert found.kind == "link" and found.ranks == tuple(range(16))  # the groups of the first two hosts
     assert found.evidence["factor"] == pytest.approx(2, rel=0.1) and found.what.startswith("Hosts #0 and #1: allreduce")
 
 
 def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2))
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    (found,) = simulated_ranks(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2)).findings
     assert found.ranks == tuple(range(8, 16)) and "Host #1 (ranks 8 to 15)" in found.what
 
 
 def test_the_slowness_of_one_of_two_ranks_is_over_the_other(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=2, tp=1, slow_gpu={1: 1.2})
-    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    (found,) = simulated_ranks(tmp_path, dp=2, tp=1, slow_gpu={1: 1.2}).findings
     assert found.ranks == (1,) and found.evidence["slowness"] == pytest.approx(1.2, rel=0.02)
 
 
@@ -101,15 +97,13 @@ def without_shapes(_: int, trace: dict[str, Any]) -> None:
 
 
 def test_without_shapes_work_and_speed_are_not_told_apart(tmp_path: Path) -> None:
-    simulated(tmp_path, imbalance={5: 1.5})
-    assert fs.load_ranks(tmp_path, workers=1).findings[0].cause == "work"
+    assert simulated_ranks(tmp_path, imbalance={5: 1.5}).findings[0].cause == "work"
     first = reloaded(tmp_path, without_shapes).findings[0]
     assert (first.ranks, first.cause) == ((5,), "kernels") and "more work or a slower GPU" in first.what
 
 
 def test_without_steps_costs_are_a_share_of_the_recorded_time(tmp_path: Path) -> None:
-    simulated(tmp_path, slow_gpu={5: 1.3})
-    before = fs.load_ranks(tmp_path, workers=1)
+    before = simulated_ranks(tmp_path, slow_gpu={5: 1.3})
 
     def unmarked(_: int, trace: dict[str, Any]) -> None:
         trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
@@ -132,8 +126,7 @@ def test_ranks_that_did_not_mark_or_record_steps_hide_no_straggler(tmp_path: Pat
 
 
 def test_without_communication_it_is_said_that_waits_are_unknown(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=3, tp=1)
-    assert fs.load_ranks(tmp_path, workers=1).verdict == "No rank, link or step stands out."
+    assert simulated_ranks(tmp_path, dp=3, tp=1).verdict == "No rank, link or step stands out."
     assert "no communication is recorded" in reloaded(tmp_path, without_collectives).verdict
 
 
@@ -228,8 +221,7 @@ def test_other_findings_say_who_and_how_much(tmp_path: Path) -> None:
 
 
 def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
-    one = fs.load_ranks(tmp_path, workers=1)
+    one = simulated_ranks(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
 
     def twice(_: int, trace: dict[str, Any]) -> None:
         kernels = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
@@ -263,8 +255,7 @@ def test_ranks_of_different_programs_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_a_straggler_behind_a_later_one_is_named_with_what_it_would_cost(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=8, tp=1, late_data={6: 6000.0}, slow_gpu={2: 1.2})
-    first, second = fs.load_ranks(tmp_path, workers=1).findings
+    first, second = simulated_ranks(tmp_path, dp=8, tp=1, late_data={6: 6000.0}, slow_gpu={2: 1.2}).findings
     assert (first.ranks, first.cause, second.ranks, second.cause) == ((6,), "data", (2,), "gpu")
     assert second.cost_pct < 1 and "costs nothing while another rank is later" in second.what
 
@@ -302,8 +293,7 @@ def test_a_rank_late_in_some_steps_costs_those(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [0, 5])
 def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
-    simulated(tmp_path, stops={rank: 1})
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = simulated_ranks(tmp_path, stops={rank: 1})
     found = [one for one in ranks.findings if one.kind == "missing"]
     assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not join allreduce" in found[0].what
     edited(tmp_path, lambda one, trace: trace.update(traceEvents=trace["traceEvents"][: 400 if one == rank else None]))

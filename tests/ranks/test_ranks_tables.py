@@ -14,7 +14,7 @@ from helpers import ROOT
 import flopscope as fs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import edited, reloaded, simulated, small_rank, waits_of, without_collectives
+from helpers.ranks_cases import edited, reloaded, simulated, simulated_ranks, small_rank, waits_of, without_collectives
 from helpers.report_pages import PageRead, written
 from ranks_simulator import Simulated
 
@@ -133,8 +133,7 @@ def test_exposed_time_is_that_of_the_traces(ranks: fs.Ranks, slow: tuple[Path, S
 
 
 def test_hosts_and_groups_are_sums_of_their_ranks_and_calls(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=8, late_data={12: 2000.0})
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = simulated_ranks(tmp_path, dp=8, late_data={12: 2000.0})
     frame, hosts = ranks.ranks, ranks.hosts()
     assert list(hosts["host"]) == ["#1", "#0"] and list(hosts["first_rank"]) == [8, 0]
     for name in ("waited", "awaited", "times_last"):
@@ -169,8 +168,7 @@ def test_every_printed_skew_has_its_uncertainty(ranks: fs.Ranks) -> None:
 
 
 def test_ranks_of_other_programs_and_steps_are_noted(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=6, tp=1, events=4000)
-    assert fs.load_ranks(tmp_path, workers=1).notes == []
+    assert simulated_ranks(tmp_path, dp=6, tp=1, events=4000).notes == []
 
     def cut(rank: int, trace: dict[str, Any]) -> None:
         steps = sorted(e["ts"] for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
@@ -223,8 +221,7 @@ def test_ranks_without_events_have_empty_tables_and_a_page(tmp_path: Path, capsy
 
 
 def test_one_rank_is_not_compared(tmp_path: Path) -> None:
-    simulated(tmp_path, dp=1, tp=1)
-    ranks = fs.load_ranks(tmp_path, workers=1)
+    ranks = simulated_ranks(tmp_path, dp=1, tp=1)
     assert str(ranks).startswith("One rank: there is no other to compare it with.\n\n1 rank, ")
     assert all(
         len(frame) or name in ("findings", "groups", "calls", "collectives", "hosts", "last_calls")
