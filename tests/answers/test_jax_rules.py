@@ -8,7 +8,7 @@ import pytest
 from helpers import DATA
 from helpers.advice_cases import check, savings
 from helpers.faulty_programs import collectives
-from helpers.hand_traces import quietly
+from helpers.hand_traces import quietly, rewritten
 from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, module, precise, undonated, widened
 
 import flopscope as fs
@@ -80,8 +80,7 @@ def test_a_result_that_is_a_copy_is_what_the_program_wants() -> None:
 def test_a_trace_that_flopscope_writes_keeps_the_remarks(tmp_path: Path) -> None:
     for program, rule in ((undonated(True), "donate"), (carried(True), "carry"), (called_back(True), "callback")):
         trace = program.load()
-        trace.export_chrome_trace(str(tmp_path / "out.json"))
-        again = fs.load_trace(tmp_path / "out.json")
+        again = rewritten(trace, tmp_path)
         saved = savings(trace.advice())[rule]  # of a host whose events cost what other events beside them tell
         assert savings(again.advice())[rule] == pytest.approx(saved, rel=1e-3)
 

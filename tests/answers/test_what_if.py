@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.advice_cases import PAIRS
 from helpers.advice_cases import recorded as trace
-from helpers.hand_traces import BF16, Program
+from helpers.hand_traces import BF16, Program, rewritten
 from helpers.recordings import RECORDINGS
 
 import flopscope as fs
@@ -292,8 +292,7 @@ def test_a_cpu_program_has_no_launches_and_no_gpu(tmp_path: Path) -> None:
     x = fs.rand((256, 256), device="cpu")
     with fs.profile() as prof:
         fs.exp(x)
-    prof.export_chrome_trace(tmp_path / "cpu.json")
-    cpu = fs.load_trace(tmp_path / "cpu.json")
+    cpu = rewritten(prof, tmp_path)
     assert whole(cpu.what_if())["total"] > 0 and not analysis_of(cpu, "test").on_device
     for change in ({"host_us_per_launch": 0}, {"device": "NVIDIA B200"}):
         with pytest.raises(ValueError, match="no work of a GPU"):

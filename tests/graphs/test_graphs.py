@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from helpers.graph_programs import GRAPH, KERNELS, Capture, replayed, step
-from helpers.hand_traces import BF16, Program
+from helpers.hand_traces import BF16, Program, rewritten
 
 import flopscope as fs
 
@@ -187,8 +187,7 @@ def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) ->
     capture.launch("aten::relu", "relu_kernel", [64, 256])
     capture.end()
     trace = joined(tmp_path, replay, capture)
-    trace.export_chrome_trace(tmp_path / "again.json")
-    again = fs.load_trace(tmp_path / "again.json")
+    again = rewritten(trace, tmp_path)
     seen = [
         {
             row.key: (row.count, row.flops, row.bytes_total_moved, row.self_device_time_total, row.device_time_total)

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 from typing import Any
 
 import flopscope as fs
@@ -62,6 +63,12 @@ def quietly(source: Any, **options: Any) -> fs.Trace:
 def load(*events: Json, **head: Any) -> fs.Trace:
     """Return the trace of these events, without the warnings about it."""
     return quietly(text_of(*events, **head))
+
+
+def rewritten(results: Any, folder: Path) -> fs.Trace:
+    """Return the trace that is read from the one that is written of these results."""
+    results.export_chrome_trace(folder / "again.json")
+    return fs.load_trace(folder / "again.json")
 
 
 class Program:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers import fake_triton
 from helpers.fake_triton import ADD_IR, DOUBLE_IR, TENSOR_PTX, JITFunction, Tensor
-from helpers.hand_traces import Program
+from helpers.hand_traces import Program, rewritten
 
 import flopscope as fs
 from flopscope.record.triton_launches import LAUNCHES
@@ -294,8 +294,7 @@ def test_a_rule_for_the_kernel_takes_precedence(name: str, work: str) -> None:
 def test_the_work_of_launches_is_in_traces(chains: Any, tmp_path: Any) -> None:
     kernel, other = product({"flops16": 8, "bytes": 9}), add_kernel()
     prof = recorded(lambda: (kernel[1,](), other[1,](Tensor(10), Tensor(10), Tensor(10))))
-    prof.export_chrome_trace(tmp_path / "trace.json")
-    trace = fs.load_trace(tmp_path / "trace.json")
+    trace = rewritten(prof, tmp_path)
     for key in ("triton::mm_kernel", "triton::add_kernel"):
         ours, theirs = row_of(prof, key), row_of(trace, key)
         for name in ("flops", "bytes_total_moved"):
@@ -317,8 +316,7 @@ def test_profiles_of_torch_record_launches(chains: Any, record_shapes: bool, tmp
             kernel[1,]()
         other[1,](torch.ones(10), torch.ones(10).expand(4, 10), torch.ones(4, 10))
     assert "launch_enter_hook" not in vars(chains)
-    prof.export_chrome_trace(str(tmp_path / "trace.json"))
-    for read in (prof, fs.load_trace(tmp_path / "trace.json")):
+    for read in (prof, rewritten(prof, tmp_path)):
         row = row_of(read, "triton::mm_kernel")
         assert (row.count, row.flops, row.bytes_total_moved) == (2, 16, 18)
         assert (row.unit, row.flops_source, row.bytes_source) == ("fp16_tensor", "stated", "stated")

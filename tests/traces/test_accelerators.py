@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.hand_traces import Json, event, load, memory, op
+from helpers.hand_traces import Json, event, load, memory, op, rewritten
 
 import flopscope as fs
 from flopscope.answers.analysis import analysis_of
@@ -84,8 +84,7 @@ def test_a_trace_tells_its_accelerator(case: str, tmp_path: Path) -> None:
         tables = f"{table.table()}{table}{table._repr_html_()}{fs.compare(trace, trace)}"
         for text in (printed, page, tables):
             assert "cuda:" not in text and "Self CUDA" not in text
-    trace.export_chrome_trace(tmp_path / "again.json")
-    assert fs.load_trace(tmp_path / "again.json")._core.accelerator == trace._core.accelerator
+    assert rewritten(trace, tmp_path)._core.accelerator == trace._core.accelerator
 
 
 def test_a_program_without_device_work_has_none() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from helpers.hand_traces import call, kernel, quietly, text_of
+from helpers.hand_traces import call, kernel, quietly, rewritten, text_of
 from helpers.ranks_cases import stragglers_of
 
 import flopscope as fs
@@ -154,8 +154,7 @@ def test_elements_of_several_types_count_in_bytes() -> None:
 def test_a_written_trace_keeps_the_collectives(tmp_path: Any) -> None:
     body = f"y = f32[1024] all-reduce(x), {SUM}"
     trace = fs.load_trace(recorded(REDUCE), hlo=entry(body))
-    trace.export_chrome_trace(str(tmp_path / "trace.json"))
-    again = fs.load_trace(tmp_path / "trace.json")
+    again = rewritten(trace, tmp_path)
     columns = ["collective", "message_bytes", "group_size", "group", "bus_gbytes_per_s"]
     assert again.collectives()[columns].equals(trace.collectives()[columns])
 
