@@ -2,22 +2,15 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import DATA
-from helpers.advice_cases import check, savings
+from helpers.advice_cases import check, savings, told
 from helpers.faulty_programs import collectives
 from helpers.hand_traces import quietly, rewritten
 from helpers.jax_cases import ARRAY, D2D, JaxProgram, called_back, carried, module, precise, undonated, widened
 
 import flopscope as fs
-
-
-def advice_of(program: JaxProgram, rule: str) -> Any:
-    found = [row for row in check(program.load()) if row.rule == rule]
-    assert len(found) == 1
-    return found[0]
 
 
 def savings_after(faulty: JaxProgram, change: tuple[str, str]) -> dict[str, float]:
@@ -43,7 +36,7 @@ NARROWED = 2 * 4096**3 / 989e6  # µs of the product of bfloat16 factors
 def test_a_fault_of_a_program_is_named_with_its_time(
     rule: str, program: JaxProgram, least: float, most: float, words: tuple[str, ...]
 ) -> None:
-    row = advice_of(program, rule)
+    (row,) = told(program, rule)
     assert row.saving_us > 0 and 0.999 * least <= row.saving_us <= 1.001 * most
     assert all(word in row.reason for word in words)
     assert rule != "donate" or [(one["op"], one["calls"]) for one in row.evidence] == [("copy.1", 1)]

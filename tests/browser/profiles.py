@@ -104,10 +104,6 @@ def counted_program(steps: int = 3, every: float = 2.0) -> Program:
 # Others ---------------------------------------------------------------------------------------------------------------
 
 
-def _empty(path: Path) -> None:
-    quietly(b'{"traceEvents": []}').write_report(path)
-
-
 def huge(events: int = EVENTS) -> bytes:
     """Return a trace of so many events: ops on two threads and kernels on three streams."""
     program = Program()
@@ -204,7 +200,8 @@ def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
 
 PROFILES: dict[str, Callable[[Path], Any]] = {
     "training": _recorded("vocab_before"), "inference": _recorded("attention_infer_before"), "cpu": _cpu,
-    "ranks": _ranks, "counters": lambda path: counted_program().load().write_report(path), "empty": _empty,
+    "ranks": _ranks, "counters": lambda path: counted_program().load().write_report(path),
+    "empty": lambda path: quietly(b'{"traceEvents": []}').write_report(path),
     "huge": lambda path: quietly(huge()).write_report(path), "compare": _compare,
     "hostile": lambda path: quietly(hostile()).write_report(path),
 }  # fmt: skip

@@ -248,14 +248,10 @@ def test_recorded_kernels_have_a_roof_without_a_rule() -> None:
 # Notes and pages --------------------------------------------------------------------------------------------------
 
 
-def without_counters(program: Program) -> Program:
-    program.events = [event for event in program.events if event["ph"] != "C"]
-    return program
-
-
 @pytest.mark.parametrize("name", ["cupy_add__float32_float32_float32", "void thrust::cuda_cub::scan<int>(int)"])
 def test_programs_of_other_libraries_are_told_to_count_or_to_state(name: str) -> None:
-    program = without_counters(kernels(name))
+    program = kernels(name)
+    program.events = [event for event in program.events if event["ph"] != "C"]
     program.head["flopscope"] = {"version": "0.6"}
     trace = program.load()
     assert not trace.key_averages().lacks_shapes

@@ -75,11 +75,6 @@ def holding(folder: Path) -> Iterator[subprocess.Popen[str]]:
         yield child
 
 
-def release(child: subprocess.Popen[str]) -> None:
-    assert child.stdin is not None
-    child.stdin.close()
-
-
 def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "from helpers.fake_measure import Clock, Times\n"
@@ -95,7 +90,8 @@ def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     ):
         assert run.stdout is not None
         waiting = next(line for line in run.stdout if "waiting" in line)
-        release(child)
+        assert child.stdin is not None
+        child.stdin.close()
         rest = run.stdout.read()
     assert waiting == "waiting for another measurement …\n"
     assert run.returncode == 0 and "1 passed" in rest and "captured" not in waiting + rest.split("performance")[0]

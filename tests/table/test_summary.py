@@ -268,10 +268,6 @@ def test_text_fits_a_terminal(steps: int) -> None:
 VOCABULARY = DATA / "programs" / "vocab_before.json.gz"
 
 
-def words_of(html: str) -> list[str]:
-    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", html, flags=re.S)).split()
-
-
 def test_a_summary_shows_itself_in_a_repl_and_prints_nothing_before(capsys: pytest.CaptureFixture[str]) -> None:
     shown = fs.load_trace(VOCABULARY).summary()
     assert capsys.readouterr().out == "" and repr(shown) == str(shown) == shown.text and not shown.text.endswith("\n")
@@ -313,7 +309,7 @@ def test_columns_that_do_not_fit_follow_beside_the_first_one() -> None:
 
 def test_the_html_of_a_summary_says_what_its_text_does() -> None:
     shown = fs.load_trace(VOCABULARY).summary()
-    words = words_of(shown.html)
+    words = unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", shown.html, flags=re.S)).split()
     text = str(shown).partition("\n\n")[0] + str(shown).partition("\nGPUs")[2]
     assert [word for word in text.split() if word not in words] == [] and "align" in words and "50264" in words
     made = Summary([f"<script>{chr(7)}", Rows([("<b>", "x"), ("<i>", "&")])], dict)

@@ -247,10 +247,6 @@ def test_a_child_that_ends_late_by_rounding_lies_in_its_parent() -> None:
     assert rows["outer"] == 1  # the overlap of the two is subtracted once
 
 
-def covered(spans: list[tuple[int, int]]) -> int:
-    return len({tick for begin, end in spans for tick in range(begin, end)})
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_self_times_of_overlapping_events_are_not_negative(seed: int) -> None:
     rng = random.Random(seed)
@@ -260,7 +256,7 @@ def test_self_times_of_overlapping_events_are_not_negative(seed: int) -> None:
     trace = load([{**each, "ts": each["ts"] + 0.001} for each in events])
     rows = self_times(trace)
     assert min(rows.values()) >= 0
-    free = 1000 - covered([(ts, ts + dur) for ts, dur in inside])
+    free = 1000 - len({tick for ts, dur in inside for tick in range(ts, ts + dur)})
     assert rows["outer"] == pytest.approx(free)  # every op lies in the outer one, directly or not
     assert all(row.cpu_time_total >= row.self_cpu_time_total for row in trace.key_averages(peaks="none"))
     assert {event.name: pytest.approx(event.self_cpu_time_total) for event in trace.events()} == rows

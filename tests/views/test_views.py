@@ -11,15 +11,11 @@ from helpers.tables import ANSWERS, make_table, recorded_rows
 from helpers.view_texts import Tags, header_of
 
 from flopscope import _core
-from flopscope.results.table import COLUMNS, EventTable
+from flopscope.results.table import COLUMNS
 from flopscope.support import units
 
 RECORDED = sorted(name.removesuffix(".table.txt") for name in ANSWERS if name.endswith(".table.txt"))
 NAMES = [column.name for column in COLUMNS]
-
-
-def recorded_table(name: str) -> EventTable:
-    return make_table(*recorded_rows(name), profile_memory=True)
 
 
 def without_flops_column(text: str) -> str:
@@ -34,7 +30,8 @@ def without_flops_column(text: str) -> str:
 @pytest.mark.parametrize("name", RECORDED)
 def test_text_equals_the_text_of_torch(name: str) -> None:
     expected = without_flops_column(ANSWERS[f"{name}.table.txt"])
-    assert recorded_table(name).table(row_limit=-1, roofline=False) == expected
+    table = make_table(*recorded_rows(name), profile_memory=True)
+    assert table.table(row_limit=-1, roofline=False) == expected
 
 
 def body(text: str) -> list[str]:
