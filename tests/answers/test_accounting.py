@@ -263,18 +263,12 @@ def the_window(trace: fs.Trace, begin: float, end: float) -> dict[str, float]:
     return {name: row[name] for name in ("total", *PARTS, "mfu", "mbu")}
 
 
-def limits(trace: fs.Trace) -> list[tuple[float, float]]:
-    """Return the begin and the end of each step, in µs since the profile began."""
-    steps, begin = analysis_of(trace, "accounting").steps, trace._recorded("accounting").begin
-    return [((step.begin - begin) / 1000, (step.end - begin) / 1000) for step in steps]
-
-
 @pytest.mark.parametrize("name", STEPS)
 def test_a_window_of_a_step_is_accounted_as_the_step_is(name: str) -> None:
     trace = fs.load_trace(TRACES / f"{name}.json.gz")
-    rows = trace.accounting().to_dict("records")[:-1]
-    for row, (begin, end) in zip(rows, limits(trace), strict=True):
-        found = the_window(trace, begin, end)
+    rows, began = trace.accounting().to_dict("records")[:-1], trace._recorded("accounting").begin
+    for row, step in zip(rows, analysis_of(trace, "accounting").steps, strict=True):
+        found = the_window(trace, (step.begin - began) / 1000, (step.end - began) / 1000)  # µs since then
         assert found == pytest.approx({column: row[column] for column in found})
 
 

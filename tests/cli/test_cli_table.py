@@ -3,7 +3,6 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers import TRACES
@@ -67,20 +66,16 @@ def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.Cap
     assert line.startswith(f"flopscope table: {trace}: the file is truncated: ")
 
 
-def shares_of(path: Path) -> dict[str, Any]:
-    rows = json.loads(path.read_text())["rows"]
-    return {r["key"] if "key" in r else r["name"]: r.get("pct_roofline", r.get("pct_roofline_a")) for r in rows}
-
-
 @pytest.mark.parametrize("command", ["table", "compare"])
 def test_shares_use_the_chosen_peaks(command: str, trace: Path, tmp_path: Path) -> None:
-    traces = [str(trace)] if command == "table" else [str(trace), str(trace)]
+    traces, key = ([str(trace)], "key") if command == "table" else ([str(trace), str(trace)], "name")
     shares = {}
     for peaks in (None, "datasheet", "measured", "none"):
         options = [] if peaks is None else ["--peaks", peaks]
         assert main([command, *traces, *options, "--json", str(tmp_path / "out.json")]) == 0
-        found = shares_of(tmp_path / "out.json")
-        shares[peaks] = found.get("aten::mm", found.get("mm"))
+        rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+        (row,) = (row for row in rows if row[key] in ("aten::mm", "mm"))
+        shares[peaks] = row["pct_roofline" if command == "table" else "pct_roofline_a"]
     assert shares[None] == shares["datasheet"] > 0 and shares["none"] is None
     assert shares["measured"] > 0  # of this machine if it has an H200, otherwise the datasheet's
 

@@ -161,11 +161,6 @@ def an_op(us: float, **rates: float) -> fs.Trace:
     return program.load()
 
 
-def modelled(us: float, **rates: float) -> dict[str, Any]:
-    (row,) = [row for row in an_op(us, **rates).key_averages(peaks="datasheet") if row.key == "aten::add"]
-    return {name: getattr(row, name) for name in ("bound", "pct_roofline", "bytes_source", "bytes_total_moved")}
-
-
 @pytest.mark.parametrize(
     ("us", "rates", "bound"),
     [
@@ -182,10 +177,10 @@ def modelled(us: float, **rates: float) -> dict[str, Any]:
     ],
 )
 def test_counts_tell_what_bounds_ops_that_no_model_explains(us: float, rates: Mapping[str, float], bound: str) -> None:
-    row = modelled(us, **rates)
-    assert row["bound"] == bound
-    assert row["bytes_source"] == "model" and row["bytes_total_moved"] == 12 << 24, "the model has its work"
-    assert row["pct_roofline"] == pytest.approx(100 * (12 << 24) / BANDWIDTH / (us * 1e-6), rel=1e-3)
+    (row,) = [row for row in an_op(us, **rates).key_averages(peaks="datasheet") if row.key == "aten::add"]
+    assert row.bound == bound
+    assert row.bytes_source == "model" and row.bytes_total_moved == 12 << 24, "the model has its work"
+    assert row.pct_roofline == pytest.approx(100 * (12 << 24) / BANDWIDTH / (us * 1e-6), rel=1e-3)
 
 
 def test_a_faster_memory_does_not_help_what_a_unit_bounds() -> None:

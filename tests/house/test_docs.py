@@ -119,12 +119,8 @@ def test_examples_run(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
         raise outcome
 
 
-def _how_to(page: Path) -> Block:
-    """Return the first code block of a page."""
-    return next(block for block in BLOCKS if block.page == page)
-
-
-HOW_TOS = [_how_to(page) for page in PAGES if page.parent != ROOT and page.name not in NO_HOW_TO]
+WITH_HOW_TO = [page for page in PAGES if page.parent != ROOT and page.name not in NO_HOW_TO]
+HOW_TOS = [next(block for block in BLOCKS if block.page == page) for page in WITH_HOW_TO]
 
 
 @pytest.mark.parametrize("block", HOW_TOS, ids=str)
