@@ -113,9 +113,4 @@ static inline int64_t random_below(int64_t limit)
     return (int64_t)((random_bits() >> 8) % (uint64_t)limit);
 }
 
-static inline double random_between(double low, double high)
-{
-    return low + (high - low) * (double)(random_bits() >> 11) * 0x1p-53;
-}
-
 #endif

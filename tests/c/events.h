@@ -62,13 +62,6 @@ static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t c
     return signature_of(bytes, fs_signature_encode(&signature, bytes));
 }
 
-static inline uint32_t launch_id(fs_launch launch)
-{
-    uint64_t bytes[FS_LAUNCH_BYTES / 8];
-    fs_launch_encode(&launch, bytes);
-    return signature_of(bytes, sizeof bytes);
-}
-
 static inline fs_event event_of(fs_event_kind kind, const char *name, int64_t start, int64_t duration)
 {
     fs_event event = fs_event_missing;

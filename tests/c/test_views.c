@@ -72,7 +72,7 @@ TEST(numbers)
     }
     for (int i = 0; i < 20000; i++) {
         char expected[64];
-        double value = ldexp(random_between(-0.5, 0.5), (int)random_below(125));
+        double value = ldexp((double)(random_bits() >> 11) * 0x1p-53 - 0.5, (int)random_below(125));
         fs_json_number(&json, value);
         snprintf(expected, sizeof expected, "%.0f", value); /* from 2^53 on an integer, exactly */
         if (fabs(value) >= 0x1p53) CHECK_WRITTEN(expected);
@@ -233,7 +233,9 @@ static void fill(uint32_t count)
         put(launch);
         fs_event kernel = work_of(FS_EVENT_KERNEL, "k", 0, 7, 1000 * i + 500, 1000 * i + 900);
         kernel.launcher = launcher, kernel.correlation = i;
-        kernel.signature = launch_id((fs_launch){.grid = {i + 1, 1, 1}, .block = {32, 1, 1}, .registers = 8});
+        uint64_t bytes[FS_LAUNCH_BYTES / 8];
+        fs_launch_encode(&(fs_launch){.grid = {i + 1, 1, 1}, .block = {32, 1, 1}, .registers = 8}, bytes);
+        kernel.signature = signature_of(bytes, sizeof bytes);
         put(kernel);
     }
 }

@@ -5,6 +5,8 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from flopscope import _core
 
 Event = dict[str, Any]
@@ -17,13 +19,9 @@ FACTS = {"process_name": "name", "process_labels": "labels", "process_sort_index
          "thread_sort_index": "sort_index"}  # fmt: skip
 
 
-def reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not valid JSON")
-
-
 def parse_checked(text: str | bytes) -> dict[str, Any]:
     """Parse a trace with exact decimals, and check that it follows the rules."""
-    trace: dict[str, Any] = json.loads(text, parse_constant=reject_constant, parse_float=Decimal)
+    trace: dict[str, Any] = json.loads(text, parse_constant=pytest.fail, parse_float=Decimal)
     rows: dict[Any, list[tuple[Decimal, Decimal]]] = defaultdict(list)
     flows = defaultdict(list)
     for event in trace["traceEvents"]:
