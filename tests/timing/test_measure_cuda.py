@@ -123,13 +123,9 @@ def test_without_cuda_the_core_functions_raise() -> None:
     try:
         fs._core.cuda_device_count()
     except RuntimeError:
-        for call in (fs._core.measure_wait, fs._core.measure_flush, fs._core.measure_mark):
+        for name, more in (("wait", ()), ("flush", ()), ("mark", ()), ("graph", (bool, 1)), ("call", (bool, 0.0))):
             with pytest.raises(RuntimeError):
-                call("cuda:0")
-        with pytest.raises(RuntimeError):
-            fs._core.measure_graph("cuda:0", lambda: None, 1)
-        with pytest.raises(RuntimeError):
-            fs._core.measure_call("cuda:0", lambda: None, 0.0)
+                getattr(fs._core, f"measure_{name}")("cuda:0", *more)
 
 
 def test_nvml_is_read_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
