@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from helpers import DATA
+from helpers import TRACES
 from helpers.hand_traces import Program, load, op, quietly
 from helpers.report_pages import PageRead, written
 
@@ -21,7 +21,6 @@ from flopscope.show.page.encode import Columns
 from flopscope.show.page.page import Page, write
 from flopscope.show.page.timeline import Part, rows_of, timeline_of
 
-FOLDER = DATA / "traces"
 NONE = -1
 MISSING = -(2**63)
 
@@ -91,10 +90,10 @@ def drawn_parts(parts: list[Part], tmp_path: Path, limit: int) -> Drawn:
     return Drawn(PageRead(tmp_path / "parts.html"))
 
 
-TRACES = sorted(FOLDER.glob("*.json.gz"))
+RECORDED = sorted(TRACES.glob("*.json.gz"))
 
 
-@pytest.fixture(scope="module", params=TRACES, ids=lambda path: path.name.split(".")[0])
+@pytest.fixture(scope="module", params=RECORDED, ids=lambda path: path.name.split(".")[0])
 def trace(request: pytest.FixtureRequest) -> fs.Trace:
     return quietly(request.param)
 
