@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.hand_traces import Program, in_a_row
+from helpers.processes import ended, environment
 
 import flopscope as fs
 from flopscope.support.safe import error_text, shown
@@ -211,8 +210,7 @@ print(waited)
 
 
 def test_a_rule_may_wait_for_a_thread_that_asks_flopscope(tmp_path: Any) -> None:
-    command = [sys.executable, "-W", "error::UserWarning", "-c", WAITING, str(tmp_path / "trace.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = ended(WAITING, tmp_path / "trace.json", env=environment(PYTHONWARNINGS="error::UserWarning"))
     assert done.stdout.strip() == str(6 * 8), done.stderr
 
 

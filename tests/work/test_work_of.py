@@ -1,13 +1,12 @@
 """fs.work() and fs.roofline_time(): the work of an op without a program; packages that bring their own rules."""
 
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
+from helpers.processes import ended
 
 import flopscope as fs
 
@@ -181,7 +180,6 @@ def test_an_installed_package_brings_its_own_rules(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     program = "import flopscope as fs; print(fs.work('scalelib::scale', [(3, 5)], 'bfloat16').bytes)"
     root = Path(fs.__file__).parent.parent
-    done = subprocess.run([sys.executable, "-c", program], env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": ""},
-                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    done = ended(program, env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": ""})
     assert done.stdout.strip() == "60.0", done.stderr
     assert "the work rules of broken" in done.stderr
