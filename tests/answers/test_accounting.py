@@ -5,7 +5,7 @@ import math
 
 import pytest
 from helpers import TRACES
-from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program
+from helpers.hand_traces import BANDWIDTH, BF16, PEAKS, Program, ran
 from helpers.parts import parts_of, rows_of, whole
 
 import flopscope as fs
@@ -32,8 +32,7 @@ def test_inefficient_work_belongs_to_the_larger_term_of_its_roofline() -> None:
 
 
 def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge() -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 90)
+    program = ran("made::up", 0, 10, 90)
     (row,) = rows_of(program.load())
     assert row["device"] == "cuda:0" and row["step"] is None
     assert parts_of(row) == {"edges": 10_000, "unmodelled": 90_000} and row["mfu"] == row["mbu"] == 0
@@ -42,8 +41,7 @@ def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge()
 @pytest.mark.parametrize(("duration", "part"), [(300, "compute"), (100, None)])
 def test_a_product_has_the_ideal_time_of_its_flops(duration: int, part: str | None) -> None:
     """A kernel that is faster than the peaks allow, as clocks above the datasheet's make it, is ideal throughout."""
-    program = Program()
-    program.run("aten::mm", 0, 30, duration, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
+    program = ran("aten::mm", 0, 30, duration, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
     (row,) = rows_of(program.load())
     least = 2 * 4096**3 / PEAKS["bf16_tensor"] * 1e9  # ns
     ideal = min(least, 1000 * duration)
@@ -69,8 +67,7 @@ def test_a_call_of_unknown_work_leaves_the_others_known(first: bool, duration: i
 
 
 def test_without_peaks_nothing_is_ideal_and_the_shares_are_missing() -> None:
-    program = Program()
-    program.run("aten::mm", 0, 30, 300, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
+    program = ran("aten::mm", 0, 30, 300, [4096, 4096], [4096, 4096], kernel="nvjet_tst", dtype=BF16)
     row = program.load().accounting(peaks="none").to_dict("records")[0]
     assert row["ideal"] == 0 and math.isnan(row["mfu"]) and math.isnan(row["mbu"]) and row["unmodelled"] == 300
 
@@ -290,9 +287,7 @@ def test_windows_that_tile_a_profile_add_up_to_it(name: str) -> None:
 def test_the_work_of_a_kernel_that_is_cut_is_spread_evenly() -> None:
     size = 1 << 26
     least = 3 * 4 * size / BANDWIDTH * 1e6  # µs
-    program = Program()
-    program.run("aten::add", 0, 10, 400, [size], [size])
-    trace = program.load()
+    trace = ran("aten::add", 0, 10, 400, [size], [size]).load()
     for begin, end in ((10, 110), (110, 310), (300, 410)):
         found, share = the_window(trace, begin, end), (end - begin) / 400
         assert found["ideal"] == pytest.approx(least * share, abs=0.01)
@@ -352,9 +347,7 @@ def test_a_cpu_program_has_windows_too() -> None:
     ],
 )
 def test_a_wrong_window_is_refused_with_what_is_possible(window: tuple[float, float], text: str) -> None:
-    program = Program()
-    program.run("made::up", 0, 10, 90)
-    trace = program.load()
+    trace = ran("made::up", 0, 10, 90).load()
     with pytest.raises(ValueError) as caught:
         trace.accounting(window=window)
     assert str(caught.value).startswith(text) and len(trace.accounting(window=(0, 100))) == 1

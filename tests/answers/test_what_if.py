@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.advice_cases import PAIRS
 from helpers.advice_cases import recorded as trace
-from helpers.hand_traces import BF16, Program, rewritten
+from helpers.hand_traces import BF16, Program, ran, rewritten
 from helpers.recordings import RECORDINGS
 
 import flopscope as fs
@@ -146,9 +146,7 @@ def test_rows_keep_the_share_of_their_limit() -> None:
 
 def test_other_peaks_leave_the_time_beyond_the_ideal_of_inefficient_rows() -> None:
     """A product that reaches 2 % of its roof is not limited by it."""
-    program = Program()
-    program.run("aten::mm", 0, 10, 6600, [4096, 4096], [4096, 4096], dtype=BF16)
-    loaded = fs.load_trace(program.text())
+    loaded = ran("aten::mm", 0, 10, 6600, [4096, 4096], [4096, 4096], dtype=BF16).load()
     before, after = (whole(loaded.what_if(**change)) for change in ({}, {"peaks": {"bf16_tensor": 2 * 989.4e12}}))
     assert after["ideal"] == pytest.approx(before["ideal"] / 2, rel=1e-3)
     assert after["compute"] == pytest.approx(before["compute"], rel=1e-6) and before["compute"] > 6000
@@ -203,9 +201,7 @@ def test_tensors_of_every_dtype_count_by_their_size(kineto: str, now: int, then:
 
 
 def test_a_dtype_that_no_row_knows_leaves_the_change_unknown() -> None:
-    program = Program()
-    program.run("aten::mul", 10, 20, 200, [N], [N], kernel="mul", dtype=["float", "c10::a_type_of_the_future"])
-    loaded = fs.load_trace(program.text())
+    loaded = ran("aten::mul", 10, 20, 200, [N], [N], kernel="mul", dtype=["float", "c10::a_type_of_the_future"]).load()
     assert whole(loaded.what_if(dtype="bfloat16"))["ideal"] == 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from helpers.hand_traces import BANDWIDTH, NCCL, Program
+from helpers.hand_traces import BANDWIDTH, NCCL, Program, ran
 from helpers.recorded_counters import recording
 from helpers.report_pages import written
 
@@ -99,8 +99,7 @@ def test_impossible_counts_are_unknown(tmp_path: Path) -> None:
 
 
 def test_ops_without_shapes_are_counted_and_not_asked_for_them() -> None:
-    program = Program()
-    program.run("aten::mul", 1, 10, 400, kernel="vectorized")
+    program = ran("aten::mul", 1, 10, 400, kernel="vectorized")
     text = str(count(program, [(10, rates()), (410, MOVES)]).load().key_averages())
     assert "work of ops is unknown" not in text and "those that the counters saw" in " ".join(text.split())
 

@@ -142,6 +142,13 @@ class Program:
         return load(*self.events, **self.head)
 
 
+def ran(name: str, launched: float, begin: float, dur: float, *shapes: list[int], **more: Any) -> Program:
+    """Return a program of one op, as Program.run adds it."""
+    program = Program()
+    program.run(name, launched, begin, dur, *shapes, **more)
+    return program
+
+
 def in_a_row(*ops: tuple[Any, ...], host: float | None = None, program: Program | None = None) -> Program:
     """Return a program of two steps that launches ops ahead of their kernels, which run one after another.
 
