@@ -29,7 +29,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 WIDEST = 88
 """Columns of code that furo shows without a scroll bar on a screen of 1280 pixels or more."""
 LONGEST_HOW_TO = 20
-NO_HOW_TO = ("api.md", "benchmarks.md", "commands.md", "comparison.md", "statement.md")
+NO_HOW_TO = ("api.md", "benchmarks.md", "commands.md", "comparison.md")
 """Pages that are generated, list what another page introduces, or are about flopscope rather than its use."""
 FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\S*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
 MARK = re.compile(r"<!-- (excerpt of|needs|with) (\S+) -->\n\Z")
