@@ -205,7 +205,8 @@ class Report:
 
             prof, why = read_recorded(path, about)
         if prof is None:
-            return tell(f"nothing was recorded: {why}")
+            lost = "the program's process had no memory left, or was ended, to hand over what was recorded"
+            return tell(f"nothing was recorded: {why or lost}")
         if about["measures"] and self._outputs.rank is None:
             _attempt("measurement of this CPU's peaks", lambda: _measure_cpu(prof))
         outputs, leads = self._outputs, self._leads

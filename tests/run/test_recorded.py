@@ -11,7 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.recorded import Recorded, read_recorded
-from flopscope.cli.reporting import _of_long_steps
+from flopscope.cli.reporting import Report, _of_long_steps
 from flopscope.cli.run import _described, _rules_of
 from flopscope.results.exports import send
 from flopscope.results.results import Results
@@ -148,3 +148,10 @@ def test_the_programs_rules_of_work_count(tmp_path: Path) -> None:
         assert (row.flops, row.bytes_total_moved) == (35, 16)
     finally:
         fs.register_work("aten::relu", None)
+
+
+def test_a_recording_that_does_not_arrive_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    outputs = dict.fromkeys(("rank", "report", "trace", "json", "free", "pattern"))
+    about = {"why_nothing": "", "steps": None, "texts": [], "outputs": outputs, "measures": False, "summary": True}
+    Report(about, BytesIO(b"")).make()
+    assert "nothing was recorded: the program's process had no memory left" in capfd.readouterr().err
