@@ -299,9 +299,9 @@ def _facts(analysis: Analysis, group: Sequence[tuple[Op, Kernel, Slow]]) -> FarO
     runs_on = f"sm{analysis.capabilities[op.device]}" if cause.written_for else ""
     reaches = (time, share, 100 * cause.usual, cause.such, cause.written_for, runs_on)
     processors, columns = analysis.sm_counts.get(op.device, 0), analysis.columns
-    limits = ((columns["theoretical_occupancy"][row], columns["occupancy_limit"][row])
-              for row in analysis.rows_of.get(kernel.name, ()))  # fmt: skip
-    limited = next(((held, limit) for held, limit in limits if limit), (math.nan, ""))
+    rows = analysis.rows_of.get(kernel.name, ())
+    limits = ((columns["theoretical_occupancy"][row], columns["occupancy_limit"][row]) for row in rows)
+    limited = next((pair for pair in limits if pair[1]), (math.nan, ""))
     return FarOp(op.key, name, kernel.blocks, *reaches, processors, analysis.core.matrix_units, *limited)
 
 
