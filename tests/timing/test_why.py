@@ -1,11 +1,15 @@
 """Causes of slow kernels: each by counts in which it is planted, and what is said of it."""
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from helpers import DATA
 
+from flopscope.measuring.checking.result import Checked
+from flopscope.measuring.counting import Counts
 from flopscope.measuring.why import CAUSES, Launch, cause_of, launch_of, waiting
 
 USUAL = {
@@ -125,3 +129,21 @@ def test_the_launch_is_that_of_the_longest_kernel() -> None:
     said = "168 registers a thread, 48.0 KiB of shared memory a block, 2.5 waves of blocks, occupancy 19 %, limited by "
     assert str(found) == said + "registers"
     assert launch_of({**table, "registers": [nan] * 3}) is None
+
+
+def test_a_kernel_far_from_its_limit_is_told_why() -> None:
+    counts = Counts({"warps_per_issue": 10.0, "stall_long_scoreboard": 8.0, "occupancy": 16.0})
+    seen = {"counters": counts, "launch": launch("registers"), "traffic": "moves the bytes it must (1.00 ×)"}
+    found = Checked("same", "k", "r", pct_limit=40.0, **seen)
+    assert found.cause == "occupancy" and "16 % of the warps that fit are in flight" in found.explanation
+    for line in (
+        "launch     64 registers a thread",
+        "why        16 % of",
+        "counted    occupancy 16 %",
+        "traffic    moves",
+    ):
+        assert f"  {line}" in str(found)
+    written = found.to_dict()
+    assert written["cause"] == "occupancy" and written["launch"]["registers"] == 64 and written["counters"] == counts
+    assert "why  " not in str(replace(found, pct_limit=85.0)), "it is near its limit"
+    assert "why  " in str(replace(found, pct_limit=math.nan))

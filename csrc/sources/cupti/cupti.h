@@ -59,9 +59,9 @@ fs_status fs_cupti_collect(fs_error *err);
 /* Capture into another store from now on. Earlier activity is discarded and not counted as lost. */
 void fs_cupti_restart(fs_store *store);
 
-/* Wait for the devices, flush all records, detach CUPTI from the process and add the device properties to the store.
- * The capture ends even on error; FS_RUNTIME_ERROR describes what failed. In a child forked during a capture, this ends
- * the capture without calling CUPTI. */
+/* Wait for the devices, flush all records, detach CUPTI from the process, unless another thread calls CUDA all the
+ * time, and add the device properties to the store. The capture ends even on error; FS_RUNTIME_ERROR describes what
+ * failed. In a child forked during a capture, this ends the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
 /* Keep CUPTI in the process until the matching unhold: a capture that ends in between leaves it attached. Waits for a
