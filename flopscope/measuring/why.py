@@ -29,8 +29,8 @@ STALLS = {
     "the dispatcher": ("stall_dispatch",),
 }
 """What warps wait for, and the counters of warps that do, per issued instruction."""
-WASTED, CONFLICTS, WAITING = 0.05, 0.3, 0.2
-"""Parts that count: of the instructions, of the passes of shared memory, of the time of warps."""
+WASTED, CONFLICTS, WAITING = 5.0, 30.0, 20.0
+"""Percent that count: of the instructions, of the passes of shared memory, of the time of warps."""
 BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 """Percent from which a unit is busy, points by which it may differ from another one that is as busy, and percent below
 which multiprocessors or warps are few."""
@@ -84,45 +84,6 @@ def waiting(counts: Mapping[str, float], what: str) -> float:
     return sum(counts.get(name, 0.0) for name in STALLS[what]) / warps
 
 
-class Seen(NamedTuple):
-    """What the causes are found by."""
-
-    counts: Mapping[str, float]
-    launch: Launch
-
-    def part(self, name: str, of: str) -> float:
-        """The quotient of two counters; NaN if one is unknown or the second is 0."""
-        return self.counts.get(name, math.nan) / (self.counts.get(of) or math.nan)
-
-    def waiting(self, *whats: str) -> float:
-        """The part of the warps' time for which they wait for these."""
-        return sum(waiting(self.counts, what) for what in whats)
-
-    @property
-    def waits_for_memory(self) -> bool:
-        return self.waiting(MEMORY, "room in the memory queue", "its writes to be seen") >= WAITING
-
-    @property
-    def sector(self) -> float:
-        """Bytes of a sector that loads and stores use, the mean; NaN: unknown."""
-        sectors = {way: self.counts.get(f"sectors_{way}", 0.0) for way in ("read", "written")}
-        used = (
-            count and count * self.counts.get(f"bytes_per_sector_{way}", math.nan) for way, count in sectors.items()
-        )
-        return sum(used) / (sum(sectors.values()) or math.nan)
-
-    @property
-    def busiest(self) -> tuple[str, float]:
-        """What is busiest, and the percent of its peak. Of those about as busy, the first of UNITS: caches pass what
-        memory and units need."""
-        rates = {what: max(self.counts.get(name, 0.0) for name in names) for what, names in UNITS.items()}
-        return next(item for item in rates.items() if item[1] >= max(rates.values()) - ALIKE)
-
-    @property
-    def longest_wait(self) -> str:
-        return max(STALLS, key=self.waiting)
-
-
 UNITS = {
     "the device memory": ("pct_peak_dram",),
     "tensor cores": ("tensor_active",),
@@ -143,111 +104,95 @@ RELIEF = {
 }
 """What to do about a busy unit."""
 
-Found = tuple[str, str] | None
-"""What a cause says, and what changes it; None if it does not hold."""
+
+class Seen:
+    """What the causes are found by. Shares are in percent; NaN or, of what may be few, infinite if unknown."""
+
+    def __init__(self, counts: Mapping[str, float], launch: Launch) -> None:
+        def share(name: str, of: str) -> float:
+            return 100 * (counts.get(name, math.nan) / (counts.get(of) or math.nan))
+
+        self.waits = {what: 100 * waiting(counts, what) for what in STALLS}
+        self.longest_wait = max(self.waits, key=self.waits.__getitem__)
+        waits_of_memory = (MEMORY, "room in the memory queue", "its writes to be seen")
+        self.waits_for_memory = sum(self.waits[what] for what in waits_of_memory) >= WAITING
+        self.overlaps = {MEMORY: "loads", "results of arithmetic": "operations"}.get(self.longest_wait, "work")
+        self.local, self.atomic = (share(f"{kind}_requests", "instructions") for kind in ("local", "atomic"))
+        self.conflicts = share("bank_conflicts", "shared_wavefronts")
+        sectors = {way: counts.get(f"sectors_{way}", 0.0) for way in ("read", "written")}
+        used = (count and count * counts.get(f"bytes_per_sector_{way}", math.nan) for way, count in sectors.items())
+        self.sector = sum(used) / (sum(sectors.values()) or math.nan)  # bytes that loads and stores use of one
+        # Of those about as busy, the first of UNITS: caches pass what memory and units need.
+        rates = {what: max(counts.get(name, 0.0) for name in names) for what, names in UNITS.items()}
+        self.busiest, self.rate = next(item for item in rates.items() if item[1] >= max(rates.values()) - ALIKE)
+        self.is_busy = f"{'is' if self.busiest.startswith('the ') else 'are'} {min(self.rate, 100.0):.0f} % busy"
+        self.relief = RELIEF.get(self.busiest, "Fewer or cheaper operations")
+        self.l1 = counts.get("l1_active", 0.0)
+        few = ("threads_per_instruction", "sm_active", "occupancy")
+        self.threads, self.active, self.occupancy = (counts.get(name, math.inf) for name in few)
+        of_device = f"its blocks are {100 * launch.waves:.0f} % of those that the device can hold at once"
+        of_one = f"a multiprocessor has a block for {self.active:.2g} % of the time"
+        self.blocks = of_one if self.active < FEW else of_device
+        self.waves, self.limit = 100 * launch.waves, launch.limit or ""
+        less = {"registers": "Fewer registers a thread", "shared memory": "Less shared memory a block"}
+        self.less = less.get(self.limit, "Larger blocks")
 
 
-def _spills(seen: Seen) -> Found:
-    local = seen.part("local_requests", "instructions")
-    if not local >= WASTED:
-        return None
-    return (
-        f"{_percent(local)} of the instructions access local memory, to which registers spill",
+class Cause(NamedTuple):
+    """What may limit a kernel. The texts have places for what is seen."""
+
+    holds: Callable[[Seen], bool]
+    text: str
+    change: str
+
+
+CAUSES = {
+    "spills": Cause(
+        lambda seen: seen.local >= WASTED,
+        "{0.local:.0f} % of the instructions access local memory, to which registers spill",
         "Fewer values at a time, or more registers a thread (__launch_bounds__, num_warps, a smaller tile)",
-    )
-
-
-def _atomics(seen: Seen) -> Found:
-    atomic = seen.part("atomic_requests", "instructions")
-    if not atomic >= WASTED / 2 or not seen.waits_for_memory:
-        return None
-    return (
-        f"{_percent(atomic)} of the instructions are atomic, in global memory",
+    ),
+    "atomics": Cause(
+        lambda seen: seen.atomic >= WASTED / 2 and seen.waits_for_memory,
+        "{0.atomic:.0f} % of the instructions are atomic, in global memory",
         "Add up within a block first, then once to global memory",
-    )
-
-
-def _scattered(seen: Seen) -> Found:
-    if not seen.sector <= SECTOR / 2 or not seen.waits_for_memory or seen.busiest[1] < FEW / 2:
-        return None
-    return (
-        f"loads and stores use {seen.sector:.0f} of the {SECTOR} bytes of a sector of memory",
+    ),
+    "scattered access": Cause(
+        lambda seen: seen.sector <= SECTOR / 2 and seen.waits_for_memory and seen.rate >= FEW / 2,
+        f"loads and stores use {{0.sector:.0f}} of the {SECTOR} bytes of a sector of memory",
         "Let neighbouring threads access neighbouring addresses: another layout, or through shared memory",
-    )
-
-
-def _conflicts(seen: Seen) -> Found:
-    conflicts = seen.part("bank_conflicts", "shared_wavefronts")
-    matter = seen.waiting(SHARED) >= WAITING or seen.counts.get("l1_active", 0.0) >= FEW
-    if not conflicts >= CONFLICTS or not matter:
-        return None
-    text = f"{_percent(conflicts)} of the passes of shared memory are conflicts of its banks"
-    return text, "Pad its rows by an element, or swizzle"
-
-
-def _divergence(seen: Seen) -> Found:
-    threads = seen.counts.get("threads_per_instruction", math.inf)
-    if threads > WARP / 2:
-        return None
-    return (
-        f"{threads:.0f} of {WARP} threads take part in an instruction",
+    ),
+    "bank conflicts": Cause(
+        lambda seen: seen.conflicts >= CONFLICTS and (seen.waits[SHARED] >= WAITING or seen.l1 >= FEW),
+        "{0.conflicts:.0f} % of the passes of shared memory are conflicts of its banks",
+        "Pad its rows by an element, or swizzle",
+    ),
+    "divergence": Cause(
+        lambda seen: seen.threads <= WARP / 2,
+        f"{{0.threads:.0f}} of {WARP} threads take part in an instruction",
         "Let the threads of a warp take the same branch: sort or split the work",
-    )
-
-
-def _busy(seen: Seen) -> Found:
-    what, percent = seen.busiest
-    if percent < BUSY:
-        return None
-    cause = f"{what} {'is' if what.startswith('the ') else 'are'} {min(percent, 100.0):.0f} % busy"
-    return cause, RELIEF.get(what, "Fewer or cheaper operations")
-
-
-def _few_blocks(seen: Seen) -> Found:
-    active, waves = seen.counts.get("sm_active", math.inf), seen.launch.waves
-    if active < FEW:
-        cause = f"a multiprocessor has a block for {active:.2g} % of the time"
-    elif waves < FEW / 100 and seen.counts.get("occupancy", math.inf) < FEW:
-        cause = f"its blocks are {_percent(waves)} of those that the device can hold at once"
-    else:
-        return None
-    return cause, "More and smaller blocks, or more work a launch"
-
-
-def _barrier(seen: Seen) -> Found:
-    if seen.longest_wait != BARRIER or not seen.waiting(BARRIER) >= WAITING:
-        return None
-    return "warps wait for each other at a barrier", "Fewer barriers, or smaller blocks of which others run meanwhile"
-
-
-def _occupancy(seen: Seen) -> Found:
-    occupancy, limit = seen.counts.get("occupancy", math.inf), seen.launch.limit
-    if occupancy >= FEW or not limit:
-        return None
-    less = {"registers": "Fewer registers a thread", "shared memory": "Less shared memory a block"}
-    return (
-        f"{occupancy:.0f} % of the warps that fit are in flight, limited by {limit}",
-        f"{less.get(limit, 'Larger blocks')}, or more independent loads a thread",
-    )
-
-
-def _waits(seen: Seen) -> Found:
-    what = seen.longest_wait
-    more = {MEMORY: "loads", "results of arithmetic": "operations"}.get(what, "work")
-    return f"warps wait for {what}", f"More independent {more} a thread, to overlap the waits"
-
-
-CAUSES: dict[str, Callable[[Seen], Found]] = {
-    "spills": _spills,
-    "atomics": _atomics,
-    "scattered access": _scattered,
-    "bank conflicts": _conflicts,
-    "divergence": _divergence,
-    "busy": _busy,
-    "few blocks": _few_blocks,
-    "barrier": _barrier,
-    "occupancy": _occupancy,
-    "waits": _waits,
+    ),
+    "busy": Cause(lambda seen: seen.rate >= BUSY, "{0.busiest} {0.is_busy}", "{0.relief}"),
+    "few blocks": Cause(
+        lambda seen: seen.active < FEW or (seen.waves < FEW and seen.occupancy < FEW),
+        "{0.blocks}",
+        "More and smaller blocks, or more work a launch",
+    ),
+    "barrier": Cause(
+        lambda seen: seen.longest_wait == BARRIER and seen.waits[BARRIER] >= WAITING,
+        "warps wait for each other at a barrier",
+        "Fewer barriers, or smaller blocks of which others run meanwhile",
+    ),
+    "occupancy": Cause(
+        lambda seen: seen.occupancy < FEW and seen.limit != "",
+        "{0.occupancy:.0f} % of the warps that fit are in flight, limited by {0.limit}",
+        "{0.less}, or more independent loads a thread",
+    ),
+    "waits": Cause(
+        lambda seen: True,
+        "warps wait for {0.longest_wait}",
+        "More independent {0.overlaps} a thread, to overlap the waits",
+    ),
 }
 
 
@@ -259,13 +204,9 @@ def cause_of(counts: Mapping[str, float], launch: Launch | None) -> tuple[str, s
     if launch is None or not counts.get("warps_per_issue"):
         return "", ""
     seen = Seen(counts, launch)
-    name, (cause, change) = next((name, found) for name, holds in CAUSES.items() if (found := holds(seen)))
-    waits = sorted(((seen.waiting(what), what) for what in STALLS), reverse=True)
-    longest = " and ".join(f"{_percent(part)} for {what}" for part, what in waits[:2] if part >= WASTED)
+    name, cause = next((name, cause) for name, cause in CAUSES.items() if cause.holds(seen))
+    waits = sorted(((share, what) for what, share in seen.waits.items()), reverse=True)
+    longest = " and ".join(f"{share:.0f} % for {what}" for share, what in waits[:2] if share >= WASTED)
     issues = f"; they issue in {counts['issue_active']:.0f} % of the cycles" if "issue_active" in counts else ""
     waiting = f". Of their time, warps wait {longest}{issues}" if longest else ""
-    return name, f"{cause}{waiting}. {change}."
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %"
+    return name, f"{cause.text}{waiting}. {cause.change}.".format(seen)
