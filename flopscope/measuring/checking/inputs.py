@@ -16,7 +16,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +93,7 @@ class Inputs:
         self.names, self.args = zip(*flat(args), strict=True)
         self.seed, self._make = seed, make
         self._given = tuple(values_of(one) if is_array(one) else one for one in self.args)
+        self._shapes = shapes_of(self._given)
         arrays = frozenset(at for at, one in enumerate(self.args) if is_array(one))
         self._varied = [at for at in sorted(arrays) if is_floating(self.args[at])]
         self._moved = frozenset(self._varied) or arrays
@@ -105,9 +105,11 @@ class Inputs:
     def _drawn(self, index: int, shapes: Sequence[tuple[int, ...]] | None = None) -> tuple[Any, ...]:
         """Return normal values of the scale and, if none of those given is negative, the sign of the given values."""
         draw, values = np.random.default_rng([self.seed, index]), list(self._given)
-        for at in range(len(values)):
-            given = self._given[at]
-            shape = shapes[at] if shapes is not None else getattr(given, "shape", None)
+        rest = iter(self._shapes if shapes is None else shapes)
+        for at, given in enumerate(self._given):
+            if not is_array(self.args[at]):
+                continue
+            shape = next(rest)
             if at in self._varied:
                 scale = float(np.sqrt(np.mean(np.square(np.abs(given))))) if given.size else 1.0
                 values[at] = draw.standard_normal(shape) * (scale if 0 < scale < np.inf else 1.0)
@@ -115,8 +117,8 @@ class Inputs:
                     values[at] = values[at] + 1j * scale * draw.standard_normal(shape)
                 elif given.size and given.min() >= 0:
                     values[at] = np.abs(values[at])
-            elif is_array(self.args[at]):
-                values[at] = np.resize(given, () if shape is None else shape)
+            else:
+                values[at] = np.resize(given, shape)
                 if at in self._moved and given.size:
                     values[at] = draw.choice(given.reshape(-1), values[at].shape)
         return self._held(values)
@@ -140,7 +142,7 @@ class Inputs:
         if self._make is not None:
             drawn = flat(made(self._make, self.seed + 1 + number))
             values = tuple(values_of(one) if is_array(one) else one for _, one in drawn)
-            if shapes_of(values) != self._arrays():
+            if shapes_of(values) != self._shapes:
                 raise ValueError("inputs must return arrays of the same shapes for each seed: use shapes= for others")
             return values
         drawn = self.pool[number % len(self.pool)]
@@ -168,49 +170,36 @@ class Inputs:
             return
         name = "normal values" if self._varied else "drawn values"
         yield Case(name, self.pool[0])
-        few = self._arrays() == self._few()  # large arrays would take long, and their size shows nothing here
+        few = self._shapes == self._few()  # large arrays would take long, and their size shows nothing here
         if few:
             yield Case(f"other {name}", self.pool[1])
-        factor = [LARGE.get(dtype_of(one), 64.0) if is_array(one) else 1.0 for one in self.args]
         if self._varied:
-            yield self._changed("large values", self.pool[0], lambda at, one: one * factor[at], self._varied)
-        several: Sequence[Sequence[tuple[int, ...]]] = shapes if shapes is not None else [*self._shapes()]
+            large = [*self.pool[0]]
+            for at in self._varied:
+                large[at] = large[at] * LARGE.get(dtype_of(self.args[at]), 64.0)
+            yield Case("large values", self._held(large))
+        several: Sequence[Sequence[tuple[int, ...]]] = shapes if shapes is not None else [*self._other_shapes()]
         for each in several[:MOST_SHAPES]:
             name = f"shapes {', '.join(map(str, each))}"
-            yield Case(name, self._drawn(3, self._of_all(each)), optional=shapes is None)
-        normal = self.pool[0] if few else self._drawn(0, self._of_all(self._few()))
+            yield Case(name, self._drawn(3, each), optional=shapes is None)
+        normal = self.pool[0] if few else self._drawn(0, self._few())
         for at in self._varied:
             for what, change in KINDS.items():
-                changed = self._changed(f"{what} in argument {self.names[at]}", normal, partial(_each, change), [at])
-                yield changed._replace(optional=not few)
+                values = (*normal[:at], change(normal[at].copy()), *normal[at + 1 :])
+                yield Case(f"{what} in argument {self.names[at]}", self._held(values), optional=not few)
         yield Case("strided inputs", normal, "strided", True)
-
-    def _changed(
-        self, name: str, values: Sequence[Any], change: Callable[[int, Any], Any], chosen: Sequence[int]
-    ) -> Case:
-        changed = (change(at, one.copy()) if at in chosen else one for at, one in enumerate(values))
-        return Case(name, self._held(changed))
-
-    def _arrays(self) -> list[tuple[int, ...]]:
-        """Return the shapes of the given arrays."""
-        return shapes_of(self._given)
-
-    def _of_all(self, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Return a shape for each argument; that of one that is no array is not used."""
-        rest = iter(shapes)
-        return [next(rest) if is_array(one) else () for one in self.args]
 
     def _few(self) -> list[tuple[int, ...]]:
         """Return the given shapes or, of arrays of many elements, smaller ones: different dimensions stay different."""
-        given = self._arrays()
+        given = self._shapes
         if sum(math.prod(shape) for shape in given) <= MANY:
             return given
         sizes = {size for shape in given for size in shape}
         smaller = {size: SMALL + 16 * rank if size > SMALL else size for rank, size in enumerate(sorted(sizes))}
         return [tuple(smaller[size] for size in shape) for shape in given]
 
-    def _shapes(self) -> Iterator[list[tuple[int, ...]]]:
-        """Yield other shapes: dimensions of one size change together, then all have the same size, then each alone."""
+    def _other_shapes(self) -> Iterator[list[tuple[int, ...]]]:
+        """Yield them: dimensions of one size change together, then all have the same size, then each alone."""
         arrays = [at for at, one in enumerate(self._given) if isinstance(one, np.ndarray)]
         given = self._few()
         inputs = [number for number, at in enumerate(arrays) if at not in self._outputs]
@@ -257,10 +246,6 @@ def nudged(values: Any, dtype: str, number: int) -> Any:
 
 RELATIVE, NUDGES = 3, 7
 """How many of nudged() keep equal values equal, and how many there are."""
-
-
-def _each(change: Callable[[Any], Any], _: int, values: Any) -> Any:
-    return change(values)
 
 
 def _placed(*special: float) -> Callable[[Any], Any]:
