@@ -51,14 +51,6 @@ class Case(NamedTuple):
         return self.layout != "plain" or any(getattr(one, "size", 1) == 0 for one in self.values)
 
     @property
-    def infinite(self) -> bool:
-        return self.name.startswith("infinities")
-
-    @property
-    def nan(self) -> bool:
-        return self.name.startswith("a NaN")
-
-    @property
     def reshaped(self) -> bool:
         return self.name.startswith("shapes ")
 
