@@ -7,7 +7,6 @@ reference that differs from call to call, results that are those of earlier call
 
 from __future__ import annotations
 
-import math
 import random
 import re
 import time
@@ -27,7 +26,7 @@ from flopscope.measuring.checking.judge import Expected, difference, expect, sam
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
 from flopscope.measuring.counting import relate, traffic_sentence
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
-from flopscope.measuring.paired import judged, rounds
+from flopscope.measuring.paired import TimesCompared, judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
 from flopscope.measuring.stage import Stage, name_of, require_callable
 from flopscope.support.progress import time_bar
@@ -138,18 +137,16 @@ class Run:
         self._timed = [1]
         """The places of what the kernel is timed beside."""
         self._seen: dict[str, Any] = {}
-        """What was seen of a call of the kernel, as fields of Checked."""
+        """What was timed and counted, as fields of Checked."""
 
     def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
         """Compare outputs, then times; return the verdict."""
-        found: list[Beside] = []
         why = ""
-        verdict: Verdict = "unclear"
+        verdict: Verdict
         try:
             with time_bar(f"checking {self._names[0]}", max_time + CASES_SECONDS) as show_time:
                 self._compare_outputs(shapes, show_time)
-                found = self._time(margin, max_time, device, peaks)
-                verdict = found[0].times.verdict
+                verdict = self._time(margin, max_time, device, peaks).verdict
         except (Wrong, Crashed) as problem:
             verdict, why = "wrong", str(problem)
         except NoTime as problem:
@@ -159,10 +156,6 @@ class Run:
             kernel=self._names[0],
             reference=self._names[1],
             reason=why,
-            times=found[0].times if found else None,
-            pct_limit=found[0].kernel_pct_limit if found else math.nan,
-            reference_pct_limit=found[0].pct_limit if found else math.nan,
-            baselines=tuple(found[1:]),
             **self._seen,
             cases=tuple(self._cases),
             seed=self._inputs.seed,
@@ -352,8 +345,11 @@ class Run:
 
     # Times ------------------------------------------------------------------------------------------------------------
 
-    def _time(self, margin: float, max_time: float, device: str | None, source: str) -> list[Beside]:
-        """Time the kernel and each of the others in turns. Raise NoTime if the times are no times of the work."""
+    def _time(self, margin: float, max_time: float, device: str | None, source: str) -> TimesCompared:
+        """Time the kernel and each of the others in turns, and return how it compares with the reference.
+
+        Raise NoTime if the times are no times of the work.
+        """
         benches = {id(bench): bench for bench, _ in self._sides}
         try:
             stages = {}
@@ -385,11 +381,13 @@ class Run:
             found.append(Beside(names[1], times, *shares))
         bench, place = self._sides[0]
         counts, launch, notes = bench.counted(place)
-        relate(counts, found[0].times.f_median, stage.device.measured)
-        traffic = traffic_sentence(counts, moved, moved - written, written)
-        self._seen = {"counters": counts, "launch": launch, "traffic": traffic}
         self._notes += notes
-        return found
+        _, times, mine, theirs = found[0]
+        relate(counts, times.f_median, stage.device.measured)
+        traffic = traffic_sentence(counts, moved, moved - written, written)
+        self._seen = {"counters": counts, "launch": launch, "traffic": traffic, "times": times}
+        self._seen |= {"pct_limit": mine, "reference_pct_limit": theirs, "baselines": tuple(found[1:])}
+        return times
 
     def _shares(
         self, stage: Stage, source: str, moved: float, names: Sequence[str], medians: Sequence[float]
