@@ -134,15 +134,13 @@ def function_named(text: str, args: tuple[Any, ...] | None = None) -> Callable[.
     if not callable(found):
         raise ValueError(f"{text} is not a function, but {found!r}")
     try:
-        signature = None if args is None else inspect.signature(found)
+        if args is not None:
+            inspect.signature(found).bind(*args)
     except ValueError:  # a builtin without one
-        signature = None
-    if signature is not None and args is not None:
-        try:
-            signature.bind(*args)
-        except TypeError as problem:
-            with_these = f"with {plural(len(args), 'argument')}" if args else "without arguments"
-            raise ValueError(f"{text} must be callable {with_these}: {problem}") from None
+        pass
+    except TypeError as problem:
+        with_these = f"with {plural(len(args or ()), 'argument')}" if args else "without arguments"
+        raise ValueError(f"{text} must be callable {with_these}: {problem}") from None
     called: Callable[..., Any] = found
     return called
 
@@ -153,16 +151,13 @@ def _module(named: str) -> Any:
         here = os.getcwd()
         if here not in sys.path:
             sys.path.append(here)
-        absent = not all(part.isidentifier() for part in named.split("."))  # the path of a file
+        parts = named.split(".")
         try:
-            if not absent:
+            if all(map(str.isidentifier, parts)):  # else it is the path of a file
                 return importlib.import_module(named)
-        except ModuleNotFoundError as problem:
-            absent = problem.name in (named, named.split(".")[0])
-            if not absent:
-                raise_with_place(named, problem)
         except Exception as problem:
-            raise_with_place(named, problem)
+            if not isinstance(problem, ModuleNotFoundError) or problem.name not in (named, parts[0]):
+                raise_with_place(named, problem)
         raise ImportError(
             f"there is no module {named!r} in PYTHONPATH, the installed packages and the current folder; the name of a "
             "file must end in .py"
