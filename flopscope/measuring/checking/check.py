@@ -377,8 +377,7 @@ class Run:
         for place, pairs in zip(self._timed, several, strict=True):
             names = self._names[0], self._names[place]
             times = judged(stage, names, pairs, margin)
-            shares = self._shares(stage, source, moved, names, (times.f_median, times.g_median))
-            found.append(Beside(names[1], times, *shares))
+            found.append(Beside(names[1], times, *self._shares(stage, source, moved, times)))
         bench, place = self._sides[0]
         counts, launch, notes = bench.counted(place)
         self._notes += notes
@@ -389,17 +388,17 @@ class Run:
         self._seen |= {"pct_limit": mine, "reference_pct_limit": theirs, "baselines": tuple(found[1:])}
         return times
 
-    def _shares(
-        self, stage: Stage, source: str, moved: float, names: Sequence[str], medians: Sequence[float]
-    ) -> tuple[float, float]:
+    def _shares(self, stage: Stage, source: str, moved: float, times: TimesCompared) -> list[float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""
         peaks, look = peaks_for(stage, source).get(source), stage.looks[self._sides[1][1]]  # of the reference
         roof = _core.roof(look.flops, moved, look.unit, {"flops": {}} if peaks is None else peaks.for_core(), 1.0)
-        ratings = [_core.rate(roof, look.flops, moved, us, stage.source) for us in medians]
-        for name, rating, us in zip(names, ratings, medians, strict=True):
+        shares = []
+        for name, us in ((times.f_name, times.f_median), (times.g_name, times.g_median)):
+            rating = _core.rate(roof, look.flops, moved, us, stage.source)
             if source == "measured" and is_impossible(peaks, rating):
                 raise NoTime(f"impossible: {name} cannot have done this work in {us:.3g} µs")
-        return float(ratings[0]["pct_roofline"]), float(ratings[1]["pct_roofline"])
+            shares.append(float(rating["pct_roofline"]))
+        return shares
 
 
 class _Turns:
