@@ -116,18 +116,13 @@ class Ratio(NamedTuple):
 
     def word(self, margin: float) -> Word:
         """Return what the whole interval shows, up to ``margin`` of which times count as the same."""
-        return verdict_of(self.low, self.high, margin)
+        if self.low > 1 + margin:
+            return "slower"
+        if self.high < 1 / (1 + margin):  # symmetric: exchanging the two inverts the ratio
+            return "faster"
+        return "same" if self.low >= 1 / (1 + margin) and self.high <= 1 + margin and margin > 0 else "unclear"
 
 
 def ratio_of(ratios: Sequence[float], confidence: float) -> Ratio:
     """Return the ratio of times by those of pairs, in order."""
     return Ratio(*_core.ratio_interval(ratios, confidence), len(ratios))
-
-
-def verdict_of(low: float, high: float, margin: float) -> Word:
-    """Return the verdict for a confidence interval of the ratio."""
-    if low > 1 + margin:
-        return "slower"
-    if high < 1 / (1 + margin):  # symmetric: exchanging the two inverts the ratio
-        return "faster"
-    return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"

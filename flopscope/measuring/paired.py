@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.measuring.arrays import returns_the_same_again
-from flopscope.measuring.distribution import Word, between_steps, ratio_of, verdict_of
+from flopscope.measuring.distribution import Word, between_steps, ratio_of
 from flopscope.measuring.measurement import IMPOSSIBLE
 from flopscope.measuring.measuring import is_impossible, require_numbers
 from flopscope.measuring.sampling import Clock, Watch, batch_size, no_collector
@@ -144,12 +144,12 @@ def compare_times(
 def judged(stage: Stage, names: Sequence[str], pairs: Sequence[tuple[float, float]], margin: float) -> TimesCompared:
     """Return how the times of two functions compare, by those of each round in µs. stage: of both, or of the second."""
     ratios = ratios_of(pairs, stage.device.kind == "cuda")
-    ratio, low, high, _ = ratio_of(ratios, CONFIDENCE)
+    ratio = ratio_of(ratios, CONFIDENCE)
     medians = [median(times) for times in zip(*pairs, strict=True)]
     return TimesCompared(
-        ratio=ratio,
-        ci=(low, high),
-        verdict=verdict_of(low, high, margin),
+        ratio=ratio.value,
+        ci=(ratio.low, ratio.high),
+        verdict=ratio.word(margin),
         margin=margin,
         rounds=len(ratios),
         f_median=medians[0],

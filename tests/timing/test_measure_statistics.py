@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from flopscope.measuring.distribution import between_steps, describe, median_interval, ratio_of, verdict_of
+from flopscope.measuring.distribution import Ratio, between_steps, describe, median_interval, ratio_of
 from flopscope.measuring.paired import rounds
 from flopscope.measuring.sampling import Rule, Sample, collect, no_collector, warm_up
 
@@ -251,9 +251,9 @@ def test_a_noisy_difference_is_unclear() -> None:
     ],
 )  # fmt: skip
 def test_verdicts_follow_from_the_interval(low: float, high: float, verdict: str) -> None:
-    assert verdict_of(low, high, 0.01) == verdict
+    assert Ratio(1.0, low, high).word(0.01) == verdict
     mirrored = {"slower": "faster", "faster": "slower"}.get(verdict, verdict)
-    assert verdict_of(1 / high, 1 / low, 0.01) == mirrored
+    assert Ratio(1.0, 1 / high, 1 / low).word(0.01) == mirrored
 
 
 def test_the_order_of_rounds_is_balanced_and_not_periodic() -> None:
