@@ -48,17 +48,12 @@ def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
     arrays = [one for one in call.args if is_array(one)]
     types = [TYPES.get(dtype_of(one), "") for one in arrays]
     known = op is not None and arrays and "" not in types and len(arrays) == len(call.args)
-    if not known or _package_of(call) not in ("numpy", "cupy"):
+    if not known or package_of(call) not in ("numpy", "cupy"):
         return None
     return _core._work_of_torch(f"aten::{op}", [[*one.shape] for one in arrays], types)
 
 
-def is_of_torch(call: Callable[..., Any]) -> bool:
-    """Return whether a call is one of a function of torch itself."""
-    return _package_of(call) == "torch"
-
-
-def _package_of(call: Callable[..., Any]) -> str:
+def package_of(call: Callable[..., Any]) -> str:
     """Return the package of the function that is called."""
     function = call.func if isinstance(call, partial) else call
     return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
@@ -96,6 +91,6 @@ def torch_record(function: Callable[[], Any]) -> Any:
         spent = columns["duration"][outermost].sum()
         if not spent > 0:
             return None
-        if is_of_torch(function) or spent >= min(COVERED * took, took - ELSE_NS):
+        if package_of(function) == "torch" or spent >= min(COVERED * took, took - ELSE_NS):
             return store
     return None

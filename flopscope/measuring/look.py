@@ -20,7 +20,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.measuring.arrays import leaves, library_of
 from flopscope.measuring.cuda import devices_of
-from flopscope.measuring.known_work import is_of_torch, torch_record, unit_of_torch, work_by_name
+from flopscope.measuring.known_work import package_of, torch_record, unit_of_torch, work_by_name
 from flopscope.measuring.sampling import NoTime
 from flopscope.measuring.why import Launch, launch_of
 from flopscope.support import capture
@@ -138,7 +138,7 @@ def with_known_work(look: Look, function: Callable[[], Any], on_cuda: bool) -> L
         read, written = named["bytes_read"], named["bytes_written"]
         work = {"flops": named["flops"], "bytes": read + written, "bytes_read": read, "bytes_written": written}
         return replace(look, **work, named=named)
-    if on_cuda and not is_of_torch(function):  # what else it launched is in no record of torch's ops
+    if on_cuda and package_of(function) != "torch":  # what else it launched is in no record of torch's ops
         return look
     store = torch_record(function)
     work = {} if store is None else _work_of(store)
