@@ -33,11 +33,6 @@ class Shares:
     pct_roofline: float = math.nan
     """100 x the shortest time that the peaks allow / the median."""
 
-    @classmethod
-    def of(cls, rating: Mapping[str, Any]) -> Shares:
-        """Return the shares in a result of _core.rate()."""
-        return cls(*(rating[f.name] for f in fields(cls)))
-
 
 _ROOF = "the work, the unit that does it or the peaks are unknown"
 _NO_GPU = "measured on GPUs only, and unavailable on some"

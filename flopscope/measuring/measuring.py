@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
 from numbers import Real
 from statistics import median
@@ -230,6 +231,7 @@ def _result(
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
     rated = {source: _core.rate(roof, flops, moved, us, stage.source) for source, roof in roofs.items()}
     chosen = wanted if wanted in rated else "none"
+    names = [one.name for one in fields(Shares)]
     bound = {"bound": "impossible"} if is_impossible(stage.device.measured, rated.get("measured")) else {}
     return Measurement(
         name=name,
@@ -249,7 +251,9 @@ def _result(
         launch=stage.looks[0].launch,
         roof=roofs[chosen],
         clock_mhz=median(clocks) if clocks else math.nan,
-        shares={source: Shares.of(rating) for source, rating in rated.items() if source != "none"},
+        shares={
+            source: Shares(*(rating[one] for one in names)) for source, rating in rated.items() if source != "none"
+        },
         notes=tuple(stage.notes),
         samples=tuple(series.times),
         clocks=tuple(series.clocks) if stage.device.kind == "cuda" else (),
