@@ -14,6 +14,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from flopscope.support.imports import replace
 from flopscope.support.package import warn_user
 
 _counter: StepCounter | None = None
@@ -180,7 +181,7 @@ class Forward:
         forward = getattr(kind, "forward", None)
         if module is None or forward is None or "forward" in vars(module):  # compiled, or changed by the program
             return
-        compiles, target, own = self._torch.compiler.is_compiling, weakref.ref(module), vars(kind).get("forward")
+        compiles, target = self._torch.compiler.is_compiling, weakref.ref(module)
 
         @functools.wraps(forward)
         def counted(of: Any, *arguments: Any, **options: Any) -> Any:
@@ -193,19 +194,11 @@ class Forward:
                     self._passed()
             return result
 
-        def restore() -> None:
-            if vars(kind).get("forward") is counted:
-                if own is None:
-                    del kind.forward
-                else:
-                    kind.forward = own
-
-        kind.forward, self._restore = counted, restore
+        self._restore = replace(kind, "forward", counted)
 
     def leave(self) -> None:
         """Count no longer."""
         self._restore()
-        self._restore = bool
 
 
 # Schedules of profiles, as in torch.profiler --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 from flopscope.record.watching import has_gpu
 from flopscope.results.categories import COLLECTION
+from flopscope.support.imports import replace
 
 
 def all_threads_setting(torch: Any) -> Any:
@@ -58,12 +59,11 @@ def without_inductor(torch: Any) -> Iterator[None]:
             raise AttributeError(name)
         return lazily(name)
 
-    torch.__getattr__ = __getattr__
+    restore = replace(torch, "__getattr__", __getattr__)
     try:
         yield
     finally:
-        if vars(torch).get("__getattr__") is __getattr__:
-            torch.__getattr__ = lazily
+        restore()
 
 
 def starts_cuda(torch: Any) -> bool:
@@ -120,12 +120,7 @@ def _after_init(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
         initialize()
         act()
 
-    def give_up() -> None:
-        if torch.cuda._lazy_init is _lazy_init:
-            torch.cuda._lazy_init = initialize
-
-    torch.cuda._lazy_init = _lazy_init
-    return give_up
+    return replace(torch.cuda, "_lazy_init", _lazy_init)
 
 
 # Arguments of the kernels that Inductor launches, in recordings of all threads ----------------------------------------
@@ -228,8 +223,7 @@ def record_arguments(torch: Any) -> Callable[[], None]:
     def end() -> None:
         nonlocal active
         active = False
-        if module._RecordFunctionFast is Range:
-            module._RecordFunctionFast = fast
+        restore()
 
-    module._RecordFunctionFast = Range
+    restore = replace(module, "_RecordFunctionFast", Range)
     return end

@@ -17,13 +17,12 @@ from typing import Any
 from flopscope._core import LaunchHook
 from flopscope.record.work_rules import amount
 from flopscope.results.categories import OF_TRITON
-from flopscope.support.imports import after_import
+from flopscope.support.imports import after_import, replace
 from flopscope.support.package import warn_user
 from flopscope.support.safe import error_text, printable
 
 _FLOPS = {0: "flops", 8: "flops8", 16: "flops16", 32: "flops32", 64: "flops64"}  # by width in bits; 0: unknown
 _ENTER, _EXIT = "launch_enter_hook", "launch_exit_hook"
-_ABSENT: Any = object()
 _MOST_FRAMES = 10  # between a hook and JITFunction.run
 
 
@@ -36,7 +35,7 @@ class Launches:
         self._kernels: dict[Any, tuple[str, str, bytes | None]] = {}  # by handle of the function
         self._units: dict[Any, Mapping[int, str]] = {}
         self._hook = LaunchHook(self._kernels, self._work_of, self._failed)
-        self._set: list[tuple[Any, str, Any, Any]] = []  # owner, attribute, value before and of ours
+        self._restore: list[Callable[[], None]] = []
         self._warned: set[str] = set()
 
     def begin(self, user: object, *, torch: bool = False) -> None:
@@ -68,26 +67,17 @@ class Launches:
     def _install(self) -> None:
         jit = sys.modules.get("triton.runtime.jit")
         owner = _owner_of_hooks()
-        if self._set or not self._users or jit is None or owner is None:
+        if self._restore or not self._users or jit is None or owner is None:
             return
         self._hook.code = jit.JITFunction.run.__code__
         for name, act, last in ((_ENTER, self._hook.enter, True), (_EXIT, self._hook.exit, False)):
-            before = vars(owner).get(name, _ABSENT)
-            ours = _chained(getattr(owner, name), act, last=last)
-            setattr(owner, name, ours)
-            self._set.append((owner, name, before, ours))
+            self._restore.append(replace(owner, name, _chained(getattr(owner, name), act, last=last)))
 
     def _remove(self) -> None:
-        """Restore what was before, unless another hook has taken our place."""
-        for owner, name, before, ours in self._set:
-            if vars(owner).get(name) is not ours:
-                continue
-            if before is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
+        for restore in self._restore:
+            restore()
         self._hook.code = None
-        self._set.clear()
+        self._restore.clear()
         self._kernels.clear()
         self._units.clear()
         self._warned.clear()

@@ -1,4 +1,4 @@
-"""Acting as soon as a module has been imported, without importing it, and around the methods of its classes."""
+"""Acting as soon as a module has been imported, without importing it, and in place of what it and its classes have."""
 
 from __future__ import annotations
 
@@ -66,6 +66,25 @@ class _Watcher:
                 self._act(module)
 
         loader.exec_module = exec_module
+
+
+_ABSENT = object()
+
+
+def replace(owner: Any, name: str, ours: object) -> Callable[[], None]:
+    """Set an attribute. Return a function that restores what was before, unless another has taken our place."""
+    before = vars(owner).get(name, _ABSENT)
+    setattr(owner, name, ours)
+
+    def restore() -> None:
+        if vars(owner).get(name) is not ours:
+            return
+        if before is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+    return restore
 
 
 def around(
