@@ -106,11 +106,6 @@ class Recording:
         """The recordings of long steps."""
         return [] if self._windows is None else [one.prof for one in self._windows.long]
 
-    def end_samples(self) -> None:
-        """End the samples of stacks, first of all after the program."""
-        if self._stacks is not None:
-            self._stacks.stop()
-
     def about(self) -> dict[str, Any]:
         """Return what else the report says, for read_recorded(). Call it after end()."""
         why = watching.why_unwatched()
@@ -133,7 +128,8 @@ class Recording:
         with self._lock:
             if self._state == "forked":
                 return None
-            self.end_samples()
+            if self._stacks is not None:
+                self._stacks.stop()
             self._steps.leave()
             self._disarm()
             if self._state == "recording":
