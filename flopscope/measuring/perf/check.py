@@ -125,7 +125,10 @@ class Check:
         """Check that the call is bound by one of these: "memory", "compute", "cache", "launch", "latency",
         "inefficient"."""
         limits.require_bounds(kinds)
-        actual = limits.check_bound(self.measurement)
+        actual = self.measurement.bound
+        if actual == "unknown":
+            why = limits.why_unknown(self.measurement, limits.QUANTITIES["pct_roofline"])
+            raise LimitError(f"the bound is unknown: {why}")
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
         limit, found = f"bound by {' or '.join(kinds)}", f"bound by {actual}"
         call = f"bound({', '.join(map(repr, kinds))})"

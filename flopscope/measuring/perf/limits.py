@@ -49,7 +49,6 @@ class Quantity:
     unit: str
     needs: tuple[str, ...] = ()
     """Keys of WORK, at least one of which must be known."""
-    needs_peaks: bool = False
     size: float = 1.0
     """Size of the unit, in that of the attribute."""
 
@@ -69,9 +68,9 @@ QUANTITIES = {
     "ns": Quantity("median", "ns", size=1e-3),
     "gbytes_per_s": Quantity("gbytes_per_s", "GB/s", ("bytes",)),
     "tflops_per_s": Quantity("tflops_per_s", "TFLOP/s", ("flops",)),
-    "pct_roofline": Quantity("pct_roofline", "% of the roofline", ("bytes", "flops"), True),
-    "pct_peak_bandwidth": Quantity("pct_peak_bandwidth", "% of the peak bandwidth", ("bytes",), True),
-    "pct_peak_flops": Quantity("pct_peak_flops", "% of the peak FLOP/s", ("flops",), True),
+    "pct_roofline": Quantity("pct_roofline", "% of the roofline", ("bytes", "flops")),
+    "pct_peak_bandwidth": Quantity("pct_peak_bandwidth", "% of the peak bandwidth", ("bytes",)),
+    "pct_peak_flops": Quantity("pct_peak_flops", "% of the peak FLOP/s", ("flops",)),
 }
 
 BOUNDS = tuple(bound for bound in _core.bounds if bound != "unknown")
@@ -120,9 +119,14 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     quantity = QUANTITIES[name]
     value = getattr(measurement, quantity.attribute)
     if not known(value):
-        raise LimitError(f"{name}={limit:g} cannot be checked: {_why_unknown(measurement, quantity)}")
-    value, (low, high) = value / quantity.size, interval(measurement, quantity)
+        raise LimitError(f"{name}={limit:g} cannot be checked: {why_unknown(measurement, quantity)}")
+    low, high = measurement.ci
+    if quantity.is_time:
+        value, low, high = (us / quantity.size for us in (value, low, high))
+    else:
+        low, high = value * measurement.median / high, value * measurement.median / low
     slow = quantity.is_time != (comparison == "at most")  # the limit asks for a long time
+    share = measurement.pct_roofline
     sample = (measurement.max if slow else measurement.min) / measurement.median
     most = value * sample if quantity.is_time else value / sample if sample else math.nan
     return LimitResult(
@@ -130,19 +134,12 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
         measured=f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})",
         verdict=verdict(low, high, comparison, limit),
         call=f"{comparison.replace(' ', '_')}({name}={exact_text(limit)})",
-        beyond=_beyond(measurement, quantity, value, comparison, limit),
+        beyond=not slow
+        and 0 < share <= 100
+        and (limit < value * share / 100 if quantity.is_time else limit > value / share * 100),
         varies=verdict(most, most, comparison, limit) == "passed",
         too_fast=slow,
     )
-
-
-def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
-    """Return the confidence interval of the median in the quantity's unit; NaN for a single sample."""
-    low, high = measurement.ci
-    if quantity.is_time:
-        return low / quantity.size, high / quantity.size
-    value, median = getattr(measurement, quantity.attribute), measurement.median
-    return value * median / high, value * median / low
 
 
 def verdict(low: float, high: float, comparison: str, limit: float) -> Verdict:
@@ -150,13 +147,6 @@ def verdict(low: float, high: float, comparison: str, limit: float) -> Verdict:
     if comparison == "at least":
         low, high, limit = -high, -low, -limit
     return "passed" if high <= limit else "failed" if low > limit else "unclear"
-
-
-def _beyond(measurement: Any, quantity: Quantity, value: float, comparison: str, limit: float) -> bool:
-    share = measurement.pct_roofline
-    if not known(share) or not 0 < share <= 100 or quantity.is_time != (comparison == "at most"):
-        return False
-    return bool(limit < value * share / 100 if quantity.is_time else limit > value / share * 100)
 
 
 def check_count(what: str, value: float, limits: Mapping[str, float | None], method: str) -> LimitResult:
@@ -179,14 +169,6 @@ def work(measurement: Any, which: str) -> float:
     if not known(value):
         raise LimitError(_unknown_work((which,)))
     return float(value)
-
-
-def check_bound(measurement: Any) -> str:
-    """Return the bound of the measurement. Raise LimitError, with the reason, if it is unknown."""
-    if measurement.bound == "unknown":
-        reason = _why_unknown(measurement, QUANTITIES["pct_roofline"])
-        raise LimitError(f"the bound is unknown: {reason}")
-    return str(measurement.bound)
 
 
 def require_limits(wanted: Mapping[str, Any]) -> None:
@@ -213,10 +195,10 @@ def require_number(name: str, limit: Any) -> None:
         raise LimitError(f"{name}{limit!r}: a limit must be a finite number of at least 0")
 
 
-def _why_unknown(measurement: Any, quantity: Quantity) -> str:
+def why_unknown(measurement: Any, quantity: Quantity) -> str:
     if quantity.needs and not any(known(getattr(measurement, WORK[which][0])) for which in quantity.needs):
         return _unknown_work(quantity.needs)
-    if quantity.needs_peaks and measurement.why_unknown:
+    if quantity.attribute.startswith("pct_") and measurement.why_unknown:
         return str(measurement.why_unknown)
     if quantity.attribute == "pct_peak_flops" and measurement.unit is None:
         return "the compute unit that executes the FLOPs is unknown; pass unit="
