@@ -163,25 +163,21 @@ def collect(
     throttled_below: samples on a clock below this, in MHz, are discarded, unless they are the majority.
     watch: called between batches with the number of samples; its exceptions propagate.
     """
-    good: list[Sample] = []
-    slow: list[Sample] = []
     every: list[Sample] = []
     begin = clock.seconds()
     count = max(1, min(MIN_SAMPLES, int(LONGEST_BATCH / max(per_call, 1e-9))))
     while True:
-        batch = clock.sample([0] * count)
-        every += batch
-        for sample in batch:
-            (slow if sample.mhz < throttled_below else good).append(sample)
+        every += clock.sample([0] * count)
         watch(len(every))
         elapsed = clock.seconds() - begin
-        throughout = len(slow) > len(good)
+        good = [sample for sample in every if not sample.mhz < throttled_below]
+        throughout = len(every) > 2 * len(good)
         counted = every if throughout else good
         times = [sample.us for sample in counted]
         fine = between_steps(times) if clock.coarse else times
         if stopped := rule.met(fine, elapsed):
             clocks = [sample.mhz for sample in counted]
-            return Series(times, clocks, 0 if throughout else len(slow), throughout, stopped)
+            return Series(times, clocks, len(every) - len(counted), throughout, stopped)
         count = batch_size(rule.missing(fine, elapsed), len(every), elapsed, rule.max_time)
 
 
