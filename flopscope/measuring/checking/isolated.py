@@ -75,17 +75,15 @@ class Isolated:
             if not self._ours.poll(self._seconds):
                 self.close()
                 raise Crashed(f"it did not return within {self._seconds:g} s")
-            kind, value = self._ours.recv()
+            answer = self._ours.recv()
         except (EOFError, ConnectionError):
             self._process.join()
             code = self._process.exitcode or 0
             how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             raise Crashed(f"its process {how}") from None
-        if kind == "no time":
-            raise NoTime(value)
-        if kind == "error":
-            raise Raised(value)
-        return value
+        if isinstance(answer, (NoTime, Raised)):
+            raise answer
+        return answer
 
 
 def _serve(connection: Any, load: Callable[[str], Any], name: str, args: bytes, without: Any) -> None:
@@ -93,20 +91,20 @@ def _serve(connection: Any, load: Callable[[str], Any], name: str, args: bytes, 
     os.dup2(2, 1)  # what the kernel prints is no output of ours
     bench: Any = None
     method, arguments, mine = "", (), os.getpid()
-    answer: tuple[str, Any]
+    answer: Any
     while True:
         try:
             if bench is None:
-                value, bench = None, Bench([load(name)], pickle.loads(args), without)
+                answer, bench = None, Bench([load(name)], pickle.loads(args), without)
             else:
-                value = getattr(bench, method)(*arguments)
+                answer = getattr(bench, method)(*arguments)
             if os.getpid() != mine:  # the kernel has forked: only one of the two may answer
                 os._exit(0)
-            answer = ("value", None if method == "begin" else value)
+            answer = None if method == "begin" else answer
         except NoTime as problem:
-            answer = ("no time", str(problem))
+            answer = NoTime(str(problem))
         except Exception as problem:
-            answer = ("error", f"{type(problem).__name__}: {problem}" if bench is not None else str(problem))
+            answer = Raised(f"{type(problem).__name__}: {problem}" if bench is not None else str(problem))
         try:
             connection.send(answer)
             method, arguments = connection.recv()
