@@ -85,7 +85,7 @@ class KinetoText:
     def complete(self) -> int:
         """Add the samples and the CPU to the trace, which send() writes, and return its size. Nothing is read of it."""
         memory = self._text()
-        self._change_tail(memory, self._completed)
+        _change_tail(memory, self._completed)
         return os.fstat(memory).st_size
 
     def _completed(self, tail: bytes) -> bytes:
@@ -159,25 +159,22 @@ class KinetoText:
         if self.ranges is None or not self.ranges.event_count or base is None:
             return
         events = self.ranges.trace_text("ranges", int(base[1]))
-        self._change_tail(memory, lambda tail: _with_additions(tail, events, b""))
+        _change_tail(memory, lambda tail: _with_additions(tail, events, b""))
 
-    def _change_tail(self, memory: int, change: Callable[[bytes], bytes]) -> None:
-        begin = max(0, os.fstat(memory).st_size - _TAIL)
-        tail = change(os.pread(memory, _TAIL, begin))
-        os.ftruncate(memory, begin)
-        while tail:
-            written = os.pwrite(memory, tail, begin)
-            begin, tail = begin + written, tail[written:]
+
+def _change_tail(text: int, change: Callable[[bytes], bytes]) -> None:
+    begin = max(0, os.fstat(text).st_size - _TAIL)
+    tail = change(os.pread(text, _TAIL, begin))
+    os.ftruncate(text, begin)
+    while tail:
+        written = os.pwrite(text, tail, begin)
+        begin, tail = begin + written, tail[written:]
 
 
 def add_member(path: str, name: str, value: object) -> None:
     """Add a member to the head of a trace that KinetoText wrote."""
     with open(path, "r+b") as file:
-        begin = max(0, file.seek(0, os.SEEK_END) - _TAIL)
-        file.seek(begin)
-        tail = _with_member(file.read(), name, value)
-        file.seek(begin)
-        file.write(tail)
+        _change_tail(file.fileno(), lambda tail: _with_member(tail, name, value))
 
 
 def _with_member(tail: bytes, name: str, value: object) -> bytes:
