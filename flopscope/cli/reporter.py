@@ -99,7 +99,13 @@ def _start(listener: socket.socket) -> int:
             os.setsid()
             grandchild = os.fork()
             if grandchild == 0:
-                _become(listener, [sys.executable, "-c", code])
+                nothing = os.open(os.devnull, os.O_RDWR)
+                os.dup2(nothing, 0)
+                os.dup2(nothing, 1)
+                os.dup2(listener.fileno(), LISTENER)
+                os.set_inheritable(LISTENER, True)
+                os.closerange(LISTENER + 1, MOST_DESCRIPTORS)
+                os.execv(sys.executable, [sys.executable, "-c", code])
             os.write(writing, str(grandchild).encode())
         finally:
             os._exit(0)
@@ -108,13 +114,3 @@ def _start(listener: socket.socket) -> int:
         number = int(file.read() or -1)
     os.waitpid(child, 0)
     return number
-
-
-def _become(listener: socket.socket, command: list[str]) -> None:
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    os.dup2(nothing, 1)
-    os.dup2(listener.fileno(), LISTENER)
-    os.set_inheritable(LISTENER, True)
-    os.closerange(LISTENER + 1, MOST_DESCRIPTORS)
-    os.execv(command[0], command)
