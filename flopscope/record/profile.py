@@ -86,10 +86,7 @@ def _ended_by_failure(method: Method) -> Method:
     return cast("Method", guarded)
 
 
-_Init = TypeVar("_Init", bound=Any)
-
-
-def _suggesting(function: _Init) -> _Init:
+def _suggesting(function: Method) -> Method:
     """Let the error for a misspelt argument name the one that was meant, as Python 3.13 does."""
 
     @functools.wraps(function)
@@ -97,7 +94,7 @@ def _suggesting(function: _Init) -> _Init:
         require_names("profile", named, function.__code__.co_varnames)
         function(self, **named)
 
-    return call  # type: ignore[return-value]
+    return cast("Method", call)
 
 
 class profile(Results):
