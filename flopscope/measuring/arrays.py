@@ -81,8 +81,8 @@ def plain(array: Any) -> Any:
 def flat(values: Sequence[Any]) -> tuple[tuple[str, Any], ...]:
     """Return the values, and instead of nested tuples, lists and dicts the arrays in them, by name: place and
     path."""
-    pairs = [(f"{at}", value, [*leaves(value, numbers=False)]) for at, value in enumerate(values)]
-    return tuple((f"{at}{path}", one) for at, value, found in pairs for path, one in found or [("", value)])
+    pairs = ((at, [*leaves(value, numbers=False)] or [("", value)]) for at, value in enumerate(values))
+    return tuple((f"{at}{path}", one) for at, found in pairs for path, one in found)
 
 
 def nested(like: Sequence[Any], values: Iterator[Any]) -> list[Any]:

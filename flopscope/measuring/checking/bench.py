@@ -85,13 +85,8 @@ class Bench:
     ) -> None:
         self._functions, self._nested, self._without = functions, args, without
         self._names, self._args = zip(*flat(args), strict=True)
-        self._arguments: list[Any] = []
-        self._pool: list[list[Any]] = []
-        self._chosen: list[int] = []
         self._kept: list[list[tuple[str, Any]]] = []
         self._returned: list[Any] = [None] * len(functions)
-        self._clock: Any = None
-        self._stage: Any = None
         self._open = ExitStack()
 
     def outcome(
@@ -186,7 +181,6 @@ class Bench:
         self._kept.append(copies)
 
     def kept(self) -> list[list[Output]]:
-        """Return what was kept."""
         return [_outputs(one) for one in self._kept]
 
     def counted(self, which: int) -> tuple[Counts, Launch | None, list[str]]:
