@@ -76,7 +76,6 @@ class Recording:
         self._disarm: Callable[[], object] = bool
         self._hooks = ExitStack()  # of a recording of torch
         self._over = threading.Event()
-        self._began = time.monotonic()
         self._waited = seconds_waited()
         self._lasted = 0.0
         self.why_nothing = ""
@@ -300,7 +299,6 @@ class Recording:
             self._unfinished.append(self._step_name)
 
     def _start_torch(self) -> None:
-        """Start torch's profiler."""
         if self._state not in ("waiting", "armed"):
             return
         self._disarm()

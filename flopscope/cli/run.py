@@ -283,7 +283,6 @@ class Run:
 
 
 def _described(prof: Any) -> dict[str, Any]:
-    """Return what a recording is, for Recorded."""
     by_torch = hasattr(prof, "profiler")
     return {
         **{name: getattr(prof, name) for name in AS_RECORDED},

@@ -54,7 +54,6 @@ def work_by_name(call: Callable[..., Any]) -> dict[str, Any] | None:
 
 
 def package_of(call: Callable[..., Any]) -> str:
-    """Return the package of the function that is called."""
     function = call.func if isinstance(call, partial) else call
     return str(getattr(function, "__module__", None) or type(function).__module__).partition(".")[0]
 

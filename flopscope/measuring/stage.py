@@ -192,7 +192,6 @@ def require_callable(fn: Any) -> None:
 
 
 def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -> str:
-    """Return the device that the functions use."""
     if named == "cpu":
         return named
     used = {device for look in looks for device in look.devices}

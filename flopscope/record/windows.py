@@ -98,7 +98,6 @@ class Windows:
         self.is_part = False  # a recording has ended before the program
 
     def begin(self) -> None:
-        """A recording has begun."""
         self._began, self._since = self._clock(), math.nan
         self.times.begin()
 
