@@ -104,7 +104,8 @@ def measure(
                 counts = count_call(stage, call, unit or look.unit, counters == "require")
             relate(counts, median(series.times), peaks_for(stage, peaks).get("measured"))
             extras["counters"] = counts
-        return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
+        extras |= {"name": name_of(fn), "flops": done[0], "bytes_total_moved": done[1]}
+        return _result(stage, series, roofs, peaks, extras)
 
 
 def _sample(stage: Stage, call: Callable[[], Any], rule: Rule, graph: bool) -> tuple[Series, dict[str, Any]]:
@@ -218,23 +219,16 @@ def _roofs(
 
 
 def _result(
-    name: str,
-    stage: Stage,
-    series: Series,
-    work: tuple[float, float],
-    roofs: Mapping[str, _core.Roof],
-    wanted: str,
-    extras: Mapping[str, Any],
+    stage: Stage, series: Series, roofs: Mapping[str, _core.Roof], wanted: str, extras: Mapping[str, Any]
 ) -> Measurement:
     spread = describe(series.times, coarse=stage.device.kind == "cuda")
-    us, (flops, moved) = spread.median, work
+    work = extras["flops"], extras["bytes_total_moved"], spread.median
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
-    rated = {source: _core.rate(roof, flops, moved, us, stage.source) for source, roof in roofs.items()}
+    rated = {source: _core.rate(roof, *work, stage.source) for source, roof in roofs.items()}
     chosen = wanted if wanted in rated else "none"
     names = [one.name for one in fields(Shares)]
     bound = {"bound": "impossible"} if is_impossible(stage.device.measured, rated.get("measured")) else {}
     return Measurement(
-        name=name,
         device=str(stage.device),
         device_name=stage.device.name,
         timing_source=stage.source,
@@ -243,8 +237,6 @@ def _result(
         **{"batch": 1, **extras},
         discarded=series.discarded,
         stopped=series.stopped,
-        flops=flops,
-        bytes_total_moved=moved,
         **{**rated[chosen], **bound},
         peaks_source="" if chosen == "none" else chosen,
         unit=roofs[chosen].unit,
