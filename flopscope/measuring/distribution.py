@@ -59,14 +59,14 @@ def between_steps(samples: Sequence[float], phase: float = 0.0) -> list[float]:
     return [us + step * ((phase + GOLDEN * number) % 1 - 0.5) for number, us in enumerate(samples)]
 
 
-def describe(samples: Sequence[float], confidence: float = CONFIDENCE, coarse: bool = False) -> Distribution:
+def describe(samples: Sequence[float], coarse: bool = False) -> Distribution:
     """Return the statistics of at least one sample. coarse: compute median and ci from between_steps()."""
     n, ordered = len(samples), sorted(samples)
     fine = between_steps(samples) if coarse else samples
     mean = math.fsum(ordered) / n
     low, _, high = quantiles(ordered, n=4, method="inclusive") if n > 1 else ordered * 3
     far = FAR * (high - low)
-    interval = median_interval(fine, confidence)
+    interval = median_interval(fine)
     return Distribution(
         n=n,
         median=_within(ordered, median(fine)),
@@ -84,12 +84,12 @@ def _within(ordered: Sequence[float], value: float) -> float:
     return min(max(value, ordered[0]), ordered[-1])
 
 
-def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Return the bootstrap percentile interval of the median of samples in their order; NaN for one sample.
+def median_interval(samples: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % bootstrap percentile interval of the median of samples in order; NaN for one sample.
 
     It is exact, over all resamples. Correlated samples count as fewer samples: see csrc/base/confidence.c.
     """
-    return _core.median_interval(samples, confidence)[1:]
+    return _core.median_interval(samples, CONFIDENCE)[1:]
 
 
 # Ratios ---------------------------------------------------------------------------------------------------------------
