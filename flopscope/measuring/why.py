@@ -36,8 +36,6 @@ BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
-OF_TABLE = ("key", "registers", "shared_memory", "theoretical_occupancy", "occupancy_limit", "waves")
-"""The columns with what is known of a launch."""
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
 
 
@@ -73,8 +71,8 @@ def launch_of(table: Mapping[str, Any]) -> Launch | None:
     if not rows:
         return None
     longest = max(rows, key=table["self_device_time_total"].__getitem__)
-    name, registers, shared, *others = (table[column][longest] for column in OF_TABLE)
-    return Launch(name, int(registers), int(shared), *others)
+    name, *others = (table[of][longest] for of in ("key", "theoretical_occupancy", "occupancy_limit", "waves"))
+    return Launch(name, int(table["registers"][longest]), int(table["shared_memory"][longest]), *others)
 
 
 def waiting(counts: Mapping[str, float], what: str) -> float:
