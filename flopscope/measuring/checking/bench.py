@@ -37,6 +37,7 @@ from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
 from flopscope.measuring.why import Launch
 
+Shape = tuple[int, ...]
 SETTLED = 0.002
 """Seconds after a call in which its outputs must not change."""
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
@@ -90,13 +91,7 @@ class Bench:
         self._open = ExitStack()
 
     def outcome(
-        self,
-        which: int,
-        case: Case,
-        results: Results,
-        adopt: bool = False,
-        dtype: str = "",
-        spoiled: Sequence[tuple[str, tuple[int, ...]]] = (),
+        self, which: int, case: Case, results: Results, adopt: bool, dtype: str, spoiled: Sequence[tuple[str, Shape]]
     ) -> Outcome:
         """Call a function once. adopt: the arguments that it changes are results. dtype: replaces floating dtypes.
         spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before."""
