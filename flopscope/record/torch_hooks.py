@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from flopscope.record.watching import has_gpu
@@ -101,14 +101,10 @@ def when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
     def called(module: Any, inputs: Any) -> None:
         act()
 
-    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    give_up_init = _after_init(torch, act)
-
-    def give_up() -> None:
-        handle.remove()
-        give_up_init()
-
-    return give_up
+    hooks = ExitStack()
+    hooks.callback(torch.nn.modules.module.register_module_forward_pre_hook(called).remove)
+    hooks.callback(_after_init(torch, act))
+    return hooks.close
 
 
 def _after_init(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
