@@ -148,7 +148,8 @@ class Forward:
         self._seen: Counter[int] = Counter()
         self._modules: dict[int, weakref.ref[Any]] = {}
         self._watched = 0  # its id
-        self._restore: Callable[[], object] = bool
+        self.leave: Callable[[], object] = bool
+        """Counts no longer."""
         self.name = ""
         """The class of the module, once it repeats."""
 
@@ -171,7 +172,7 @@ class Forward:
         self._modules[id(module)] = weakref.ref(module)
         (most, count), *_ = self._seen.most_common(1)
         if most != self._watched and count >= max(LEAST, MOST_CALLS * self._seen.total()):
-            self._restore()
+            self.leave()
             self._watched = most
             self._watch(self._modules[most]())
 
@@ -194,11 +195,7 @@ class Forward:
                     self._passed()
             return result
 
-        self._restore = replace(kind, "forward", counted)
-
-    def leave(self) -> None:
-        """Count no longer."""
-        self._restore()
+        self.leave = replace(kind, "forward", counted)
 
 
 # Schedules of profiles, as in torch.profiler --------------------------------------------------------------------------
