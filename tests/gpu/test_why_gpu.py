@@ -134,8 +134,7 @@ def test_the_planted_cause_is_named_first(name: str, cause: str, said: str, grid
         kernel((grid,), (block,), (y, x), shared_mem=shared)
 
     found = fs.measure(call, counters="require", max_time=0.1)
-    print(f"\n{name}: {found.cause}: {found.explanation}\n  {found.launch}\n  {found.counters}")
-    assert found.cause == cause and said in found.explanation
+    assert found.cause == cause and said in found.explanation, found
 
 
 def test_an_addition_is_bound_by_the_memory() -> None:
@@ -147,5 +146,4 @@ def test_an_addition_is_bound_by_the_memory() -> None:
 def test_a_matmul_is_bound_by_tensor_cores() -> None:
     a = cp.zeros((8192, 8192), cp.float16)
     found = fs.measure(cp.matmul, a, a, counters="require", max_time=0.1)
-    print(f"\nmatmul: {found.cause}: {found.explanation}\n  {found.launch}\n  {found.counters}")
-    assert found.cause == "busy" and "tensor cores" in found.explanation and found.launch.limit
+    assert found.cause == "busy" and "tensor cores" in found.explanation and found.launch.limit, found

@@ -24,7 +24,7 @@ from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudg
 from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
 from flopscope.measuring.checking.judge import Expected, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
-from flopscope.measuring.counting import relate, traffic_sentence
+from flopscope.measuring.counting import Counts, relate, traffic_sentence
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
 from flopscope.measuring.paired import TimesCompared, judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
@@ -379,7 +379,10 @@ class Run:
             times = judged(stage, names, pairs, margin)
             found.append(Beside(names[1], times, *self._shares(stage, source, moved, times)))
         bench, place = self._sides[0]
-        counts, launch, notes = bench.counted(place)
+        try:
+            counts, launch, notes = bench.counted(place)
+        except (Crashed, RuntimeError) as problem:  # what has been timed stands
+            counts, launch, notes = Counts(), None, [f"nothing was counted: {problem}"]
         self._notes += notes
         _, times, mine, theirs = found[0]
         relate(counts, times.f_median, stage.device.measured)
