@@ -261,7 +261,7 @@ class Check:
             except RuntimeError as problem:
                 if "hardware counters are unavailable" not in str(problem):
                     raise
-                pytest.skip(f"traffic() needs {problem}")
+                pytest.skip(str(problem))
             finally:
                 self._options["counters"] = False
         return self.measurement
