@@ -311,8 +311,7 @@ static PyObject *hold_cupti(PyObject *Py_UNUSED(module), PyObject *args)
     int on;
     if (!PyArg_ParseTuple(args, "p:hold_cupti", &on)) return NULL;
     Py_BEGIN_ALLOW_THREADS;
-    if (on) fs_cupti_hold();
-    else fs_cupti_unhold();
+    fs_cupti_hold(on);
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }

@@ -128,7 +128,7 @@ fs_status fs_counters_open(fs_counters_hold *hold, fs_counters_opener open, void
         return fs_fail(err, FS_RUNTIME_ERROR,
                        "counters are unavailable in a process forked after CUPTI was loaded: start it anew (spawn)");
     for (effort by = AS_IT_IS; by < (fs_cupti != NULL ? EFFORTS : BY_SUBSCRIPTION); by++) {
-        fs_cupti_hold();
+        fs_cupti_hold(true);
         hold->held = true;
         last_code = wake(hold, by);
         status = last_code == FS_COUNTERS_SUCCESS ? open(what, err)
@@ -143,7 +143,7 @@ fs_status fs_counters_open(fs_counters_hold *hold, fs_counters_opener open, void
 void fs_counters_release(fs_counters_hold *hold)
 {
     if (hold->subscriber != NULL) fs_cupti->unsubscribe(hold->subscriber);
-    if (hold->held) fs_cupti_unhold();
+    if (hold->held) fs_cupti_hold(false);
     *hold = (fs_counters_hold){0};
 }
 

@@ -220,17 +220,10 @@ static int64_t dropped_by_cupti(void)
     return fs_cupti->dropped(NULL, 0, &dropped) == FS_CUPTI_SUCCESS ? (int64_t)dropped : 0;
 }
 
-void fs_cupti_hold(void)
+void fs_cupti_hold(bool on)
 {
     pthread_mutex_lock(&attachment.lock);
-    attachment.holds++;
-    pthread_mutex_unlock(&attachment.lock);
-}
-
-void fs_cupti_unhold(void)
-{
-    pthread_mutex_lock(&attachment.lock);
-    attachment.holds--;
+    attachment.holds += on ? 1 : -1;
     pthread_mutex_unlock(&attachment.lock);
 }
 
@@ -238,6 +231,20 @@ void fs_cupti_hold_threads_by(int (*hold)(void), void (*release)(int held))
 {
     attachment.hold_threads = hold;
     attachment.release_threads = release;
+}
+
+/* Keep other threads out while CUPTI is detached; return what let_others_in needs. */
+static int keep_others_out(void)
+{
+    int held = attachment.hold_threads != NULL ? attachment.hold_threads() : 0;
+    pthread_mutex_lock(&attachment.lock);
+    return held;
+}
+
+static void let_others_in(int held)
+{
+    pthread_mutex_unlock(&attachment.lock);
+    if (attachment.release_threads != NULL) attachment.release_threads(held);
 }
 
 /* Wait until no other thread calls CUDA; return whether that is so. */
@@ -261,8 +268,7 @@ static bool is_quiet(void)
 /* End the subscription and, unless it is held or in use, detach CUPTI from the process. */
 static void detach(void)
 {
-    int version, held = attachment.hold_threads != NULL ? attachment.hold_threads() : 0;
-    pthread_mutex_lock(&attachment.lock);
+    int version, others = keep_others_out();
     detaching = attachment.holds == 0 && is_quiet();
     if (detaching) { /* from the exit of a call without effect */
         fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN,
@@ -274,8 +280,7 @@ static void detach(void)
     if (capture.subscriber != NULL) fs_cupti->unsubscribe(capture.subscriber);
     detaching = false;
     capture.subscriber = NULL;
-    pthread_mutex_unlock(&attachment.lock);
-    if (attachment.release_threads != NULL) attachment.release_threads(held);
+    let_others_in(others);
 }
 
 static void leave(void)
@@ -436,15 +441,13 @@ bool fs_cupti_is_capturing(void)
 static fs_status evict_client(fs_error *err)
 {
     fs_devices_wait();
-    int threads = attachment.hold_threads != NULL ? attachment.hold_threads() : 0;
-    pthread_mutex_lock(&attachment.lock);
+    int others = keep_others_out();
     bool held = attachment.holds > 0;
     if (!held) {
         fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
         fs_cupti->finalize();
     }
-    pthread_mutex_unlock(&attachment.lock);
-    if (attachment.release_threads != NULL) attachment.release_threads(threads);
+    let_others_in(others);
     return held ? fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name, and counters are in use")
                 : FS_OK;
 }

@@ -64,10 +64,9 @@ void fs_cupti_restart(fs_store *store);
  * failed. In a child forked during a capture, this ends the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
-/* Keep CUPTI in the process until the matching unhold: a capture that ends in between leaves it attached. Waits for a
+/* Keep CUPTI in the process, or no longer; calls nest: a capture that ends in between leaves it attached. Waits for a
  * detachment in progress. */
-void fs_cupti_hold(void);
-void fs_cupti_unhold(void);
+void fs_cupti_hold(bool on);
 
 /* Let `hold` keep the program's other threads from calling CUDA while CUPTI is detached, and `release` end that. */
 void fs_cupti_hold_threads_by(int (*hold)(void), void (*release)(int held));
