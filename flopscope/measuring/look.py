@@ -141,7 +141,7 @@ def with_known_work(look: Look, function: Callable[[], Any], on_cuda: bool) -> L
     if on_cuda and package_of(function) != "torch":  # what else it launched is in no record of torch's ops
         return look
     store = torch_record(function)
-    work = {} if store is None else _work_of(store)
+    work = {} if store is None else _work_of(*store.table(False, 0, {}))
     if not work.get("bytes", 0) > 0:
         return look
     if not on_cuda:
@@ -181,22 +181,22 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     launches = [at for at, kind in enumerate(columns["kind"]) if kinds[kind] in WORK]
     launchers = [names[columns["name"][at]] for at in columns["launcher"][launches] if at >= 0]
     kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
+    table, meta = core.table(False, 0, {})
     return Look(
         devices=tuple(sorted({f"cuda:{columns['device'][at]}" for at in launches if columns["device"][at] >= 0})),
         sees_cuda=sees_cuda,
         kernels=kernels if sees_cuda else None,
         launches=len(launches) if sees_cuda else None,
-        launch=launch_of(core.table(False, 0, {})[0]) if kernels and sees_cuda else None,
+        launch=launch_of(table) if kernels and sees_cuda else None,
         native_launches=sum(name.startswith("flopscope::") for name in launchers),
         notes=notes,
         core=core,
-        **_work_of(core),
+        **_work_of(table, meta),
     )
 
 
-def _work_of(core: Any) -> dict[str, Any]:
+def _work_of(columns: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
     """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written, as fields of Look."""
-    columns, meta = core.table(False, 0, {})
     known = [
         row
         for row, device_type in enumerate(columns["device_type"])
