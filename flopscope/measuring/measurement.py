@@ -10,7 +10,7 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
-from flopscope.measuring.why import LAUNCH, Launch, cause_of
+from flopscope.measuring.why import LAUNCH, Explained, Launch
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, plain, record
@@ -67,7 +67,7 @@ MEASUREMENT = Document(
 
 
 @dataclass(frozen=True)
-class Measurement(Distribution):
+class Measurement(Distribution, Explained):
     """The time of one call, its rates and its shares of the peaks. Times are in µs; unknown values are NaN, never 0.
 
     On CUDA the time of a call is how long its kernels, copies and fills keep the device busy (overlaps counted once),
@@ -160,16 +160,6 @@ class Measurement(Distribution):
     def traffic(self) -> str:
         """How the counted traffic compares with the bytes that the call must move; "" if either is unknown."""
         return traffic_sentence(self.counters, self.bytes_total_moved, self.bytes_read, self.bytes_written)
-
-    @property
-    def cause(self) -> str:
-        """What limits the longest kernel, one of flopscope.measuring.why.CAUSES; "" without counters."""
-        return cause_of(self.counters, self.launch)[0]
-
-    @property
-    def explanation(self) -> str:
-        """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
-        return cause_of(self.counters, self.launch)[1]
 
     @property
     def why_unknown(self) -> str:

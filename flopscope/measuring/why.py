@@ -166,7 +166,7 @@ CAUSES = {
         "Pad its rows by an element, or swizzle",
     ),
     "divergence": Cause(
-        lambda seen: seen.threads <= WARP / 2,
+        lambda seen: seen.threads <= WARP / 2 and seen.active >= FEW,  # a call of a few elements does not diverge
         f"{{0.threads:.0f}} of {WARP} threads take part in an instruction",
         "Let the threads of a warp take the same branch: sort or split the work",
     ),
@@ -208,3 +208,20 @@ def cause_of(counts: Mapping[str, float], launch: Launch | None) -> tuple[str, s
     issues = f"; they issue in {counts['issue_active']:.0f} % of the cycles" if "issue_active" in counts else ""
     waiting = f". Of their time, warps wait {longest}{issues}" if longest else ""
     return name, f"{cause.text}{waiting}. {cause.change}.".format(seen)
+
+
+class Explained:
+    """What says why its longest kernel takes its time: a measurement, the result of a check."""
+
+    counters: Mapping[str, float]
+    launch: Launch | None
+
+    @property
+    def cause(self) -> str:
+        """What limits that kernel, one of flopscope.measuring.why.CAUSES; "" without counters."""
+        return cause_of(self.counters, self.launch)[0]
+
+    @property
+    def explanation(self) -> str:
+        """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
+        return cause_of(self.counters, self.launch)[1]

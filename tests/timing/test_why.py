@@ -14,14 +14,8 @@ from flopscope.measuring.why import CAUSES, Launch, cause_of, launch_of, waiting
 
 USUAL = {
     **{"sm_active": 95.0, "occupancy": 80.0, "issue_active": 20.0, "pct_peak_dram": 30.0, "l2_active": 25.0},
-    **{
-        "instructions": 1e6,
-        "threads_per_instruction": 32.0,
-        "sectors_read": 1e6,
-        "bytes_per_sector_read": 32.0,
-        "warps_per_issue": 20.0,
-    },
-    **{"stall_long_scoreboard": 10.0, "stall_wait": 2.0, "stall_not_selected": 1.0},
+    **{"instructions": 1e6, "threads_per_instruction": 32.0, "sectors_read": 1e6, "bytes_per_sector_read": 32.0},
+    **{"warps_per_issue": 20.0, "stall_long_scoreboard": 10.0, "stall_wait": 2.0, "stall_not_selected": 1.0},
 }
 """A kernel whose loads wait for memory, which is the cause where nothing else is."""
 
@@ -50,6 +44,7 @@ def launch(limit: str | None = None, waves: float = 8.0) -> Launch:
         ("busy", {"fp64_active": 90.0}, launch(), "fp64 units are 90 % busy"),
         ("busy", {"pct_peak_dram": 88.0, "l2_active": 95.0}, launch("registers"), "the device memory is 88 % busy"),
         ("busy", {"pct_peak_dram": 70.0, "l2_active": 95.0}, launch(), "the L2 cache is 95 % busy"),
+        ("few blocks", {"sm_active": 2.0, "threads_per_instruction": 10.0}, launch(), "has a block for 2 % of"),
         ("few blocks", {"sm_active": 0.04}, launch(), "has a block for 0.04 % of the time. Of their time"),
         ("few blocks", {"occupancy": 12.0}, launch("registers", 0.2), "20 % of those that the device can hold at on"),
         ("barrier", {"stall_barrier": 12.0, "occupancy": 30.0}, launch("registers"), "at a barrier. Of their"),

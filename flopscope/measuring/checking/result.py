@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
-from flopscope.measuring.why import LAUNCH, Launch, cause_of
+from flopscope.measuring.why import LAUNCH, Explained, Launch
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
@@ -64,7 +64,7 @@ def _reaches(name: str, pct_limit: float) -> str:
 
 
 @dataclass(frozen=True)
-class Checked:
+class Checked(Explained):
     """Whether a kernel is right, faster than a reference, and how far from the limit."""
 
     verdict: Verdict
@@ -100,16 +100,6 @@ class Checked:
     """What was not compared, and why; differences that are no verdict."""
     failed: tuple[Any, ...] | None = field(default=None, repr=False)
     """The arguments for which an output is wrong, arrays as NumPy's; None if there are none."""
-
-    @property
-    def cause(self) -> str:
-        """What limits the kernel, as Measurement.cause."""
-        return cause_of(self.counters, self.launch)[0]
-
-    @property
-    def explanation(self) -> str:
-        """The same in a sentence, as Measurement.explanation."""
-        return cause_of(self.counters, self.launch)[1]
 
     @property
     def sentence(self) -> str:
