@@ -4,6 +4,7 @@
 
 #include "python/store_object.h"
 #include "sources/counters/library.h"
+#include "sources/counters/pc_sampling.h"
 #include "sources/counters/plan.h"
 #include "sources/counters/ranges.h"
 #include "sources/counters/sampling.h"
@@ -291,6 +292,36 @@ static PyObject *count_calls(PyObject *Py_UNUSED(module), PyObject *args)
     return result;
 }
 
+static PyObject *start_pc_sampling(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    int device, evict = 0;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "i|p:start_pc_sampling", &device, &evict)) return NULL;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_pc_sampling_start(device, evict, &err)), &err);
+}
+
+static PyObject *line_object(const fs_pc_samples *samples, const fs_pc_row *row)
+{
+    PyObject *waits = PyDict_New(), *file = row->file != NULL ? fs_text_object(row->file) : Py_NewRef(Py_None);
+    for (int k = 0; waits != NULL && k < FS_PC_REASONS; k++) {
+        if (row->by_reason[k] == 0) continue;
+        if (!fs_put_column(waits, samples->reasons[k], PyLong_FromUnsignedLongLong(row->by_reason[k]))) Py_CLEAR(waits);
+    }
+    return Py_BuildValue("(NNIKKN)", fs_text_object(row->kernel != NULL ? row->kernel : ""), file, row->line,
+                         row->offset, row->samples, waits);
+}
+
+static PyObject *stop_pc_sampling(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    fs_pc_samples samples;
+    fs_error err;
+    if (FS_WITHOUT_GIL(fs_pc_sampling_stop(&samples, &err)) != FS_OK) return fs_raise(&err);
+    PyObject *rows = FS_LIST_OF(row, samples.rows, samples.count, line_object(&samples, row));
+    PyObject *result = rows == NULL ? NULL : Py_BuildValue("(NKK)", rows, samples.lost, samples.unknown);
+    fs_pc_samples_clear(&samples);
+    return result;
+}
+
 static PyObject *device_list(uint64_t devices)
 {
     PyObject *list = PyList_New(0);
@@ -348,6 +379,12 @@ static PyMethodDef functions[] = {
      "count_calls($module, device, group, before, functions, /)\n--\n\nCount a group of counters while each of a tuple "
      "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
      "that the GPU lacks."},
+    {"start_pc_sampling", start_pc_sampling, METH_VARARGS,
+     "start_pc_sampling($module, device, evict=False, /)\n--\n\nBegin to sample where the warps on a device are. evict: "
+     "in the place of an idle client of CUPTI without a name. RuntimeError says why that is unavailable."},
+    {"stop_pc_sampling", stop_pc_sampling, METH_NOARGS,
+     "End it: ([(kernel, file or None, line, offset, samples, {reason: samples})], lost samples, samples of unknown "
+     "kernels)."},
     {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
     {"hold_cupti", hold_cupti, METH_VARARGS,
      "hold_cupti($module, on, /)\n--\n\nKeep CUPTI in the process, or no longer, when a profile ends; calls nest."},

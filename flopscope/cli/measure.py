@@ -81,6 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
     text = "also count DRAM traffic, FLOP instructions, occupancy and stalls"
     parser.add_argument("--counters", action="store_true", help=text)
+    text = "also sample at which lines its warps wait (with --counters)"
+    parser.add_argument("--stalls", action="store_true", help=text)
     add_files(parser, json="the measurement and its samples")
     parser.set_defaults(run=_measure)
 
@@ -95,9 +97,8 @@ def _measure(options: argparse.Namespace) -> None:
         call, args = function_named(options.what, ()), ()
     else:
         call, args = _op(options)
-    keywords = {
-        name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks", "counters")
-    }
+    names = ("flops", "bytes", "unit", "cache", "max_time", "peaks", "counters", "stalls")
+    keywords = {name: getattr(options, name) for name in names}
     try:
         measurement = measure(call, *args, device=options.device, **keywords)
     except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # main() passes on all others

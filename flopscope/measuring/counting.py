@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from flopscope import _core
 from flopscope.measuring.stage import Stage
+from flopscope.measuring.why import Line, hottest
 from flopscope.record.counters import why_no_counters
-from flopscope.support.capture import stop_core
+from flopscope.support.capture import may_evict, stop_core
 from flopscope.support.peaks import Peaks
 from flopscope.support.units import MISSING, si_text
 
@@ -24,6 +26,8 @@ ONLY_ALONE = (
     *("bytes_per_sector_read", "bytes_per_sector_written"),
 )
 """Counters of instrumented code, which CUPTI does not instrument while kernels are recorded: they stay 0."""
+SAMPLED = 0.03
+"""Seconds for which instructions are sampled."""
 NEAR = 0.05  # within which a ratio is a whole number of times
 
 
@@ -49,6 +53,9 @@ class Counts(dict[str, float]):
     local_requests, atomic_requests: warp instructions that access local memory, to which registers spill, or are
         atomic. threads_per_instruction: threads of 32 that take part.
     """
+
+    lines: tuple[Line, ...] = ()
+    """Where the warps of the longest kernel were most of their time, if that was sampled."""
 
     def __repr__(self) -> str:
         return f"Counts({super().__repr__()})"
@@ -127,6 +134,32 @@ def _capture() -> Iterator[None]:
         stop_core(core)
 
 
+def sample_lines(counts: Counts, stage: Stage, call: Callable[[], Any]) -> None:
+    """Add the hot lines of the call's longest kernel to its counts, if there are any; else a note to the stage. CUPTI
+    may not be held."""
+    if not counts:
+        return
+    try:
+        _core.start_pc_sampling(_index(stage), may_evict())
+        try:
+            until = time.monotonic() + SAMPLED
+            while time.monotonic() < until:
+                call()
+                _core.wait_for_devices()
+        finally:
+            rows, _, unknown = _core.stop_pc_sampling()
+    except RuntimeError as problem:
+        stage.notes.append(f"no hot lines: {problem}")
+        return
+    counts.lines = hottest(rows)
+    if not rows:
+        stage.notes.append(f"no hot lines: CUPTI knows none of the sampled kernels ({unknown} samples)")
+
+
+def _index(stage: Stage) -> int:
+    return int(str(stage.device).partition(":")[2] or 0)
+
+
 def _why_not(stage: Stage) -> str | None:
     if stage.device.kind == "cpu":
         return "the call runs on the CPU"
@@ -137,7 +170,7 @@ def _why_not(stage: Stage) -> str | None:
 
 
 def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
-    index = int(str(stage.device).partition(":")[2] or 0)
+    index = _index(stage)
     flushes = stage.cold
 
     def ready() -> None:

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
-from flopscope.measuring.why import LAUNCH, Explained, Launch
+from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import Document, Field, by_name, columns, plain, record
+from flopscope.support.documents import Document, Field, by_name, columns, plain, record, rows
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
@@ -59,6 +59,7 @@ MEASUREMENT = Document(
         record("launch", LAUNCH, "of its longest kernel", _NO_GPU),
         *columns("cause$", cause='what limits that kernel; "" without counters'),
         *columns("explanation$", explanation="the same in a sentence"),
+        rows("hot_lines", LINE, "of that kernel, if they were sampled"),
         *columns("notes@"),
         Field("samples", "numbers", "µs", "in the order of measurement", optional=True),
         Field("clocks", "numbers", "MHz", "of the samples", "the clock of the sample is unknown", optional=True),
@@ -216,8 +217,7 @@ class Measurement(Distribution, Explained):
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
-        content["launch"] = None if self.launch is None else self.launch._asdict()
-        return {**content, "verdict": self.verdict, "cause": self.cause, "explanation": self.explanation}
+        return content | self.explained() | {"verdict": self.verdict}
 
     def __str__(self) -> str:
         facts = self.facts()
@@ -257,7 +257,7 @@ class Measurement(Distribution, Explained):
         facts |= {name: text for name, (value, text) in optional.items() if not math.isnan(value)}
         if self.counters:
             facts["counted"] = counts_text(self.counters)
-        facts |= {name: text for name, text in (("traffic", self.traffic), ("why", self.explanation)) if text}
+        facts |= ({"traffic": self.traffic} if self.traffic else {}) | self.why()
         for source, shares in self.shares.items() if self.bound != "impossible" else ():
             what = {"roofline": "pct_roofline", "bandwidth": "pct_peak_bandwidth", "FLOP/s": "pct_peak_flops"}
             found = {name: getattr(shares, share) for name, share in what.items()}

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, Literal
 
 from flopscope import _core
-from flopscope.measuring.counting import count_call, cupti_stays, relate
+from flopscope.measuring.counting import count_call, cupti_stays, relate, sample_lines
 from flopscope.measuring.cuda import Graph, LostRecords
 from flopscope.measuring.distribution import describe
 from flopscope.measuring.measurement import Measurement, Shares
@@ -48,6 +48,7 @@ def measure(
     timer: Literal["auto", "cupti", "event"] = "auto",
     graph: bool = True,
     counters: bool | Literal["require"] = False,
+    stalls: bool = False,
 ) -> Measurement:
     """Time repeated calls of ``fn(*args)`` and compare the time with the peaks of the device.
 
@@ -74,6 +75,8 @@ def measure(
         activity of units, occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of
         these calls. Where counters are unavailable, a note says why; "require" raises RuntimeError. Calls that
         communicate with other devices are not counted.
+    stalls: True also samples at which lines of its longest kernel the warps are, in ``hot_lines``, which takes a
+        second, and implies counters=True.
     graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
 
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
@@ -84,6 +87,7 @@ def measure(
     if unit_named(unit) and flops is None:
         raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")
     check_counters(counters, None)
+    counters = counters or stalls
     require_callable(fn)
     call = partial(fn, *args) if args else fn
     with cupti_stays(counters):
@@ -105,7 +109,9 @@ def measure(
             relate(counts, median(series.times), peaks_for(stage, peaks).get("measured"))
             extras["counters"] = counts
         extras |= {"name": name_of(fn), "flops": done[0], "bytes_total_moved": done[1]}
-        return _result(stage, series, roofs, peaks, extras)
+    if stalls:
+        sample_lines(counts, stage, call)
+    return _result(stage, series, roofs, peaks, extras)
 
 
 def _sample(stage: Stage, call: Callable[[], Any], rule: Rule, graph: bool) -> tuple[Series, dict[str, Any]]:

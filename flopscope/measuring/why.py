@@ -7,8 +7,10 @@ what keeps everything from being busy.
 
 from __future__ import annotations
 
+import linecache
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from flopscope.support.documents import columns
@@ -36,6 +38,9 @@ BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
+HOT, HOTTEST = 5.0, 3
+"""Percent of its kernel's samples from which a line is hot, and how many of them are named."""
+LINE = columns("kernel$ file$ line# offset# share:% waits_for$ wait:% source$", why="compiled without lines")
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
 
 
@@ -80,6 +85,51 @@ def waiting(counts: Mapping[str, float], what: str) -> float:
     every = 1.0 + sum(counts.get(name, 0.0) for names in STALLS.values() for name in names)  # counted in several calls
     warps = max(counts.get("warps_per_issue", math.nan), every)
     return sum(counts.get(name, 0.0) for name in STALLS[what]) / warps
+
+
+class Line(NamedTuple):
+    """Where the warps of a kernel were in some of their samples."""
+
+    kernel: str
+    file: str | None
+    """None: the kernel was compiled without lines (nvcc: -lineinfo)."""
+    line: int
+    """0: unknown."""
+    offset: int
+    """Of the instruction in the code of the kernel, in bytes, if the line is unknown."""
+    share: float
+    """Percent of the kernel's samples."""
+    waits_for: str
+    """What its warps mostly wait for, one of STALLS; "": they issue."""
+    wait: float
+    """Percent of the samples of the line in which they do."""
+    source: str
+    """The text of the line; "" if it is unknown."""
+
+    def __str__(self) -> str:
+        where = f"instruction {self.offset:#x}" if self.file is None else f"{Path(self.file).name}:{self.line}"
+        waits = f" ({self.wait:.0f} % of it wait for {self.waits_for})" if self.waits_for else ""
+        return f"{self.share:.0f} % at {where}{waits}{f': {self.source}' if self.source else ''}"
+
+
+def hottest(rows: Sequence[tuple[str, str | None, int, int, int, Mapping[str, int]]]) -> tuple[Line, ...]:
+    """Return the hot lines of the kernel with most samples. rows: kernel, file, line, offset, samples, and the samples
+    by reason, of which those that STALLS lacks are no waits; those with most samples first."""
+    total: dict[str, int] = {}
+    for kernel, _, _, _, samples, _ in rows:
+        total[kernel] = total.get(kernel, 0) + samples
+    longest = max(total, key=total.__getitem__, default="")
+    found = []
+    for kernel, file, line, offset, samples, reasons in rows:
+        share = 100 * samples / total[kernel]
+        if kernel != longest or share < HOT or len(found) == HOTTEST:
+            continue
+        waits = {what: sum(reasons.get(name, 0) for name in names) for what, names in STALLS.items()}
+        what = max(waits, key=waits.__getitem__)
+        source = "" if file is None else linecache.getline(file, line).strip()
+        of_line = (what, 100 * waits[what] / samples) if waits[what] else ("", 0.0)
+        found.append(Line(kernel, file, line, 0 if file else offset, share, *of_line, source))
+    return tuple(found)
 
 
 UNITS = {
@@ -217,6 +267,11 @@ class Explained:
     launch: Launch | None
 
     @property
+    def hot_lines(self) -> tuple[Line, ...]:
+        """Where that kernel's warps were in most samples: three lines or instructions at most, if that was sampled."""
+        return getattr(self.counters, "lines", ())
+
+    @property
     def cause(self) -> str:
         """What limits that kernel, one of flopscope.measuring.why.CAUSES; "" without counters."""
         return cause_of(self.counters, self.launch)[0]
@@ -225,3 +280,14 @@ class Explained:
     def explanation(self) -> str:
         """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
         return cause_of(self.counters, self.launch)[1]
+
+    def explained(self) -> dict[str, Any]:
+        """Return what a document has of this."""
+        launch = None if self.launch is None else self.launch._asdict()
+        lines = [line._asdict() for line in self.hot_lines]
+        return {"launch": launch, "cause": self.cause, "explanation": self.explanation, "hot_lines": lines}
+
+    def why(self) -> dict[str, str]:
+        """Return the lines of the text that say so."""
+        lines = "; ".join(map(str, self.hot_lines))
+        return {name: text for name, text in (("why", self.explanation), ("hot lines", lines)) if text}

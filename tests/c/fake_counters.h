@@ -522,3 +522,113 @@ ANSWER(range_data_info)
     arguments->count = ((const fake_image *)(const void *)arguments->image)->count;
     return 0;
 }
+
+/* PC sampling: what the program does while sampling is two kernels at three instructions, of which the first kernel's
+ * code is known and has a line of each two instructions. */
+static struct {
+    bool enabled, started;
+    fs_pc_data *data;
+    int left; /* instructions that are still to be taken */
+} fake_pc;
+
+static const char *const fake_waits[] = {"smsp__pcsamp_warps_issue_stalled_barrier",
+                                         "smsp__pcsamp_warps_issue_stalled_barrier_not_issued",
+                                         "smsp__pcsamp_warps_issue_stalled_selected"};
+enum { FAKE_PC_REASONS = 3, FAKE_PC_INSTRUCTIONS = 5 };
+
+/* It needs no profiler on an H200. */
+#define FAKE_PC(condition)                                  \
+    do {                                                    \
+        if (!fake_is_attached()) return FS_COUNTERS_ASLEEP; \
+        if (!(condition)) return FS_COUNTERS_BAD_OPERATION; \
+    } while (0)
+
+ANSWER(pc_enable)
+{
+    FAKE_PC(!fake_pc.enabled && !fake_range.open);
+    fake_pc.enabled = true;
+    fake.open++;
+    return 0;
+}
+
+ANSWER(pc_disable)
+{
+    if (!fake_pc.enabled) abort();
+    fake_pc.enabled = fake_pc.started = false;
+    fake.open--;
+    return 0;
+}
+
+ANSWER(pc_reason_count)
+{
+    FAKE_PC(fake_pc.enabled);
+    *arguments->count = FAKE_PC_REASONS;
+    return 0;
+}
+
+ANSWER(pc_reasons)
+{
+    for (uint32_t i = 0; i < arguments->count; i++) {
+        arguments->indices[i] = i + 7;
+        strcpy(arguments->names[i], fake_waits[i]);
+    }
+    return 0;
+}
+
+ANSWER(pc_configure)
+{
+    FAKE_PC(fake_pc.enabled && !fake_pc.started);
+    for (size_t i = 0; i < arguments->count; i++)
+        if (arguments->settings[i].type == FS_PC_BUFFER) fake_pc.data = arguments->settings[i].value.buffer;
+    return fake_pc.data == NULL || fake_pc.data->size != sizeof *fake_pc.data ? FS_COUNTERS_INVALID : 0;
+}
+
+ANSWER(pc_start)
+{
+    FAKE_PC(fake_pc.data != NULL && !fake_pc.started);
+    fake_pc.started = true;
+    fake_pc.left = fake_client.kinds[FS_CUPTI_KERNEL] ? 0 : FAKE_PC_INSTRUCTIONS; /* as on an H200 */
+    return 0;
+}
+
+/* Hand over three instructions at most. */
+ANSWER(pc_take)
+{
+    static char names[2][8] = {"_Z1fv", "plain"};
+    for (fake_pc.data->count = 0; fake_pc.data->count < 3 && fake_pc.left > 0; fake_pc.left--) {
+        fs_pc_record *record = &fake_pc.data->records[fake_pc.data->count++];
+        if (record->size != sizeof *record || record->count < FAKE_PC_REASONS) return FS_COUNTERS_INVALID;
+        bool first = fake_pc.left > 1;
+        record->function = names[first ? 0 : 1];
+        record->crc = first ? 4 : 5;
+        record->offset = 16 * (uint64_t)fake_pc.left;
+        for (uint32_t i = 0; i < FAKE_PC_REASONS; i++) record->counts[i] = (fs_pc_count){i + 7, 10 * (i + 1)};
+    }
+    fake_pc.data->remaining = (size_t)fake_pc.left;
+    fake_pc.data->dropped = 1;
+    return 0;
+}
+
+ANSWER(pc_stop)
+{
+    FAKE_PC(fake_pc.started);
+    fs_cupti_module code = {3, 4, "code"};
+    for (int launch = 0; launch < 2; launch++)
+        fake_tell(FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_MODULE_PROFILED, &(fs_cupti_resource){.descriptor = &code});
+    return fake_pc_take(&(fs_counters_pc_take){0});
+}
+
+int cuptiGetCubinCrc(fs_pc_crc *arguments)
+{
+    arguments->crc = arguments->cubin_size;
+    return 0;
+}
+
+int cuptiGetSassToSourceCorrelation(fs_pc_source *arguments)
+{
+    if (memcmp(arguments->cubin, "code", 4) != 0) return FS_COUNTERS_INVALID;
+    arguments->file = strdup("kernel.py");
+    arguments->directory = strdup("/nowhere");
+    arguments->line = (uint32_t)arguments->offset / 32;
+    return 0;
+}

@@ -249,3 +249,35 @@ def test_a_call_that_fails_gives_the_counters_back(run: Run) -> None:
         """)
     assert told[0] == "in the call" and len(told) == 9
     assert all("another profiler holds the counters" in text for text in told[1:]) and (still_open, hosts) == (0, 0)
+
+
+# Sampled instructions -------------------------------------------------------------------------------------------------
+
+SAMPLE = """
+def sample():
+    _core.start_pc_sampling(0)
+    return _core.stop_pc_sampling()
+"""
+
+
+def test_samples_of_instructions_are_those_of_their_lines(run: Run) -> None:
+    (rows, lost, unknown), again, still_open = run(SAMPLE, "print(json.dumps([sample(), sample(), cuda.count('open')]))")
+    waits = {"stall_barrier": 20, "selected": 60}
+    lines = [["f()", "/nowhere/kernel.py", line, offset, 80, waits] for line, offset in ((1, 48), (2, 80))]
+    assert rows == [*lines, ["plain", None, 0, 16, 40, {"stall_barrier": 10, "selected": 30}]]
+    assert (lost, unknown, still_open) == (2, 0, 0) and again == [rows, lost, unknown]
+
+
+def test_sampling_that_fails_leaves_nothing_open(run: Run) -> None:
+    told, rows, still_open = run(SAMPLE, """
+        with fs.profile(): told = [refused(sample)]
+        told.append(refused(_core.stop_pc_sampling))
+        for step in ("Enable", "GetNumStallReasons", "GetStallReasons", "SetConfigurationAttribute", "Start", "Stop",
+                     "GetData"):
+            cuda.fail("cuptiPCSampling" + step, 26)
+            told.append(refused(sample))
+            cuda.fail("cuptiPCSampling" + step, 0)
+        print(json.dumps([told, len(sample()[0]), cuda.count("open")]))
+        """)  # fmt: skip
+    assert "a profile is in progress" in told[0] and "no instructions are sampled" in told[1]
+    assert all("another profiler holds the counters" in text for text in told[2:]) and (rows, still_open) == (3, 0)

@@ -37,13 +37,76 @@
     X(FS_COUNTERS_KEEP_OLDEST, CUPTI_PM_SAMPLING_HARDWARE_BUFFER_APPEND_MODE_KEEP_OLDEST, 0)   \
     X(FS_COUNTERS_IMAGE_FULL, CUPTI_PM_SAMPLING_DECODE_STOP_REASON_COUNTER_DATA_FULL, 1)       \
     X(FS_COUNTERS_USER_RANGE, CUPTI_UserRange, 2)                                              \
-    X(FS_COUNTERS_USER_REPLAY, CUPTI_UserReplay, 3)
+    X(FS_COUNTERS_USER_REPLAY, CUPTI_UserReplay, 3)                                            \
+    X(FS_PC_NAME, CUPTI_STALL_REASON_STRING_SIZE, 128)                                         \
+    X(FS_PC_CONTINUOUS, CUPTI_PC_SAMPLING_COLLECTION_MODE_CONTINUOUS, 1)                       \
+    X(FS_PC_PERIOD, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_PERIOD, 1)              \
+    X(FS_PC_REASONS_WANTED, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_STALL_REASON, 2)         \
+    X(FS_PC_SCRATCH, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SCRATCH_BUFFER_SIZE, 3)         \
+    X(FS_PC_MODE, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_COLLECTION_MODE, 5)                \
+    X(FS_PC_START_STOP, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_ENABLE_START_STOP_CONTROL, 6) \
+    X(FS_PC_BUFFER, CUPTI_PC_SAMPLING_CONFIGURATION_ATTR_TYPE_SAMPLING_DATA_BUFFER, 8)
 
 enum {
 #define FS_COUNTERS_ENUM(ours, theirs, number) ours = number,
     FS_COUNTERS_NUMBERS(FS_COUNTERS_ENUM)
 #undef FS_COUNTERS_ENUM
 };
+
+/* What the calls of PC sampling point to; those of two calls without a pointer that stays NULL. */
+typedef struct {
+    int type, status;
+    union {
+        struct {
+            size_t count;
+            uint32_t *indices;
+        } reasons;
+        uint32_t number;
+        size_t size;
+        void *buffer;
+        uint64_t room[3];
+    } value;
+} fs_pc_setting;
+
+typedef struct {
+    uint32_t reason, samples;
+} fs_pc_count;
+
+typedef struct {
+    size_t size;
+    uint64_t crc, offset; /* of the module's code; of the instruction in the function's */
+    uint32_t index, pad;
+    char *function;
+    size_t count;
+    fs_pc_count *counts;
+    uint32_t correlation;
+} fs_pc_record;
+
+typedef struct {
+    size_t size, room; /* room for records */
+    uint64_t samples, dropped;
+    size_t count, remaining; /* records here, and still to be taken */
+    uint64_t range;
+    fs_pc_record *records;
+    uint64_t unknown; /* samples of kernels that are not the program's */
+    uint8_t full;
+} fs_pc_data;
+
+typedef struct {
+    size_t size;
+    const void *cubin;
+    const char *function;
+    size_t cubin_size;
+    uint32_t line;
+    uint64_t offset;
+    char *file, *directory;
+} fs_pc_source;
+
+typedef struct {
+    size_t size, cubin_size;
+    const void *cubin;
+    uint64_t crc;
+} fs_pc_crc;
 
 /* The arguments of the calls. CALL(field of fs_counters_functions, symbol, NVIDIA's struct): members, which are
  * MEMBER(type, name, NVIDIA's name). Every struct begins with its size and a pointer that stays NULL. */
@@ -142,7 +205,21 @@ enum {
          MEMBER(void *, profiler, pRangeProfilerObject) MEMBER(size_t, dropped, numOfRangeDropped))                    \
     CALL(range_data_info, cuptiRangeProfilerGetCounterDataInfo, CUpti_RangeProfiler_GetCounterDataInfo_Params,         \
          MEMBER(const uint8_t *, image, pCounterDataImage) MEMBER(size_t, size, counterDataImageSize)                  \
-             MEMBER(size_t, count, numTotalRanges))
+             MEMBER(size_t, count, numTotalRanges))                                                                    \
+    CALL(pc_enable, cuptiPCSamplingEnable, CUpti_PCSamplingEnableParams, MEMBER(void *, context, ctx))                 \
+    CALL(pc_disable, cuptiPCSamplingDisable, CUpti_PCSamplingDisableParams, MEMBER(void *, context, ctx))              \
+    CALL(pc_start, cuptiPCSamplingStart, CUpti_PCSamplingStartParams, MEMBER(void *, context, ctx))                    \
+    CALL(pc_stop, cuptiPCSamplingStop, CUpti_PCSamplingStopParams, MEMBER(void *, context, ctx))                       \
+    CALL(pc_reason_count, cuptiPCSamplingGetNumStallReasons, CUpti_PCSamplingGetNumStallReasonsParams,                 \
+         MEMBER(void *, context, ctx) MEMBER(size_t *, count, numStallReasons))                                        \
+    CALL(pc_reasons, cuptiPCSamplingGetStallReasons, CUpti_PCSamplingGetStallReasonsParams,                            \
+         MEMBER(void *, context, ctx) MEMBER(size_t, count, numStallReasons)                                           \
+             MEMBER(uint32_t *, indices, stallReasonIndex) MEMBER(char **, names, stallReasons))                       \
+    CALL(pc_configure, cuptiPCSamplingSetConfigurationAttribute, CUpti_PCSamplingConfigurationInfoParams,              \
+         MEMBER(void *, context, ctx) MEMBER(size_t, count, numAttributes)                                             \
+             MEMBER(fs_pc_setting *, settings, pPCSamplingConfigurationInfo))                                          \
+    CALL(pc_take, cuptiPCSamplingGetData, CUpti_PCSamplingGetDataParams,                                               \
+         MEMBER(void *, context, ctx) MEMBER(void *, data, pcSamplingData))
 
 /* fs_counters_<call>: the arguments of a call. `past` follows the last of them: NVIDIA's sizes leave out the padding.
  */
@@ -168,6 +245,8 @@ typedef struct {
 #undef FS_COUNTERS_FIELD
     int (*result_text)(int, const char **); /* cuptiGetResultString */
     int (*timestamp)(uint64_t *);           /* cuptiGetTimestamp */
+    int (*pc_source)(fs_pc_source *);       /* cuptiGetSassToSourceCorrelation */
+    int (*pc_crc)(fs_pc_crc *);             /* cuptiGetCubinCrc */
 } fs_counters_functions;
 
 /* Arguments of a call: FS_COUNTERS_ARGUMENTS(chip_name, arguments, .device = 0); */

@@ -30,6 +30,8 @@ static const struct {
 #undef SYMBOL
         {offsetof(fs_counters_functions, result_text), "cuptiGetResultString"},
     {offsetof(fs_counters_functions, timestamp), "cuptiGetTimestamp"},
+    {offsetof(fs_counters_functions, pc_source), "cuptiGetSassToSourceCorrelation"},
+    {offsetof(fs_counters_functions, pc_crc), "cuptiGetCubinCrc"},
 };
 
 static const struct {

@@ -40,6 +40,7 @@ void fs_counters_release(fs_counters_hold *hold);
  *   plan       the metrics that one pass over a chip can count, and their values; needs no GPU
  *   sampling   PM sampling of a device, decoded by a thread of its own, into a store
  *   ranges     counts of what runs between two calls
+ *   pc_sampling   where the warps of kernels are, and what they wait for
  *
  * Opening anything initializes CUPTI's profiler, which does nothing if it is, and keeps CUPTI in the process until that
  * is closed. The profiler is never deinitialized: other clients may use it, and CUPTI does not count them. No clock and

@@ -96,6 +96,19 @@ fs_counter_row fs_counter_row_at(size_t index)
     return (fs_counter_row){counted[row].key, counted[row].unit, counted[row].prose, counted[row].group};
 }
 
+const char *fs_counter_of_stall(const char *reason)
+{
+    static const char before[] = "smsp__average_warps_issue_stalled_", after[] = "_per_issue_active.ratio";
+    size_t length = strlen(reason);
+    for (size_t i = 0; i < COUNTED; i++) {
+        const char *name = counted[i].name;
+        if (strncmp(name, before, sizeof before - 1) != 0) continue;
+        name += sizeof before - 1;
+        if (strncmp(name, reason, length) == 0 && strcmp(name + length, after) == 0) return counted[i].key;
+    }
+    return NULL;
+}
+
 static fs_status generation_of(const char *chip, int *generation, fs_error *err)
 {
     for (int i = 0; i < GENERATIONS; i++) {

@@ -42,6 +42,9 @@ typedef struct {
 size_t fs_counter_row_count(void);
 fs_counter_row fs_counter_row_at(size_t index);
 
+/* The counter of warps that wait for this, by the last part of the name of CUPTI's reason ("barrier"); NULL: none. */
+const char *fs_counter_of_stall(const char *reason);
+
 /* The metric of the store (fs_metric) that CUPTI samples under this name on some chip, and how many of the metric's
  * unit one of CUPTI's is; -1: none. */
 int fs_plan_metric_of(const char *name, double *factor);

@@ -11,6 +11,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "sources/counters/library.h"
+#include "sources/cupti/cupti.h"
 #include "sources/cupti/library.h"
 
 struct fs_ranges {
@@ -21,29 +22,15 @@ struct fs_ranges {
     size_t image_size, count;
     fs_counter_group group;
     int index;
-    void *context; /* retained */
-    int device;    /* handle of the driver; -1: nothing is retained */
+    fs_context context;
     bool started, pushed;
     uint32_t generation;
 };
 
-static fs_status take_context(fs_ranges *ranges, int index, fs_error *err)
-{
-    unsigned flags;
-    int active = 0, handle = -1;
-    if (fs_driver == NULL || fs_driver->device(&handle, index) != 0 ||
-        fs_driver->primary_state(handle, &flags, &active) != 0 || !active)
-        return fs_fail(err, FS_RUNTIME_ERROR, "CUDA device %d is not in use: nothing of it can be counted", index);
-    if (fs_driver->primary_retain(&ranges->context, handle) != 0)
-        return fs_fail(err, FS_RUNTIME_ERROR, "the context of CUDA device %d is unavailable", index);
-    ranges->device = handle;
-    return FS_OK;
-}
-
 static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_error *err)
 {
     static const char doing[] = "the counters of the GPU cannot be read";
-    FS_COUNTERS_ARGUMENTS(range_availability, arguments, .context = ranges->context);
+    FS_COUNTERS_ARGUMENTS(range_availability, arguments, .context = ranges->context.context);
     FS_TRY(fs_counters_check(fs_counters->range_availability(&arguments), doing, err));
     FS_TRY(FS_NEW_ZEROED(image, arguments.size, err));
     arguments.image = *image;
@@ -86,7 +73,7 @@ static fs_status configure(fs_ranges *ranges, fs_error *err)
 
 static fs_status open_profiler(fs_ranges *ranges, fs_error *err)
 {
-    FS_COUNTERS_ARGUMENTS(range_enable, enable, .context = ranges->context);
+    FS_COUNTERS_ARGUMENTS(range_enable, enable, .context = ranges->context.context);
     FS_TRY(fs_counters_check(fs_counters->range_enable(&enable), "the counters cannot be used", err));
     ranges->profiler = enable.profiler;
     FS_TRY(make_image(ranges, err));
@@ -105,35 +92,23 @@ static void close_profiler(fs_ranges *ranges)
     ranges->image = NULL;
 }
 
-/* CUPTI is given the context, and may expect it to be current as well, which it is not on every thread. */
-static bool enter(const fs_ranges *ranges)
-{
-    return fs_driver->context_push(ranges->context) == 0;
-}
-
-static void leave(bool entered)
-{
-    void *context;
-    if (entered) fs_driver->context_pop(&context);
-}
-
 /* The result of a call with the context current. */
-#define WITHIN(ranges, call)                 \
-    __extension__({                          \
-        const bool entered_ = enter(ranges); \
-        const int code_ = (call);            \
-        leave(entered_);                     \
-        code_;                               \
+#define WITHIN(ranges, call)                                      \
+    __extension__({                                               \
+        const bool entered_ = fs_context_enter(&ranges->context); \
+        const int code_ = (call);                                 \
+        fs_context_leave(entered_);                               \
+        code_;                                                    \
     })
 
 static fs_status try_to_open(void *what, fs_error *err)
 {
     fs_ranges *ranges = what;
-    bool entered = enter(ranges);
+    bool entered = fs_context_enter(&ranges->context);
     fs_status status = make_plan(ranges, err);
     if (status == FS_OK) status = open_profiler(ranges, err);
     if (status != FS_OK) close_profiler(ranges);
-    leave(entered);
+    fs_context_leave(entered);
     return status;
 }
 
@@ -143,12 +118,11 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     fs_ranges *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_no_memory(err);
-    made->device = -1;
     made->index = device;
     made->group = group;
     made->count = count;
     made->generation = fs_fork_generation();
-    fs_status status = take_context(made, device, err);
+    fs_status status = fs_context_retain(&made->context, device, err);
     if (status == FS_OK) status = fs_counters_open(&made->hold, try_to_open, made, err);
     if (status == FS_OK) *ranges = made;
     else fs_ranges_close(made);
@@ -225,11 +199,11 @@ void fs_ranges_close(fs_ranges *ranges)
     if (ranges == NULL) return;
     if (ranges->generation == fs_fork_generation()) {
         if (ranges->profiler != NULL) FS_IGNORE(fs_ranges_end(ranges, &complete, NULL));
-        bool entered = ranges->device >= 0 && enter(ranges);
+        bool entered = fs_context_enter(&ranges->context);
         close_profiler(ranges);
-        leave(entered);
+        fs_context_leave(entered);
         fs_counters_release(&ranges->hold);
-        if (ranges->device >= 0) fs_driver->primary_release(ranges->device);
+        fs_context_release(&ranges->context);
     }
     fs_free(ranges->image);
     fs_free(ranges);

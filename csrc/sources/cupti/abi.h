@@ -30,6 +30,7 @@
     X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                     \
     X(FS_CUPTI_RESOURCE_DOMAIN, CUPTI_CB_DOMAIN_RESOURCE, 3)                       \
     X(FS_CUPTI_CONTEXT_CREATED, CUPTI_CBID_RESOURCE_CONTEXT_CREATED, 1)            \
+    X(FS_CUPTI_MODULE_PROFILED, CUPTI_CBID_RESOURCE_MODULE_PROFILED, 8)            \
     X(FS_CUPTI_GRAPH_DESTROYED, CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING, 10)    \
     X(FS_CUPTI_NODE_STARTS, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING, 12)     \
     X(FS_CUPTI_NODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, 13)            \
@@ -157,9 +158,16 @@ typedef struct {
     void *dependency, *executable;
 } fs_cupti_graph;
 
+/* Of a callback for a module of code. */
+typedef struct {
+    uint32_t id;
+    size_t size;
+    const char *cubin;
+} fs_cupti_module;
+
 typedef struct {
     void *context, *stream;
-    const void *descriptor; /* of a graph or a node: fs_cupti_graph */
+    const void *descriptor; /* of a graph or a node: fs_cupti_graph; of a module: fs_cupti_module */
 } fs_cupti_resource;
 
 typedef struct {

@@ -40,6 +40,8 @@ static struct {
     _Atomic int64_t called; /* when another thread called CUDA, of the calls that are told */
 } attachment = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static void (*tell_module)(const void *data); /* set before CUPTI calls it */
+
 static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI is detached */
 
 /* Callbacks -------------------------------------------------------------------------------------------------------- */
@@ -76,6 +78,7 @@ static void called_back(void *FS_UNUSED(context), int domain, uint32_t function,
     const fs_cupti_callback_data *call = data;
     if (domain == FS_CUPTI_RESOURCE_DOMAIN) {
         if (function == FS_CUPTI_CONTEXT_CREATED) fs_contexts_called(data);
+        else if (function == FS_CUPTI_MODULE_PROFILED) tell_module(data);
         else fs_watch_called(function, data);
         return;
     }
@@ -448,7 +451,7 @@ static fs_status evict_client(fs_error *err)
         fs_cupti->finalize();
     }
     let_others_in(others);
-    return held ? fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name, and counters are in use")
+    return held ? fs_fail(err, FS_RUNTIME_ERROR, "counters are in use, without which CUPTI cannot be attached anew")
                 : FS_OK;
 }
 
@@ -493,6 +496,32 @@ fs_status fs_cupti_watch(bool on, bool evict, fs_error *err)
     }
     capture.watching = NULL; /* a running capture keeps the subscription and ends it */
     return FS_OK;
+}
+
+/* Attaching -------------------------------------------------------------------------------------------------------- */
+
+fs_status fs_cupti_attach_anew(bool evict, void (*told)(const void *data), fs_error *err)
+{
+    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    if (atomic_load(&capture.capturing) || capture.watching != NULL)
+        return fs_fail(err, FS_RUNTIME_ERROR, "a profile is in progress, or CUDA graphs are watched");
+    if (capture.report.version != 0 && capture.generation != fs_fork_generation())
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is unavailable in a process forked after CUPTI was used");
+    fs_cupti_find_functions();
+    FS_TRY(subscribe(&(fs_cupti_options){.may_share = evict}, NULL, err));
+    if (capture.subscriber != NULL) fs_cupti->unsubscribe(capture.subscriber);
+    capture.subscriber = NULL;
+    FS_TRY(evict_client(err));
+    FS_TRY(subscribe(&(fs_cupti_options){.may_share = false}, NULL, err));
+    capture.generation = fs_fork_generation();
+    tell_module = told;
+    fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_MODULE_PROFILED);
+    return FS_OK;
+}
+
+void fs_cupti_detach(void)
+{
+    if (capture.generation == fs_fork_generation() && capture.subscriber != NULL) detach();
 }
 
 fs_cupti_report fs_cupti_last(void)

@@ -83,6 +83,12 @@ void fs_cupti_watch_launches(bool on);
  * subscription only primary contexts are seen. */
 void fs_cupti_watch_contexts(void);
 
+/* Detach CUPTI and attach it anew, so that it knows the code of all kernels, for what no capture may run beside; evict:
+ * as fs_cupti_watch. While instructions are sampled, `told` is called with an fs_cupti_resource about the module of each
+ * kernel that is launched, on any thread. FS_RUNTIME_ERROR: somebody else uses CUPTI. Ended by fs_cupti_detach. */
+fs_status fs_cupti_attach_anew(bool evict, void (*told)(const void *data), fs_error *err);
+void fs_cupti_detach(void);
+
 /* Return whether a capture is running. */
 bool fs_cupti_is_capturing(void);
 
@@ -118,6 +124,21 @@ fs_status fs_cupti_describe_devices(fs_store *store, fs_error *err);
 /* Wait for the work on every device's primary context; other contexts cannot be listed. Returns the first error; a
  * context with an error has no more work to wait for. */
 int fs_devices_wait(void);
+
+/* The primary context of a device, retained; zeroed: none. CUPTI is given a context, and may expect it to be current as
+ * well, which it is not on every thread. */
+typedef struct {
+    void *context;
+    int device; /* handle of the driver */
+} fs_context;
+
+/* FS_RUNTIME_ERROR: the device is not in use. */
+fs_status fs_context_retain(fs_context *context, int device, fs_error *err);
+void fs_context_release(fs_context *context);
+
+/* Make it current on the thread; return what fs_context_leave needs. */
+bool fs_context_enter(const fs_context *context);
+void fs_context_leave(bool entered);
 
 /* FS_RUNTIME_ERROR, with the error that fs_devices_wait returned. */
 fs_status fs_devices_failed(int failed, fs_error *err);

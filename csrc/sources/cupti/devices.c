@@ -83,6 +83,36 @@ int fs_devices_wait(void)
     return first;
 }
 
+fs_status fs_context_retain(fs_context *context, int device, fs_error *err)
+{
+    unsigned flags;
+    int active = 0;
+    *context = (fs_context){0};
+    if (fs_driver == NULL || fs_driver->device(&context->device, device) != 0 ||
+        fs_driver->primary_state(context->device, &flags, &active) != 0 || !active)
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUDA device %d is not in use: nothing of it can be counted", device);
+    if (fs_driver->primary_retain(&context->context, context->device) != 0)
+        return fs_fail(err, FS_RUNTIME_ERROR, "the context of CUDA device %d is unavailable", device);
+    return FS_OK;
+}
+
+void fs_context_release(fs_context *context)
+{
+    if (context->context != NULL) fs_driver->primary_release(context->device);
+    *context = (fs_context){0};
+}
+
+bool fs_context_enter(const fs_context *context)
+{
+    return context->context != NULL && fs_driver->context_push(context->context) == 0;
+}
+
+void fs_context_leave(bool entered)
+{
+    void *context;
+    if (entered) fs_driver->context_pop(&context);
+}
+
 uint64_t fs_driver_active_devices(void)
 {
     uint64_t devices = 0;

@@ -31,7 +31,7 @@ from flopscope.measuring.arrays import (
     values_of,
 )
 from flopscope.measuring.checking.inputs import Case, Roll
-from flopscope.measuring.counting import Counts, count_call
+from flopscope.measuring.counting import Counts, count_call, sample_lines
 from flopscope.measuring.look import joined_threads, notes_of
 from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
@@ -185,6 +185,7 @@ class Bench:
             return Counts(), None, []
         before = len(stage.notes)
         counts = count_call(stage, stage.calls[at], None, require=False)
+        sample_lines(counts, stage, stage.calls[at])
         return counts, stage.looks[at].launch, stage.notes[before:]
 
     def _timed(self, which: int) -> Callable[[], Any]:

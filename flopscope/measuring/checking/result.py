@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
-from flopscope.measuring.why import LAUNCH, Explained, Launch
+from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
@@ -34,6 +34,7 @@ CHECKED = Document(
         by_name("counters", Field("counter"), "of a call of the kernel, as docs/counters.md lists them"),
         record("launch", LAUNCH, "of its longest kernel", "no kernel on a GPU was recorded"),
         *columns("traffic$ cause$ explanation$", traffic="counted, beside the inputs and outputs"),
+        rows("hot_lines", LINE, "of that kernel"),
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
         Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
         *columns("seed# notes@", seed="of the inputs"),
@@ -118,8 +119,7 @@ class Checked(Explained):
         content = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "failed"}
         beside = [{"name": b.name, "pct_limit": b.pct_limit, "times": b.times.content()} for b in self.baselines]
         content["times"] = None if self.times is None else self.times.content()
-        content["launch"] = None if self.launch is None else self.launch._asdict()
-        return CHECKED.of({**content, "baselines": beside, "cause": self.cause, "explanation": self.explanation})
+        return CHECKED.of(content | self.explained() | {"baselines": beside})
 
     def facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order."""
@@ -133,9 +133,9 @@ class Checked(Explained):
             "launch": str(self.launch or ""),
             "counted": counts_text(self.counters) if self.counters else "",
             "traffic": self.traffic,
-            "why": "" if self.pct_limit >= NEAR_LIMIT else self.explanation,
         }
-        return facts | {name: text for name, text in seen.items() if text}
+        facts |= {name: text for name, text in seen.items() if text}
+        return facts if self.pct_limit >= NEAR_LIMIT else facts | self.why()
 
     def __str__(self) -> str:
         lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]
