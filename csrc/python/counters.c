@@ -380,7 +380,7 @@ static PyMethodDef functions[] = {
      "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
      "that the GPU lacks."},
     {"start_pc_sampling", start_pc_sampling, METH_VARARGS,
-     "start_pc_sampling($module, device, evict=False, /)\n--\n\nBegin to sample where the warps on a device are. evict: "
+     "start_pc_sampling($module, device, evict=False, /)\n--\n\nBegin to sample where a device's warps are. evict: "
      "in the place of an idle client of CUPTI without a name. RuntimeError says why that is unavailable."},
     {"stop_pc_sampling", stop_pc_sampling, METH_NOARGS,
      "End it: ([(kernel, file or None, line, offset, samples, {reason: samples})], lost samples, samples of unknown "

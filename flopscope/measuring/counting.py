@@ -10,9 +10,8 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.measuring.stage import Stage
-from flopscope.measuring.why import Line, hottest
-from flopscope.record.counters import why_no_counters
-from flopscope.support.capture import may_evict, stop_core
+from flopscope.record.counters import Line, StallSampling, why_no_counters
+from flopscope.support.capture import stop_core
 from flopscope.support.peaks import Peaks
 from flopscope.support.units import MISSING, si_text
 
@@ -139,21 +138,20 @@ def sample_lines(counts: Counts, stage: Stage, call: Callable[[], Any]) -> None:
     may not be held."""
     if not counts:
         return
+    sampling = StallSampling()
     try:
-        _core.start_pc_sampling(_index(stage), may_evict())
+        sampling.start(_index(stage))
         try:
             until = time.monotonic() + SAMPLED
             while time.monotonic() < until:
                 call()
                 _core.wait_for_devices()
         finally:
-            rows, _, unknown = _core.stop_pc_sampling()
+            kernels = sampling.stop()
     except RuntimeError as problem:
         stage.notes.append(f"no hot lines: {problem}")
         return
-    counts.lines = hottest(rows)
-    if not rows:
-        stage.notes.append(f"no hot lines: CUPTI knows none of the sampled kernels ({unknown} samples)")
+    counts.lines = kernels[0].lines if kernels else ()
 
 
 def _index(stage: Stage) -> int:

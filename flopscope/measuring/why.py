@@ -7,30 +7,14 @@ what keeps everything from being busy.
 
 from __future__ import annotations
 
-import linecache
 import math
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from flopscope.record.counters import BARRIER, MEMORY, SHARED, STALLS, Line
 from flopscope.support.documents import columns
 from flopscope.support.units import bytes_text
 
-MEMORY, SHARED, BARRIER = "memory", "shared memory or special functions", "a barrier"
-STALLS = {
-    MEMORY: ("stall_long_scoreboard",),
-    "room in the memory queue": ("stall_memory_queue",),
-    SHARED: ("stall_short_scoreboard", "stall_mio"),
-    BARRIER: ("stall_barrier",),
-    "its writes to be seen": ("stall_membar", "stall_drain"),
-    "tensor cores": ("stall_gmma",),
-    "a busy arithmetic unit": ("stall_math_pipe",),
-    "results of arithmetic": ("stall_wait",),
-    "others, which issue": ("stall_not_selected",),
-    "instructions": ("stall_no_instruction", "stall_branch"),
-    "the dispatcher": ("stall_dispatch",),
-}
-"""What warps wait for, and the counters of warps that do, per issued instruction."""
 WASTED, CONFLICTS, WAITING = 5.0, 30.0, 20.0
 """Percent that count: of the instructions, of the passes of shared memory, of the time of warps."""
 BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
@@ -38,8 +22,6 @@ BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
-HOT, HOTTEST = 5.0, 3
-"""Percent of its kernel's samples from which a line is hot, and how many of them are named."""
 LINE = columns("kernel$ file$ line# offset# share:% waits_for$ wait:% source$", why="compiled without lines")
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
 
@@ -85,51 +67,6 @@ def waiting(counts: Mapping[str, float], what: str) -> float:
     every = 1.0 + sum(counts.get(name, 0.0) for names in STALLS.values() for name in names)  # counted in several calls
     warps = max(counts.get("warps_per_issue", math.nan), every)
     return sum(counts.get(name, 0.0) for name in STALLS[what]) / warps
-
-
-class Line(NamedTuple):
-    """Where the warps of a kernel were in some of their samples."""
-
-    kernel: str
-    file: str | None
-    """None: the kernel was compiled without lines (nvcc: -lineinfo)."""
-    line: int
-    """0: unknown."""
-    offset: int
-    """Of the instruction in the code of the kernel, in bytes, if the line is unknown."""
-    share: float
-    """Percent of the kernel's samples."""
-    waits_for: str
-    """What its warps mostly wait for, one of STALLS; "": they issue."""
-    wait: float
-    """Percent of the samples of the line in which they do."""
-    source: str
-    """The text of the line; "" if it is unknown."""
-
-    def __str__(self) -> str:
-        where = f"instruction {self.offset:#x}" if self.file is None else f"{Path(self.file).name}:{self.line}"
-        waits = f" ({self.wait:.0f} % of it wait for {self.waits_for})" if self.waits_for else ""
-        return f"{self.share:.0f} % at {where}{waits}{f': {self.source}' if self.source else ''}"
-
-
-def hottest(rows: Sequence[tuple[str, str | None, int, int, int, Mapping[str, int]]]) -> tuple[Line, ...]:
-    """Return the hot lines of the kernel with most samples. rows: kernel, file, line, offset, samples, and the samples
-    by reason, of which those that STALLS lacks are no waits; those with most samples first."""
-    total: dict[str, int] = {}
-    for kernel, _, _, _, samples, _ in rows:
-        total[kernel] = total.get(kernel, 0) + samples
-    longest = max(total, key=total.__getitem__, default="")
-    found = []
-    for kernel, file, line, offset, samples, reasons in rows:
-        share = 100 * samples / total[kernel]
-        if kernel != longest or share < HOT or len(found) == HOTTEST:
-            continue
-        waits = {what: sum(reasons.get(name, 0) for name in names) for what, names in STALLS.items()}
-        what = max(waits, key=waits.__getitem__)
-        source = "" if file is None else linecache.getline(file, line).strip()
-        of_line = (what, 100 * waits[what] / samples) if waits[what] else ("", 0.0)
-        found.append(Line(kernel, file, line, 0 if file else offset, share, *of_line, source))
-    return tuple(found)
 
 
 UNITS = {

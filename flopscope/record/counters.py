@@ -1,18 +1,20 @@
-"""Hardware counters during a profile: PM sampling of the devices that it uses."""
+"""Hardware counters during a profile: PM sampling of the devices that it uses, or sampling of instructions."""
 
 from __future__ import annotations
 
 import atexit
 import functools
+import linecache
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flopscope import _core
-from flopscope.support.capture import why_not_loaded
+from flopscope.support.capture import may_evict, why_not_loaded
 from flopscope.support.nvml import Energy, EnergyMeter
 from flopscope.support.package import warn_user
 from flopscope.support.process import start_thread
@@ -187,6 +189,8 @@ def _stop_all() -> None:
         for sampler in counters._samplers:
             with suppress(RuntimeError):
                 sampler.stop()
+    with suppress(RuntimeError):
+        _core.stop_pc_sampling()
 
 
 atexit.register(_stop_all)
@@ -200,3 +204,132 @@ def _uuid(device: int) -> str:
         return str(find_device(f"cuda:{device}").properties["uuid"])
     except (RuntimeError, ValueError):
         return ""
+
+
+# Instructions ---------------------------------------------------------------------------------------------------------
+
+MEMORY, SHARED, BARRIER = "memory", "shared memory or special functions", "a barrier"
+STALLS = {
+    MEMORY: ("stall_long_scoreboard",),
+    "room in the memory queue": ("stall_memory_queue",),
+    SHARED: ("stall_short_scoreboard", "stall_mio"),
+    BARRIER: ("stall_barrier",),
+    "its writes to be seen": ("stall_membar", "stall_drain"),
+    "tensor cores": ("stall_gmma",),
+    "a busy arithmetic unit": ("stall_math_pipe",),
+    "results of arithmetic": ("stall_wait",),
+    "others, which issue": ("stall_not_selected",),
+    "instructions": ("stall_no_instruction", "stall_branch"),
+    "the dispatcher": ("stall_dispatch",),
+}
+"""What warps wait for, and the counters of warps that do, per issued instruction."""
+HOT, HOTTEST = 5.0, 3
+"""Percent of its kernel's samples from which a line is hot, and how many of them are named."""
+Row = tuple[str, str | None, int, int, int, Mapping[str, int]]
+"""Samples of a line: its kernel, file, line, the offset of an instruction, the samples, and those by reason."""
+
+
+class Line(NamedTuple):
+    """Where the warps of a kernel were in some of their samples."""
+
+    kernel: str
+    file: str | None
+    """None: the kernel was compiled without lines (nvcc: -lineinfo)."""
+    line: int
+    """0: unknown."""
+    offset: int
+    """Of the instruction in the code of the kernel, in bytes, if the line is unknown."""
+    share: float
+    """Percent of the kernel's samples."""
+    waits_for: str
+    """What its warps mostly wait for, one of STALLS; "": they issue."""
+    wait: float
+    """Percent of the samples of the line in which they do."""
+    source: str
+    """The text of the line; "" if it is unknown."""
+
+    def __str__(self) -> str:
+        where = f"instruction {self.offset:#x}" if self.file is None else f"{Path(self.file).name}:{self.line}"
+        waits = f" ({self.wait:.0f} % of it wait for {self.waits_for})" if self.waits_for else ""
+        return f"{self.share:.0f} % at {where}{waits}{f': {self.source}' if self.source else ''}"
+
+
+class KernelStalls(NamedTuple):
+    """What the warps of a kernel did in all samples of it."""
+
+    kernel: str
+    samples: int
+    share: float
+    """Percent of all samples."""
+    issues: float
+    """Percent of its samples in which a warp issues an instruction."""
+    waits: Mapping[str, float]
+    """Percent of its samples by what warps wait for, of STALLS, the longest first."""
+    lines: tuple[Line, ...]
+    """Where most of its samples are: three lines at most."""
+
+    def __str__(self) -> str:
+        waits = [f"{percent:.0f} % {what}" for what, percent in self.waits.items() if percent >= HOT]
+        issues = f"issues {self.issues:.0f} %, waits for {', '.join(waits) or 'nothing'}"
+        return "\n".join([f"{self.share:3.0f} %  {self.kernel}: {issues}", *(f"       {line}" for line in self.lines)])
+
+
+class Stalls(tuple[KernelStalls, ...]):
+    """What the warps of kernels waited for, those with most samples first; pandas makes it a table."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "no instruction was sampled"
+
+
+def by_kernel(rows: Sequence[Row]) -> Stalls:
+    """Return what the samples of lines say of each kernel."""
+    kernels: dict[str, list[Row]] = {}
+    for row in rows:
+        kernels.setdefault(row[0], []).append(row)
+    every = sum(row[4] for row in rows)
+    return Stalls(sorted((_stalls_of(*one, every) for one in kernels.items()), key=lambda one: -one.samples))
+
+
+def _stalls_of(kernel: str, rows: Sequence[Row], every: int) -> KernelStalls:
+    samples = sum(row[4] for row in rows)
+    shares = [_waits_of(row) for row in rows]
+    waits = {what: sum(share[what] for share in shares) for what in STALLS}
+    longest = {what: 100 * count / samples for what, count in sorted(waits.items(), key=lambda i: -i[1]) if count}
+    issued = 100 * sum(row[5].get("selected", 0) for row in rows) / samples
+    hot = sorted((row for row in rows if 100 * row[4] >= HOT * samples), key=lambda row: -row[4])[:HOTTEST]
+    lines = tuple(_line(row, samples) for row in hot)
+    return KernelStalls(kernel, samples, 100 * samples / every, issued, longest, lines)
+
+
+def _waits_of(row: Row) -> dict[str, int]:
+    return {what: sum(row[5].get(name, 0) for name in names) for what, names in STALLS.items()}
+
+
+def _line(row: Row, of: int) -> Line:
+    kernel, file, line, offset, samples, _ = row
+    what, waits = max(_waits_of(row).items(), key=lambda item: item[1])
+    source = "" if file is None else linecache.getline(file, line).strip()
+    waiting = (what, 100 * waits / samples) if waits else ("", 0.0)
+    return Line(kernel, file, line, 0 if file else offset, 100 * samples / of, *waiting, source)
+
+
+class StallSampling:
+    """Samples where the warps on a device are, from start() to stop(). RuntimeError says why that is unavailable."""
+
+    def start(self, device: int | None = None) -> None:
+        """device: None: the first in use."""
+        why = why_no_counters()
+        if why is None and device is None:
+            device = next(iter(_core.active_devices()), None)
+            why = "no GPU is in use yet" if device is None else None
+        if why is not None or device is None:
+            raise RuntimeError(why)
+        _core.start_pc_sampling(device, may_evict())
+
+    def stop(self) -> Stalls:
+        with suppress(RuntimeError):  # who works on the device learns that it failed
+            _core.wait_for_devices()
+        rows, _, unknown = _core.stop_pc_sampling()
+        if not rows and unknown:
+            raise RuntimeError(f"CUPTI knows none of the sampled kernels ({unknown} samples)")
+        return by_kernel(rows)

@@ -261,11 +261,29 @@ def sample():
 
 
 def test_samples_of_instructions_are_those_of_their_lines(run: Run) -> None:
-    (rows, lost, unknown), again, still_open = run(SAMPLE, "print(json.dumps([sample(), sample(), cuda.count('open')]))")
+    found = run(SAMPLE, "print(json.dumps([sample(), sample(), cuda.count('open')]))")
+    (rows, lost, unknown), again, still_open = found
     waits = {"stall_barrier": 20, "selected": 60}
     lines = [["f()", "/nowhere/kernel.py", line, offset, 80, waits] for line, offset in ((1, 48), (2, 80))]
     assert rows == [*lines, ["plain", None, 0, 16, 40, {"stall_barrier": 10, "selected": 30}]]
     assert (lost, unknown, still_open) == (2, 0, 0) and again == [rows, lost, unknown]
+
+
+def test_a_profile_samples_instructions_instead_of_kernels(run: Run) -> None:
+    text, kernels, twice, refusals = run("""
+        with fs.profile(stalls=True) as prof:
+            cuda.launch("k", 1000)
+            twice = refused(lambda: _core.start_pc_sampling(0))
+        refusals = [refused(fs.profile().stalls)]
+        for other in ({"counters": True}, {"timer": "cupti"}):
+            try: fs.profile(stalls=True, **other)
+            except ValueError as problem: refusals.append(str(problem))
+        print(json.dumps([str(prof.stalls()), sum(row.device_type == "cuda" for row in prof.key_averages()), twice,
+                          refusals]))
+        """)
+    assert text.splitlines()[0] == " 80 %  f(): issues 75 %, waits for 25 % a barrier" and kernels == 0
+    assert "50 % at kernel.py:1 (25 % of it wait for a barrier)" in text and "sampled already" in twice
+    assert "profile(stalls=True)" in refusals[0] and all("excludes counters=True" in text for text in refusals[1:])
 
 
 def test_sampling_that_fails_leaves_nothing_open(run: Run) -> None:

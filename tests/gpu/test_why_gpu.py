@@ -137,6 +137,23 @@ def test_the_planted_cause_is_named_first(name: str, cause: str, said: str, grid
     assert found.cause == cause and said in found.explanation, found
 
 
+def test_the_hot_line_is_that_which_waits() -> None:
+    """Lines of a module that was loaded before CUPTI was, after a profile and counters, and beside torch's profiler."""
+    torch = pytest.importorskip("torch")
+    kernel = cp.RawModule(code=SOURCE, options=("-lineinfo",)).get_function("registers")
+    x, y = (cp.zeros(8192 * 8192, cp.float32) for _ in range(2))
+    kernel((2048,), (128,), (y, x))
+    line = 1 + SOURCE.splitlines().index("        v += x[(long)(at & 0xfffff) * 64 + threadIdx.x % 32];")
+    for _ in range(2):
+        found = fs.measure(lambda: kernel((2048,), (128,), (y, x)), stalls=True, counters="require", max_time=0.1)
+        hot = found.hot_lines[0]
+        assert (hot.kernel, hot.line, hot.waits_for) == ("registers", line, "memory") and hot.share > 80, found
+        with fs.profile():
+            fs.measure(torch.sin, torch.ones(9, device="cuda"), max_time=0.05)
+    found = fs.measure(torch.softmax, torch.ones(4096, 4096, device="cuda"), -1, stalls=True, max_time=0.05)
+    assert found.hot_lines[0].file is None and found.hot_lines[0].offset > 0, found
+
+
 def test_an_addition_is_bound_by_the_memory() -> None:
     x = fs.full((8192, 8192), 0.5, device="cuda")
     found = fs.measure(fs.add, x, x, counters="require", max_time=0.1)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from helpers import DATA
 from flopscope.measuring.checking.result import Checked
 from flopscope.measuring.counting import Counts
 from flopscope.measuring.why import CAUSES, Launch, cause_of, launch_of, waiting
+from flopscope.record.counters import Line, by_kernel
 
 USUAL = {
     **{"sm_active": 95.0, "occupancy": 80.0, "issue_active": 20.0, "pct_peak_dram": 30.0, "l2_active": 25.0},
@@ -142,3 +144,31 @@ def test_a_kernel_far_from_its_limit_is_told_why() -> None:
     assert written["cause"] == "occupancy" and written["launch"]["registers"] == 64 and written["counters"] == counts
     assert "why  " not in str(replace(found, pct_limit=85.0)), "it is near its limit"
     assert "why  " in str(replace(found, pct_limit=math.nan))
+
+
+def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text("\n  v = tl.load(at)\n")
+    file = str(tmp_path / "k.py")
+    waits = {"stall_long_scoreboard": 300, "stall_memory_queue": 40, "stall_short_scoreboard": 50, "stall_mio": 60}
+    rows = [
+        ("other", None, 0, 16, 600, {"stall_barrier": 600}),
+        ("long", file, 2, 32, 500, waits | {"selected": 50}),
+        ("long", None, 0, 48, 450, {"selected": 450}),
+        ("long", file, 3, 64, 50, {"stall_barrier": 45, "selected": 5}),
+        ("long", file, 4, 80, 49, {"stall_barrier": 49}),
+    ]
+    kernel, other = by_kernel(rows)
+    load, issues = kernel.lines
+    assert load == Line("long", file, 2, 0, pytest.approx(100 * 500 / 1049), "memory", 60.0, "v = tl.load(at)")
+    assert issues == Line("long", None, 0, 48, pytest.approx(100 * 450 / 1049), "", 0.0, "")
+    assert (kernel.samples, kernel.issues) == (1049, 100 * 505 / 1049) and other.share == 100 * 600 / 1649
+    assert [*kernel.waits][:2] == ["memory", "shared memory or special functions"] and other.waits == {"a barrier": 100}
+    said = "36 %  other: issues 0 %, waits for 100 % a barrier\n       100 % at instruction 0x10 (100 % of it"
+    assert said in str(by_kernel(rows)) and str(by_kernel([])) == "no instruction was sampled"
+    counts = Counts(USUAL)
+    counts.lines = (load, issues)
+    found = Checked("same", "k", "r", counters=counts, launch=launch())
+    said = "hot lines  48 % at k.py:2 (60 % of it wait for memory): v = tl.load(at); 43 % at instruction 0x30"
+    assert said in str(found)
+    assert found.hot_lines == counts.lines and found.to_dict()["hot_lines"][0]["line"] == 2
+    assert not Checked("same", "k", "r").hot_lines

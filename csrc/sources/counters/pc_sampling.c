@@ -2,10 +2,11 @@
 #define _GNU_SOURCE /* asprintf */
 #endif
 
-/* CUPTI samples nothing while it records kernels, and where the range profiler brought it back after it was detached, it
- * does not know the code of kernels: so it is attached anew. Then it tells of the code of a kernel (its module's cubin)
- * at each launch, also of modules that were loaded before; a copy of each is kept, and gives the lines at the end.
- * Samples come by instruction and reason: those of a line are added up. Of the two counts of each reason, the second
+/* CUPTI samples nothing while it records kernels, and where the range profiler brought it back after it was detached,
+ * it does not know the code of kernels: so it is attached anew. Then it tells of the code of a kernel (its module's
+ * cubin) at each launch, also of modules that were loaded before; a copy of each is kept, and gives the lines at the
+ * end. Samples come by instruction and reason: those of a line are added up. Of the two counts of each reason, the
+ * second
  * ("_not_issued") is a part of the first. */
 #include "sources/counters/pc_sampling.h"
 
@@ -237,7 +238,8 @@ static fs_status add_records(fs_pc_samples *samples, fs_error *err)
         const fs_pc_record *record = &sampling.records[i];
         fs_pc_row row = {.kernel = record->function, .offset = record->offset};
         for (size_t k = 0; k < record->count && k < sampling.name_count; k++) {
-            uint8_t place = record->counts[k].reason < NAMES ? sampling.places[record->counts[k].reason] : FS_PC_REASONS;
+            uint32_t reason = record->counts[k].reason;
+            uint8_t place = reason < NAMES ? sampling.places[reason] : FS_PC_REASONS;
             if (place == FS_PC_REASONS) continue;
             row.by_reason[place] += record->counts[k].samples;
             row.samples += record->counts[k].samples;

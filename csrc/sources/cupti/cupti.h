@@ -83,9 +83,9 @@ void fs_cupti_watch_launches(bool on);
  * subscription only primary contexts are seen. */
 void fs_cupti_watch_contexts(void);
 
-/* Detach CUPTI and attach it anew, so that it knows the code of all kernels, for what no capture may run beside; evict:
- * as fs_cupti_watch. While instructions are sampled, `told` is called with an fs_cupti_resource about the module of each
- * kernel that is launched, on any thread. FS_RUNTIME_ERROR: somebody else uses CUPTI. Ended by fs_cupti_detach. */
+/* Detach CUPTI and attach it anew, so that it knows the code of all kernels, until fs_cupti_detach; evict: as
+ * fs_cupti_watch. While instructions are sampled, `told` is called with an fs_cupti_resource about the module of each
+ * kernel that is launched, on any thread. FS_RUNTIME_ERROR: somebody else uses CUPTI, a capture too. */
 fs_status fs_cupti_attach_anew(bool evict, void (*told)(const void *data), fs_error *err);
 void fs_cupti_detach(void);
 

@@ -20,7 +20,8 @@ from flopscope.measuring.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.measuring.perf.report import bound_reason, explain
 from flopscope.measuring.sampling import Beside, CpuClock
 from flopscope.measuring.stage import name_of
-from flopscope.measuring.why import STALLS, Launch, waiting
+from flopscope.measuring.why import Launch, waiting
+from flopscope.record.counters import STALLS
 from flopscope.record.profile import profile
 from flopscope.record.ranges import record_function
 from flopscope.results.events import Event
