@@ -295,9 +295,10 @@ static PyObject *count_calls(PyObject *Py_UNUSED(module), PyObject *args)
 static PyObject *start_pc_sampling(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int device, evict = 0;
+    unsigned period;
     fs_error err;
-    if (!PyArg_ParseTuple(args, "i|p:start_pc_sampling", &device, &evict)) return NULL;
-    return fs_none_or_raise(FS_WITHOUT_GIL(fs_pc_sampling_start(device, evict, &err)), &err);
+    if (!PyArg_ParseTuple(args, "iI|p:start_pc_sampling", &device, &period, &evict)) return NULL;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_pc_sampling_start(device, period, evict, &err)), &err);
 }
 
 static PyObject *line_object(const fs_pc_samples *samples, const fs_pc_row *row)
@@ -380,8 +381,9 @@ static PyMethodDef functions[] = {
      "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
      "that the GPU lacks."},
     {"start_pc_sampling", start_pc_sampling, METH_VARARGS,
-     "start_pc_sampling($module, device, evict=False, /)\n--\n\nBegin to sample where a device's warps are. evict: "
-     "in the place of an idle client of CUPTI without a name. RuntimeError says why that is unavailable."},
+     "start_pc_sampling($module, device, period, evict=False, /)\n--\n\nBegin to sample where a device's warps are, "
+     "every 2^period cycles. evict: in the place of an idle client of CUPTI without a name. RuntimeError says why that "
+     "is unavailable."},
     {"stop_pc_sampling", stop_pc_sampling, METH_NOARGS,
      "End it: ([(kernel, file or None, line, offset, samples, {reason: samples})], lost samples, samples of unknown "
      "kernels)."},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from flopscope import _core
 from flopscope.support.capture import may_evict, why_not_loaded
+from flopscope.support.columns import cut_end
 from flopscope.support.nvml import Energy, EnergyMeter
 from flopscope.support.package import warn_user
 from flopscope.support.process import start_thread
@@ -215,16 +216,19 @@ STALLS = {
     SHARED: ("stall_short_scoreboard", "stall_mio"),
     BARRIER: ("stall_barrier",),
     "its writes to be seen": ("stall_membar", "stall_drain"),
-    "tensor cores": ("stall_gmma",),
+    "tensor cores": ("stall_gmma", "warpgroup_arrive"),
     "a busy arithmetic unit": ("stall_math_pipe",),
     "results of arithmetic": ("stall_wait",),
     "others, which issue": ("stall_not_selected",),
     "instructions": ("stall_no_instruction", "stall_branch"),
     "the dispatcher": ("stall_dispatch",),
 }
-"""What warps wait for, and the counters of warps that do, per issued instruction."""
+"""What warps wait for, and the counters of warps that do, per issued instruction; or reasons that are only sampled."""
 HOT, HOTTEST = 5.0, 3
 """Percent of its kernel's samples from which a line is hot, and how many of them are named."""
+OFTEN, SELDOM = 12, 14
+"""Binary logarithms of the cycles between samples: of one call, whose loops may go round in step with longer ones; of a
+program, which they cost less."""
 Row = tuple[str, str | None, int, int, int, Mapping[str, int]]
 """Samples of a line: its kernel, file, line, the offset of an instruction, the samples, and those by reason."""
 
@@ -271,7 +275,7 @@ class KernelStalls(NamedTuple):
     def __str__(self) -> str:
         waits = [f"{percent:.0f} % {what}" for what, percent in self.waits.items() if percent >= HOT]
         issues = f"issues {self.issues:.0f} %, waits for {', '.join(waits) or 'nothing'}"
-        return "\n".join([f"{self.share:3.0f} %  {self.kernel}: {issues}", *(f"       {line}" for line in self.lines)])
+        return "\n       ".join([f"{self.share:3.0f} %  {cut_end(self.kernel, 100)}", issues, *map(str, self.lines)])
 
 
 class Stalls(tuple[KernelStalls, ...]):
@@ -316,15 +320,15 @@ def _line(row: Row, of: int) -> Line:
 class StallSampling:
     """Samples where the warps on a device are, from start() to stop(). RuntimeError says why that is unavailable."""
 
-    def start(self, device: int | None = None) -> None:
-        """device: None: the first in use."""
+    def start(self, device: int | None = None, period: int = OFTEN) -> None:
+        """device: None: the first in use. period: OFTEN or SELDOM."""
         why = why_no_counters()
         if why is None and device is None:
             device = next(iter(_core.active_devices()), None)
             why = "no GPU is in use yet" if device is None else None
         if why is not None or device is None:
             raise RuntimeError(why)
-        _core.start_pc_sampling(device, may_evict())
+        _core.start_pc_sampling(device, period, may_evict())
 
     def stop(self) -> Stalls:
         with suppress(RuntimeError):  # who works on the device learns that it failed

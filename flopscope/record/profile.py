@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from flopscope._core import Profiler, record_into
 from flopscope.record.counters import (
+    SELDOM,
     Counters,
     CountersWish,
     LateCounters,
@@ -384,7 +385,7 @@ class profile(Results):
     def _sample_stalls(self) -> bool:
         sampling = StallSampling()
         try:
-            sampling.start()
+            sampling.start(period=SELDOM)
         except RuntimeError as problem:
             warn_user(f"no instructions are sampled: {problem}")
             return False

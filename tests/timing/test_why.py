@@ -163,7 +163,7 @@ def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
     assert issues == Line("long", None, 0, 48, pytest.approx(100 * 450 / 1049), "", 0.0, "")
     assert (kernel.samples, kernel.issues) == (1049, 100 * 505 / 1049) and other.share == 100 * 600 / 1649
     assert [*kernel.waits][:2] == ["memory", "shared memory or special functions"] and other.waits == {"a barrier": 100}
-    said = "36 %  other: issues 0 %, waits for 100 % a barrier\n       100 % at instruction 0x10 (100 % of it"
+    said = "36 %  other\n       issues 0 %, waits for 100 % a barrier\n       100 % at instruction 0x10 (100 % of it"
     assert said in str(by_kernel(rows)) and str(by_kernel([])) == "no instruction was sampled"
     counts = Counts(USUAL)
     counts.lines = (load, issues)

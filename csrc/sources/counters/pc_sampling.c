@@ -23,7 +23,7 @@
 #include "sources/cupti/library.h"
 
 enum {
-    PERIOD = 12,             /* sample every 2^PERIOD cycles */
+    KNOWN = 2000,            /* launches without a module that is new, after which none is told: that costs µs each */
     ROOM = 16384,            /* instructions that CUPTI hands over at once */
     MOST_BYTES = 1 << 28,    /* of the copies of code; kernels of other modules have no lines */
     SCRATCH_BYTES = 1 << 26, /* of CUPTI, for 350,000 instructions */
@@ -38,7 +38,7 @@ typedef struct {
 static struct {
     pthread_mutex_t lock; /* of the modules: any thread launches */
     module *modules;
-    uint32_t module_count, module_capacity;
+    uint32_t module_count, module_capacity, known; /* known: launches since the last module that was new */
     size_t module_bytes;
     fs_context context;
     fs_pc_data data; /* CUPTI writes to it until sampling is disabled */
@@ -57,7 +57,11 @@ static struct {
 static void add_module(const fs_cupti_module *told)
 {
     for (uint32_t i = sampling.module_count; i-- > 0;)
-        if (sampling.modules[i].told.id == told->id && sampling.modules[i].told.size == told->size) return;
+        if (sampling.modules[i].told.id == told->id && sampling.modules[i].told.size == told->size) {
+            if (++sampling.known == KNOWN) fs_cupti_tell(false);
+            return;
+        }
+    sampling.known = 0;
     if (told->cubin == NULL || told->size > MOST_BYTES - sampling.module_bytes) return;
     void *copy = fs_malloc(told->size);
     module new = {{told->id, told->size, copy}, 0};
@@ -125,11 +129,11 @@ static int ask_reasons(void)
     return fs_counters->pc_reasons(&all);
 }
 
-static int configure(void)
+static int configure(uint32_t period)
 {
     fs_pc_setting settings[] = {
         {.type = FS_PC_REASONS_WANTED, .value.reasons = {sampling.name_count, sampling.indices}},
-        {.type = FS_PC_PERIOD, .value.number = PERIOD},
+        {.type = FS_PC_PERIOD, .value.number = period},
         {.type = FS_PC_MODE, .value.number = FS_PC_CONTINUOUS},
         {.type = FS_PC_SCRATCH, .value.size = SCRATCH_BYTES},
         {.type = FS_PC_START_STOP, .value.number = 1},
@@ -153,7 +157,7 @@ static fs_status make_buffer(fs_error *err)
     return FS_OK;
 }
 
-static fs_status begin(fs_error *err)
+static fs_status begin(uint32_t period, fs_error *err)
 {
     static const char doing[] = "the GPU's instructions cannot be sampled";
     FS_COUNTERS_ARGUMENTS(pc_enable, enable, .context = sampling.context.context);
@@ -162,7 +166,7 @@ static fs_status begin(fs_error *err)
     FS_TRY(fs_counters_check(ask_reasons(), doing, err));
     name_reasons();
     FS_TRY(make_buffer(err));
-    FS_TRY(fs_counters_check(configure(), doing, err));
+    FS_TRY(fs_counters_check(configure(period), doing, err));
     FS_COUNTERS_ARGUMENTS(pc_start, start, .context = sampling.context.context);
     return fs_counters_check(fs_counters->pc_start(&start), doing, err);
 }
@@ -182,7 +186,7 @@ static void end(void)
     for (uint32_t i = 0; i < sampling.module_count; i++) fs_free((void *)(uintptr_t)sampling.modules[i].told.cubin);
     fs_free(sampling.modules);
     sampling.modules = NULL;
-    sampling.module_count = sampling.module_capacity = 0;
+    sampling.module_count = sampling.module_capacity = sampling.known = 0;
     sampling.module_bytes = 0;
     pthread_mutex_unlock(&sampling.lock);
     fs_free(sampling.records);
@@ -192,7 +196,7 @@ static void end(void)
     sampling.on = sampling.enabled = false;
 }
 
-fs_status fs_pc_sampling_start(int device, bool evict, fs_error *err)
+fs_status fs_pc_sampling_start(int device, uint32_t period, bool evict, fs_error *err)
 {
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (sampling.on) return fs_fail(err, FS_RUNTIME_ERROR, "instructions are sampled already");
@@ -203,7 +207,7 @@ fs_status fs_pc_sampling_start(int device, bool evict, fs_error *err)
     sampling.generation = fs_fork_generation();
     sampling.on = true;
     bool entered = fs_context_enter(&sampling.context);
-    fs_status status = begin(err);
+    fs_status status = begin(period, err);
     fs_context_leave(entered);
     if (status != FS_OK) end();
     return status;

@@ -24,9 +24,10 @@ typedef struct {
     uint64_t lost, unknown;             /* samples: for lack of memory; of kernels that CUPTI does not know */
 } fs_pc_samples;
 
-/* Begin to sample the kernels on a device whose primary context is active, which takes 0.3 s; evict: fs_cupti_watch.
- * FS_RUNTIME_ERROR says why it is unavailable: a profile is in progress, counters are in use, … */
-fs_status fs_pc_sampling_start(int device, bool evict, fs_error *err);
+/* Begin to sample the kernels on a device whose primary context is active, every 2^period cycles, which takes 0.3 s;
+ * evict: as fs_cupti_watch. FS_RUNTIME_ERROR says why that is unavailable: a profile is in progress, counters are in
+ * use, … */
+fs_status fs_pc_sampling_start(int device, uint32_t period, bool evict, fs_error *err);
 
 /* End it. Wait for the device before. On failure nothing is sampled any more either, and `samples` is empty. */
 fs_status fs_pc_sampling_stop(fs_pc_samples *samples, fs_error *err);
