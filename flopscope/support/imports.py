@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
@@ -26,9 +27,11 @@ def after_import(name: str, act: Act) -> None:
 
 
 def loaded() -> dict[str, str]:
-    """Return the files of the modules that this process has imported, without those of the standard library."""
+    """Return the files of the modules that this process has imported, without those of the standard library, and those
+    that are made without a file: torch.ops says "_ops.py"."""
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
-    return {name: one for name, one in files.items() if one and name.split(".")[0] not in sys.stdlib_module_names}
+    others = {name: one for name, one in files.items() if one and name.split(".")[0] not in sys.stdlib_module_names}
+    return {name: os.path.abspath(one) for name, one in others.items() if os.path.exists(one)}
 
 
 class _Watcher:
