@@ -250,15 +250,22 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
     }
 
 
+def steps_lines(analysis: Analysis) -> list[str]:
+    """Return sentences on the steps of a program of whose work nothing was recorded."""
+    time = analysis.total if analysis.bare is None else analysis.bare.bare
+    return [*([f"{short_time_text(time)} a step."] if analysis.has_steps else []), *recorded_lines(analysis)]
+
+
 def recorded_lines(analysis: Analysis) -> list[str]:
     """Return sentences on which part of the program was recorded, and what steps take that were not."""
     run, bare = analysis.facts.run_steps, analysis.bare
     if run is None:  # recorded by another program, or a profile of the program's own
         return []
     lines = []
-    if analysis.has_steps and run.kind in ("forward", "repetition"):
-        of = f" of {run.of}" if run.of else ""
-        lines.append(f"A step is a pass{of}, found by repetition: {run.steps:,} of them.")
+    if analysis.has_steps and run.kind in ("forward", "jax", "repetition"):
+        of = f" of {printable(run.of)}" if run.of else ""
+        unknown = " What one takes that nothing records is unknown." if run.kind == "repetition" else ""
+        lines.append(f"A step is a pass{of}, found by repetition: {run.steps:,} of them.{unknown}")
     if bare is not None:
         low, high, recorded = map(short_time_text, (bare.low, bare.high, bare.recorded))
         which = f"That is the median of {plural(bare.bare_steps, 'step')} that nothing recorded"
@@ -270,6 +277,9 @@ def recorded_lines(analysis: Analysis) -> list[str]:
             f"{which}from second {run.recorded_from_s:.3g} to {run.recorded_to_s:.3g} of the {run.lasted_s:.3g} that "
             "the program took; flopscope run --whole records all."
         )
+    if run.compiled_s > 0.01 * run.lasted_s:
+        longest = "".join(f", {took:.3g} s of it {printable(name)}" for name, took in run.compiled)
+        lines.append(f"XLA compiled for {run.compiled_s:.3g} s in all{longest}.")
     if bare is None:
         return lines
     if run.long_share >= WEIGHTY:

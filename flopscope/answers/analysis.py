@@ -202,8 +202,8 @@ class Analysis:
 
     @property
     def only_compiles(self) -> bool:
-        """Whether nothing but compilations was recorded, so that later steps would show nothing."""
-        return bool(self.tried) and not (self.ops or self.has_steps or self.on_device)
+        """Whether nothing but compilations was recorded in these steps, so that later ones would show nothing."""
+        return not (self.ops or self.on_device)
 
     @cached_property
     def has_namespaced_ops(self) -> bool:

@@ -26,7 +26,7 @@ class Recorded(Trace):
     _by_torch: bool
 
     def __init__(self, loaded: Loaded, about: Mapping[str, Any]) -> None:
-        if "steps" in about:  # known of torch alone; passes may be found in what flopscope recorded as well
+        if "steps" in about:  # none of a recording of all; passes may be found in that as well
             loaded.metadata.setdefault(RUN_MEMBER, about["steps"])  # the program's own text does not have them
             for name in unfinished_steps(loaded.metadata):
                 loaded.core.undo_step(name)

@@ -11,19 +11,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, cast
 
-from flopscope._core import Store, inject_nvtx
-from flopscope.cli.reporter import NO_OPS, why_no_lines
+from flopscope._core import Store, inject_nvtx, wait_for_devices
+from flopscope.cli.reporter import NO_OPS, told_warnings, why_no_lines
 from flopscope.record import torch_hooks as hooks
 from flopscope.record import watching
-from flopscope.record.jax_modules import listen
+from flopscope.record.jax_modules import compiled, listen
 from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
-from flopscope.record.steps import Forward, StepCounter
+from flopscope.record.steps import Forward, Jitted, StepCounter
 from flopscope.record.windows import LARGE, Records, Window, Windows
 from flopscope.results.results import Results, store_of
 from flopscope.support.imports import after_import, around
@@ -43,7 +43,7 @@ class Recording:
         self,
         window: Window | None,
         settings: Mapping[str, Any],
-        tell: Callable[[str], object],
+        tell: Callable[[str], None],
         rank: Mapping[str, int] | None = None,
         stops: bool = False,
         whole: bool = False,
@@ -56,7 +56,6 @@ class Recording:
         """The program was told to end, by SIGTERM, because the window has ended."""
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
-        self._forward: Forward | None = None  # once torch is imported
         self._tell = tell
         self._rank = rank
         self._lock = threading.RLock()
@@ -68,8 +67,7 @@ class Recording:
         self._step: Any = None
         self._step_name = ""
         self._unfinished: list[str] = []  # steps amid which the recording began or ended
-        self._steps = StepCounter(self._step_ended, self._step_expected)
-        self._expects_steps = False  # the program has created an optimizer
+        self._steps = StepCounter(self._step_ended, functools.partial(self._safely, self._begin_step))
         self._records: Records | None = None  # while their size is watched
         self._is_watched = False  # by a thread: none is there before a recording, when programs fork
         self._asked = False  # the main thread is to begin or to end a recording
@@ -93,6 +91,8 @@ class Recording:
             self._safely(self._watch_graphs)
         after_import("torch", functools.partial(self._safely, self._turn_to_torch))
         after_import("jax", lambda jax: listen(jax, running))
+        if self._windows is not None:
+            after_import("jax", lambda _: self._steps.finders.append(Jitted(self._steps.passed)))
         if self._window.begin == 0:
             self._safely(self._open)
         if not self._window.unit and self._stacks is not None:
@@ -110,8 +110,10 @@ class Recording:
         why = watching.why_unwatched()
         unwatched = {"graphs": f"They could not be watched: {why}."} if why else {}
         hints = {"busy": self._busy, **unwatched}
-        of = self._steps.kind, "" if self._forward is None else self._forward.name, self._steps.count
-        steps = None if self._windows is None else self._windows.facts(self._began, *of)
+        of = self._steps
+        steps = None if self._windows is None else self._windows.facts(self._began, of.kind, of.name, of.count)
+        if steps is not None and compiled:
+            steps |= {"compiled_s": compiled.total(), "compiled": compiled.most_common(1)}
         return {"why_nothing": self.why_nothing, "sampled": self._stacks is not None, "hints": hints, "steps": steps}
 
     def end(self) -> Results | None:
@@ -145,12 +147,6 @@ class Recording:
 
     # Windows ----------------------------------------------------------------------------------------------------------
 
-    def _step_expected(self) -> None:
-        self._expects_steps = True
-        if self._forward is not None:
-            self._forward.leave()
-        self._safely(self._begin_step)
-
     def _step_ended(self, count: int) -> None:
         # For the rest of the program, a step costs a µs.
         if self._windows is not None and self._windows.is_over and not self._windows.times.step(count):
@@ -175,20 +171,21 @@ class Recording:
                 return self._close()
             if count >= self._window.begin and self._state == "waiting":
                 self._open()
-        elif self._windows is not None and self._torch is not None:
+        elif self._windows is not None:
             nbytes = 0.0 if self._records is None else self._records.nbytes
             if self._windows.step(count, nbytes):
                 self._switch()
-                if hooks.uses_cuda(self._torch):
+                if self._uses_cuda:
                     self._windows.times.go_on()
         self._begin_step()
 
     def _switch(self) -> None:
-        """Begin or end one of several recordings of torch, outside of what is sampled of the program."""
+        """Begin or end one of several recordings, outside of what is sampled of the program."""
         if self._stacks is not None:
             self._stacks.stop()
         try:
-            (self._pause if self._state == "recording" else self._start_torch)()
+            again = self._start_own if self._torch is None else self._start_torch
+            (self._pause if self._state == "recording" else again)()
         finally:
             if self._stacks is not None:
                 self._stacks.start()
@@ -196,22 +193,21 @@ class Recording:
     def _watch(self) -> None:
         """Look at the size of recordings, and at what the program calls, until none can follow."""
         while self._state not in ("ended", "forked") and not (self._windows is not None and self._windows.is_over):
-            close = self._forward is not None and self._forward.is_close
-            if self._over.wait(CLOSE if close else INTERVAL if self._windows and "torch" in sys.modules else SELDOM):
+            if self._over.wait(self._steps.next_look or SELDOM):
                 return
-            unmarked = not self._expects_steps and not self._steps.count
-            if self._forward is not None and unmarked and self._state == "recording":
-                self._forward.look()  # what is called most may be passes
+            if self._state == "recording":
+                self._steps.look()
             if self._records is not None and (why := self._records.look()):
                 self._from_outside(functools.partial(self._safely, self._end_at_limit, why))
             elif not self._asked and self._is_due():
                 # The main thread is then in no op, whose end torch would write into what it has given away.
                 self._asked = True
                 call_in_main_thread(self._switch_if_due)
+        self._is_watched = False
 
     def _is_due(self) -> bool:
         windows, nbytes = self._windows, 0.0 if self._records is None else self._records.nbytes
-        return windows is not None and self._torch is not None and windows.look(nbytes, self._expects_steps)
+        return windows is not None and windows.look(nbytes, self._steps.expects)
 
     def _switch_if_due(self) -> None:
         self._asked = False
@@ -234,7 +230,7 @@ class Recording:
             return
         by_steps = self._window.unit == "steps"
         ended = self._windows is not None and self._windows.have_steps_ended
-        if ended or not (self._steps.count or by_steps or self._expects_steps):
+        if ended or not (self._steps.count or by_steps or self._steps.expects):
             return  # do not mark steps in a program without any; steps are seen at their end
         self._step_name = name = f"ProfilerStep#{self._steps.count}"
         if isinstance(self._prof, profile):
@@ -272,14 +268,25 @@ class Recording:
         if self._window.unit and self._stacks is not None:
             self._stacks.start()
         if self._torch is None:
-            prof = profile(**self._settings)
-            prof._recipe = replace(prof._recipe, early=True)
-            self._start(prof)
+            self._start_own()
         elif hooks.starts_cuda(self._torch):
             self._state = "armed"
             self._disarm = hooks.when_used(self._torch, functools.partial(self._safely, self._start_torch))
         else:
             self._start_torch()
+
+    @property
+    def _uses_cuda(self) -> bool:
+        return watching.has_gpu() if self._torch is None else hooks.uses_cuda(self._torch)
+
+    def _start_own(self) -> None:
+        if self._prof is not None:  # what was launched before would be missing in the first step
+            with suppress(RuntimeError):  # of the program's work
+                wait_for_devices()
+        prof = profile(**self._settings)
+        prof._recipe = replace(prof._recipe, early=True)
+        with told_warnings(self._tell):
+            self._start(prof)
 
     @property
     def _of_one_thread(self) -> bool:
@@ -345,7 +352,7 @@ class Recording:
         finally:
             self._starter = None
         self._prof, self._state = prof, "recording"
-        if self._windows is not None and not isinstance(prof, profile):
+        if self._windows is not None:
             self._windows.begin()
         self._begin_step()
         if isinstance(prof, profile) or (not self._window.unit and hooks.all_threads_setting(self._torch) is not None):
@@ -379,23 +386,24 @@ class Recording:
         records, self._records = self._records, None
         self._leave_step()
         hooks.name_rank(self._prof, self._rank)
-        began = time.monotonic()
-        self._prof.stop()
+        began, by_torch = time.monotonic(), not isinstance(self._prof, profile)
+        with nullcontext() if by_torch else told_warnings(self._tell):
+            self._prof.stop()
         took = time.monotonic() - began
-        if isinstance(self._prof, profile) and self._prof._core is not None:
+        if not by_torch and self._prof._core is not None:
             for name in self._unfinished:
                 self._prof._core.undo_step(name)
         self._unfinished.clear()  # they are those of one recording
         self._hooks.close()
         self._state = "waiting"
-        if self._windows is not None and not isinstance(self._prof, profile):
+        if self._windows is not None:
             self._windows.end(self._prof, took, is_last)
-            if records is not None and records.nbytes > LARGE and took < QUICK:  # it ended for its size
+            if by_torch and records is not None and records.nbytes > LARGE and took < QUICK:  # it ended for its size
                 self._windows.was_nothing()
-        if not (is_last or isinstance(self._prof, profile)) and hooks.uses_cuda(self._torch):
-            if watching.has_unknown_nodes():
+        if not is_last and self._uses_cuda:
+            if by_torch and watching.has_unknown_nodes():
                 self._prof.trace()  # it tells the ops of graphs that were captured in it, for later recordings
-            watching.release_cupti(for_good=self._windows is None or self._windows.is_over)
+            watching.release_cupti(for_good=not self._windows or self._windows.is_over, by_torch=by_torch)
 
     def _leave_step(self) -> None:
         """End the open step, which its program has not ended, and put into the trace which steps are unfinished."""
@@ -417,15 +425,18 @@ class Recording:
             watching.pause_background()
             hooks.after_cuda(torch, functools.partial(self._safely, self._watch_graphs))
         self._steps.count_optimizers(torch)
-        self._forward = None if self._windows is None else Forward(torch, self._steps.passed)
         # a process can have only one profiler of torch
         around(torch.autograd.profiler.profile, "_prepare_trace", before=lambda _: self._give_way("torch.profiler"))
-        if self._state != "recording":
+        if self._windows is not None:
+            self._steps.finders.append(Forward(torch, self._steps.passed))
+            self._windows = Windows(self._windows.of_ranks)  # of torch's recordings
+        elif self._state != "recording":
             return
-        self._end_step()
-        self._records = None
-        self._prof.stop()
-        before = sum(row.count for row in self._prof.key_averages(peaks="none")) if len(self._prof) else 0
+        prof, self._records = self._prof, None
+        if self._state == "recording":
+            self._end_step()
+            prof.stop()
+        before = sum(row.count for row in prof.key_averages(peaks="none")) if prof and len(prof) else 0
         if before:
             self._tell(
                 f"{before:,} ops and kernels before the import of torch are left out: "
@@ -499,9 +510,8 @@ class Recording:
                 self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
-INTERVAL, SELDOM, CLOSE, QUICK = 0.02, 0.3, 0.003, 0.2
-"""s from one look at a recording to the next, where it is one of several or not, or where a module was called that may
-repeat; in which torch ends one of few ops."""
+SELDOM, QUICK = 0.3, 0.2
+"""s from one look at a recording to the next, where no passes are sought; in which torch ends one of few ops."""
 SOON, SURELY = 0.3, 6.0
 """s after which a process is said to grow steadily: where another recording may follow, and where none does."""
 _UNUSED = (

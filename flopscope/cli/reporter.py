@@ -12,8 +12,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from flopscope._core import Store
@@ -114,3 +115,12 @@ def _start(listener: socket.socket) -> int:
         number = int(file.read() or -1)
     os.waitpid(child, 0)
     return number
+
+
+@contextmanager
+def told_warnings(tell: Callable[[str], None]) -> Iterator[None]:
+    """Print warnings of flopscope as messages."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: tell(str(message))
+        warnings.simplefilter("default")
+        yield

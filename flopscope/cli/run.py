@@ -8,8 +8,7 @@ import re
 import signal
 import sys
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -21,7 +20,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.cli.parser import add_program
-from flopscope.cli.reporter import Reporter
+from flopscope.cli.reporter import Reporter, told_warnings
 from flopscope.cli.reporting import Outputs, tell
 from flopscope.record.windows import Window
 from flopscope.record.work_rules import Notes, noted, registered
@@ -134,7 +133,7 @@ class Run:
     def run(self) -> Any:
         """Run the program to its end, have the results written, and return the program's exit status."""
         self._handle_signals()
-        with _told_warnings(self._reporter.tell):
+        with told_warnings(self._reporter.tell):
             self._recording.begin()
         problem = self._run_program()
         if problem is None or isinstance(problem, SystemExit):
@@ -243,7 +242,7 @@ class Run:
         with suppress(Exception):  # closed, or of the program
             sys.stderr.flush()
         try:
-            with self._undisturbed(), _told_warnings(self._reporter.tell):
+            with self._undisturbed(), told_warnings(self._reporter.tell):
                 self._hand_over(measures)
         except BaseException as problem:
             self._reporter.tell(f"{type(problem).__name__}: {problem}")
@@ -298,15 +297,6 @@ def _rules_of(prof: Any) -> Notes:
     with suppress(ValueError):  # nothing was recorded
         return noted(lambda: prof.key_averages(True, peaks="none", kernels=True))
     return {}
-
-
-@contextmanager
-def _told_warnings(tell: Callable[[object], None]) -> Iterator[None]:
-    """Print warnings of flopscope as messages."""
-    with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: tell(message)
-        warnings.simplefilter("default")
-        yield
 
 
 def _end_by(number: int) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BACKENDS = "jax._src.xla_bridge"
 _MOST_KEPT = 4096
 """Modules that are kept in case that their executables are deleted, the newest ones."""
+compiled: Counter[str] = Counter()
+"""Seconds that XLA has compiled functions for since listen(), by name."""
 _SHORTEST = 1e-3
 """Seconds; shorter traces, of functions within others, are left out."""
 _COMPILED = "XLA compilation"
@@ -128,6 +130,8 @@ def listen(jax: Any, running: Running) -> None:
 def _heard(event: str, seconds: float, **facts: Any) -> None:
     """Record what JAX has just done on this thread. Nothing here fails in the program."""
     what, prof = _EVENTS.get(event), _listening[0]() if _listening else None
+    if what == _COMPILED:
+        compiled[facts.get("fun_name") or "functions"] += seconds  # type: ignore[assignment]
     if what is None or prof is None or prof._live is None or (what != _COMPILED and seconds < _SHORTEST):
         return
     try:

@@ -1,16 +1,20 @@
 """The steps of the program that ``flopscope run`` profiles: those it marks, those of torch's optimizers, or else the
-calls of the module that it calls most. Schedules say which steps a profile records, as in torch.profiler.
+calls of the module or the jitted function that it repeats. Schedules say which steps a profile records, as in
+torch.profiler.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import sys
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -37,9 +41,13 @@ class StepCounter:
     def __init__(self, ended: Callable[[int], object], expected: Callable[[], object]) -> None:
         self.count = 0
         self.kind = ""
-        """What ends a step: "optimizer", "forward" or "flopscope.step()"."""
+        """What ends a step: "optimizer", "forward", "jax" or "flopscope.step()"."""
+        self.finders: list[Forward | Jitted] = []
+        """Of passes, once torch or JAX is imported."""
         self._ended = ended
         self._expected = expected
+        self.expects = False
+        """Whether the program has created an optimizer."""
         self._marks = False  # the program calls step()
         self._depth = 0  # of optimizers whose step() calls that of another
         self._last = 0  # id of the optimizer whose step() ends a step; at first, of the first one
@@ -66,10 +74,25 @@ class StepCounter:
             self.count = 0  # without the optimizer's steps of the same iteration
         self._end("flopscope.step()")
 
-    def passed(self) -> None:
+    def passed(self, kind: str) -> None:
         """End a pass of a program that marks nothing."""
-        if self.kind in ("", "forward"):
-            self._end("forward")
+        if self.kind in ("", kind):
+            self._end(kind)
+
+    @property
+    def name(self) -> str:
+        """What is called in each pass; "" if that does not end steps."""
+        return next((finder.name for finder in self.finders if finder.kind == self.kind), "")
+
+    @property
+    def next_look(self) -> float:
+        """In how many s to look for passes next; 0: there is nothing to find."""
+        return CLOSE if any(finder.is_close for finder in self.finders) else INTERVAL if self.finders else 0.0
+
+    def look(self) -> None:
+        """See what the program calls most: passes, if it marks no steps."""
+        for finder in () if self.expects or self.count else self.finders:
+            finder.look()
 
     def _end(self, kind: str) -> None:
         self.count, self.kind = self.count + 1, kind
@@ -87,7 +110,9 @@ class StepCounter:
 
         @functools.wraps(hook_of)
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
-            hooked = hook_of(function)
+            hooked, self.expects = hook_of(function), True
+            for finder in self.finders:
+                finder.leave()
             self._expected()
 
             @functools.wraps(function)
@@ -138,12 +163,16 @@ LEAST, MOST_CALLS, SEARCHED = 3, 0.5, 50
 looks in quick succession until then."""
 REPEATS = 3
 """The call of it with which it is said to repeat."""
+INTERVAL, CLOSE = 0.02, 0.003
+"""s from one look to the next, and where a module was called that may repeat."""
 
 
 class Forward:
     """Finds the module by looking at what the main thread calls, and calls ``passed`` from the third call on."""
 
-    def __init__(self, torch: Any, passed: Callable[[], object]) -> None:
+    kind = "forward"
+
+    def __init__(self, torch: Any, passed: Callable[[str], object]) -> None:
         self._torch, self._passed = torch, passed
         self._seen: Counter[int] = Counter()
         self._modules: dict[int, weakref.ref[Any]] = {}
@@ -192,10 +221,87 @@ class Forward:
                 calls += 1
                 if calls >= REPEATS:
                     self.name = kind.__name__
-                    self._passed()
+                    self._passed(self.kind)
             return result
 
         self.leave = replace(kind, "forward", counted)
+
+
+class Jitted:
+    """Finds the function that the program has given to ``jax.jit`` and that takes the most time, and calls ``passed``
+    after each of its calls from then on, but for those that compile it.
+
+    JAX calls a hook after each call of what is compiled, for its check of NaN; where it has none, or needs it for
+    that, there are no passes. As JAX returns before the devices end, the time of a function is that around its calls.
+    Of those with half of the most time, that which is called least repeats with the loop.
+    """
+
+    kind, is_close = "jax", False
+
+    def __init__(self, passed: Callable[[str], object]) -> None:
+        self._passed = passed
+        self._seen: dict[int, _Function] = {}  # by id
+        self._before, self._calls, self._looked, self._looks = _Function(""), 0, 0, 0
+        self._last = math.nan  # when a function of the program returned
+        self.name = ""
+        """The function, once it is found."""
+        self._hook: Any = getattr(sys.modules.get("jax._src.api"), "_post_hook_state", None)
+        self._hooked: Callable[..., None] = self._called
+        if self._hook is not None and self._hook.value is None:
+            self._hook.set_global(self._hooked)
+
+    def leave(self) -> None:
+        """Count no longer."""
+        if self._hook is not None and self._hook.value == self._hooked:
+            self._hook.set_global(None)
+
+    def look(self) -> None:
+        """See which function takes the most time, and count its calls once that has been so for some looks."""
+        calls = self._calls
+        if self.name or calls == self._looked:
+            return
+        self._looked = calls
+        found = [(key, one) for key, one in [*self._seen.items()] if one.calls > 0 and 2 * one.last >= calls]
+        most = max(one.time for _, one in found)
+        key, chosen = min((pair for pair in found if pair[1].time >= most / 2), key=lambda pair: pair[1].calls)
+        if chosen.calls < REPEATS:
+            return
+        self._looks, chosen.looks = self._looks + 1, chosen.looks + 1
+        if chosen.looks >= max(LEAST, MOST_CALLS * self._looks) and self._hook.value == self._hooked:
+            self.name, passed, kind = chosen.name, self._passed, self.kind
+
+            def counted(function: Any, arguments: Any, options: Any, result: Any) -> None:
+                if id(function) == key:
+                    passed(kind)
+
+            self._hooked = counted
+            self._hook.set_global(counted)
+
+    def _called(self, function: Any, arguments: Any, options: Any, result: Any) -> None:
+        one = self._seen.get(id(function))
+        if one is None:
+            ours = str(getattr(function, "__module__", "jax")).partition(".")[0] not in ("jax", "jaxlib")
+            one = self._seen[id(function)] = _Function(getattr(function, "__name__", "function") if ours else "")
+        if one.name:  # else one of JAX's own
+            now = time.monotonic()
+            around = now - self._last if self._calls else 0.0
+            self._before.time += around
+            one.time += around
+            self._calls += 1
+            one.calls, one.last = one.calls + 1, self._calls
+            self._before, self._last = one, now
+
+
+@dataclass
+class _Function:
+    """A compiled function: how often it was called, and the latest time as which call of all; s around these calls; and
+    looks at which it was the one."""
+
+    name: str
+    calls: int = 0
+    last: int = 0
+    time: float = 0.0
+    looks: int = 0
 
 
 # Schedules of profiles, as in torch.profiler --------------------------------------------------------------------------

@@ -152,8 +152,9 @@ def pause_background() -> None:
         _core.watch_stop()
 
 
-def release_cupti(*, for_good: bool) -> None:
-    """Detach CUPTI from the process. for_good: graphs are no longer watched in the background.
+def release_cupti(*, for_good: bool, by_torch: bool) -> None:
+    """Detach CUPTI from the process. for_good: graphs are no longer watched in the background. by_torch: from its
+    profiler, too.
 
     torch's profiler leaves CUPTI attached when it stops, and each call of CUDA then takes longer, a step of many
     launches by a fifth. A watch alone costs none of that.
@@ -163,7 +164,7 @@ def release_cupti(*, for_good: bool) -> None:
     on = _core.watch_is_on()
     with contextlib.suppress(RuntimeError):  # somebody else has CUPTI
         if why_not_loaded(_core.load_cupti) is None:
-            _core.watch_start(may_evict())
+            _core.watch_start(by_torch and may_evict())
             _core.watch_stop()
             if on and (_asked or not for_good):
                 _core.watch_start()

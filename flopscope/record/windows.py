@@ -78,7 +78,7 @@ class Windows:
     def __init__(self, of_ranks: bool = False, clock: Callable[[], float] = monotonic) -> None:
         self.times = StepTimes() if clock is monotonic else StepTimes(clock)
         self._clock = clock
-        self._of_ranks = of_ranks
+        self.of_ranks = of_ranks
         self._count = 0
         self._began = self._since = math.nan  # of this one; when its first step, or the last one, ended
         self._first = self._latest = math.nan  # when the first step ended, and the latest
@@ -109,7 +109,7 @@ class Windows:
         steps = len(found.times)
         if self.is_over and not self.times.is_off:
             return self._end_long(found)
-        if self._is_long(found.times) and self._tries < TRIES and not (is_last or self._of_ranks):
+        if self._is_long(found.times) and self._tries < TRIES and not (is_last or self.of_ranks):
             self._tries, self._replaced, self._since = self._tries + 1, self._replaced + steps, now
             return
         known = 0 if before is None or self.have_steps_ended else len(before.times)
@@ -124,7 +124,7 @@ class Windows:
             self._slow = median(found.times[-SETTLED:])
         elif steps >= FEW_STEPS:
             self.is_over = True
-            if self.times.kept and not self._of_ranks:
+            if self.times.kept and not self.of_ranks and not isinstance(prof, profile):  # of which one is passed on
                 self._usual = median(self.times.bare())
                 self.times.long_from = LONG * self._usual
         self._since = now
@@ -145,7 +145,7 @@ class Windows:
         if math.isnan(self._first):
             self._first = self._latest
         self.times.step(count)
-        if self._of_ranks:
+        if self.of_ranks:
             return self._count in OF_RANKS
         if not self.times.is_recording:
             return self._has_settled()
@@ -163,7 +163,7 @@ class Windows:
 
     def look(self, nbytes: float, expects_steps: bool) -> bool:
         """Return whether to begin or to end a recording amid whatever runs. expects_steps: some may end soon."""
-        if self.is_over or self._of_ranks:
+        if self.is_over or self.of_ranks:
             return False
         has_steps = not self.have_steps_ended and self._count > 0
         if not self.times.is_recording:
@@ -174,7 +174,7 @@ class Windows:
     @property
     def have_steps_ended(self) -> bool:
         """Whether what the program does has no steps any more."""
-        if self.is_over or self._of_ranks or not self._count:
+        if self.is_over or self.of_ranks or not self._count:
             return False
         return self._clock() - self._latest > max(ENDED, OUTLASTED * (self._latest - self._first))
 
@@ -237,7 +237,7 @@ class Windows:
         times.awaited, times.long_from = NEVER, longer if len(self.long) < KINDS else math.inf
 
     def facts(self, began: float, kind: str, of: str, count: int) -> dict[str, Any] | None:
-        """Return what is known of the program's steps, as RunSteps; None if torch was not recorded.
+        """Return what is known of the program's steps, as RunSteps; None without a recording.
 
         began: when the program did. kind, of: what ends a step. count: of all steps. Those of a warm-up have no kind.
         """
@@ -270,6 +270,8 @@ HALF, AT_END = 0.5, 5.0
 written, in multiples of what it takes while it runs."""
 TORCHS_AT_END = 11.0
 """The same of torch's profiler: docs/running.md."""
+AS_TORCHS = 3.0
+"""Bytes that torch's profiler takes, of one of flopscope's: LARGE is as many launches."""
 
 
 class Records:
@@ -278,7 +280,7 @@ class Records:
     def __init__(self, prof: Any, steady: float) -> None:
         self._prof, self._available = prof, available_memory()
         self._growth = None if isinstance(prof, profile) else SteadyGrowth(steady)
-        self.nbytes = 0.0  # at the last look; of torch an estimate
+        self.nbytes = 0.0  # at the last look; of torch an estimate, or what it would be
         self.look()  # growth counts from here
 
     def look(self) -> str:
@@ -287,7 +289,7 @@ class Records:
         if growth is not None:
             self.nbytes, factor = growth.look(monotonic(), private_growth()), TORCHS_AT_END
         else:
-            self.nbytes, factor = 0.0 if core is None else core.nbytes, AT_END
+            self.nbytes, factor = 0.0 if core is None else AS_TORCHS * core.nbytes, AT_END / AS_TORCHS
         taken = factor * self.nbytes  # what is read again, and torch's own events
         if self._available is None or taken < HALF * self._available:
             return ""

@@ -82,8 +82,8 @@ def _integer(text: str) -> int | float:
 class RunSteps(NamedTuple):
     """What ``flopscope run`` knows of the steps of a program, of which it records some and times the others.
 
-    kind: what ends a step, "optimizer", "forward" (of a module of the class ``of``), "flopscope.step()", "repetition"
-        or, without steps, "". steps: how many there are.
+    kind: what ends a step, "optimizer", "forward" (of a module of the class ``of``), "jax" (the jitted function
+        ``of``), "flopscope.step()", "repetition" or, without steps, "". steps: how many there are.
     bare, low, high: the median time in µs of the ``bare_steps`` that nothing recorded, and its 95 % interval.
     replaced: how many were recorded first, in a recording that gave way to a later one.
     drained: the least of the first steps after a recording, which began with idle devices: those of the host alone
@@ -94,6 +94,7 @@ class RunSteps(NamedTuple):
         these, and their part of the time of all that nothing recorded.
     long_most: the time of one that was recorded by itself, and what takes the most of it, with its percent of it.
     slowest: time, number, from 1, and end in ns since 1970 of the longest steps that nothing recorded.
+    compiled_s: how long XLA compiled. compiled: what took it the longest, and how long.
     """
 
     kind: str = ""
@@ -114,6 +115,8 @@ class RunSteps(NamedTuple):
     long_share: float = math.nan
     long_most: tuple[tuple[float, str, float], ...] = ()
     slowest: tuple[tuple[float, int, int], ...] = ()
+    compiled_s: float = math.nan
+    compiled: tuple[tuple[str, float], ...] = ()
 
 
 def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
@@ -122,8 +125,9 @@ def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
     if not isinstance(found, Mapping):
         return None
     known = {name: value for name, value in found.items() if name in usual and _is_like(value, usual[name])}
-    slowest, most = _rows_of(found.get("slowest"), (0.0, 0, 0)), _rows_of(found.get("long_most"), (0.0, "", 0.0))
-    return RunSteps(**known, slowest=slowest, long_most=most)
+    rows = {"slowest": (0.0, 0, 0), "long_most": (0.0, "", 0.0), "compiled": ("", 0.0)}
+    known |= {name: _rows_of(found.get(name), row) for name, row in rows.items()}
+    return RunSteps(**known)
 
 
 def _rows_of(found: object, usual: tuple[Any, ...]) -> tuple[Any, ...]:

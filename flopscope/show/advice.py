@@ -68,8 +68,8 @@ _EXPOSED = (
     *columns("collective$ bus_gbytes_per_s:GB/s", why="no size was recorded", bus_gbytes_per_s="median, with waits"),
 )
 _RECORDING = (
-    *columns("step$", why="the program has no steps", step="what ends a step: optimizer, flopscope.step(), …"),
-    *columns("step_of$", why="steps are not the passes of a module", step_of="class of the module"),
+    *columns("step$", why="the program has no steps", step="what ends a step: optimizer, jax, flopscope.step(), …"),
+    *columns("step_of$", why="steps are no passes", step_of="class of the module, or jitted function"),
     *columns("recorded_steps#", recorded_steps="also those of a recording that gave way to a later one"),
     *columns("recorded_step", "µs", "there are no recorded steps, or none is known as a whole"),
     *columns("bare_steps#", bare_steps="steps that nothing recorded"),

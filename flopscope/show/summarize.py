@@ -16,6 +16,7 @@ from flopscope.answers.accounting import (
     accounting_head,
     cause_text,
     recording_facts,
+    steps_lines,
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
 from flopscope.answers.collective_rules import kinds_of
@@ -116,11 +117,12 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     busy = [hints.busy] if hints.busy else []
     if not analysis.devices:
         said = [printable(text) for text in hints.said]
-        shown = [*busy, *[""] * len(busy), *host_lines(sampled), *said]
+        above = [*busy, *steps_lines(analysis)]
+        shown = [*above, *[""] * bool(above), *host_lines(sampled), *said]
         return Summary(shown if sampled.lines else [*rest, *(said or _without_work(results))], document)
     if analysis.only_compiles:
-        compiled, said = _compiled(analysis.tried), [*map(printable, hints.said)]
-        return Summary([*busy, compiled, "", *host_lines(sampled), *said], document)
+        compiled, said = [_compiled(analysis.tried)] * bool(analysis.tried), [*map(printable, hints.said)]
+        return Summary([*busy, *steps_lines(analysis), *compiled, "", *host_lines(sampled), *said], document)
     hfu = counted.hfu(every)
     per = {name: whole[name] / max(steps, 1) for name in ("total", *PARTS)}
     causes = {part: cause_text(causes_of(analysis, part), per["total"]) for part in CAUSED}

@@ -73,6 +73,30 @@ def test_graphs_of_a_program_are_watched_from_its_start(run: Run) -> None:
     assert found == [{"step": 4}, 0, [], None], "CUDA is not initialized"
 
 
+def test_of_what_launches_without_torch_parts_are_recorded(run: Run) -> None:
+    """Passes of five kernels; a later recording begins 1 s after the first has ended for its size."""
+    found = run(BEGIN, """
+        from flopscope.record import windows
+        windows.LARGE = 1 << 20
+        recorded = recording()
+        begin, launched = time.monotonic(), 0
+        while time.monotonic() < begin + 4:
+            for name in "abcde":
+                start, correlation = cuda.call(length=10_000)
+                cuda.kernel(name, start + 5_000, 5_000, correlation)
+                launched += 1
+        prof = recorded.end()
+        facts = recorded.about()["steps"]
+        passes = prof._core.mark_passes()
+        kept = {row.count for row in prof.key_averages(peaks="none") if row.key in "abcde"}
+        span = [facts["recorded_from_s"], facts["recorded_to_s"]]
+        print(json.dumps([launched, passes, sorted(kept), *span, facts["bare"], facts["kind"], told]))
+    """)  # fmt: skip
+    launched, passes, kept, begin, end, bare, kind, told = found
+    assert 100 < passes <= kept[-1] + 1 < launched / 10 and begin > 1 and begin < end
+    assert bare == [] and kind == "" and told == []
+
+
 def test_graphs_are_watched_before_the_window_begins(run: Run) -> None:
     found = run(BEGIN, """
         recorded = recording(Window("steps", 1))

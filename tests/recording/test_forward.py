@@ -34,7 +34,7 @@ def seen(module: Any, looks: int, found: Forward) -> None:
 
 def test_the_outermost_module_is_found_by_looking_and_its_calls_are_passes() -> None:
     outer, other, calls, before = Outer(), Outer(), [], vars(Outer)["forward"]
-    forward = Forward(torch, lambda: calls.append(1))
+    forward = Forward(torch, calls.append)
     seen(outer, LEAST - 1, forward)
     forward.look()  # no module is called
     assert vars(Outer)["forward"] is before and "forward" in vars(Inner)
@@ -58,7 +58,7 @@ def test_the_outermost_module_is_found_by_looking_and_its_calls_are_passes() -> 
 
 def test_a_module_that_is_seen_more_takes_the_place() -> None:
     once, model, calls = Outer(), Inner(), []
-    forward = Forward(torch, lambda: calls.append(1))
+    forward = Forward(torch, calls.append)
     seen(once, LEAST, forward)
     seen(model, LEAST + 1, forward)
     for _ in range(REPEATS):
@@ -77,7 +77,7 @@ def test_an_inherited_forward_is_watched_in_its_class_alone() -> None:
         pass
 
     heir, inner, calls = Heir(), Inner(), []
-    forward = Forward(torch, lambda: calls.append(1))
+    forward = Forward(torch, calls.append)
     seen(heir, LEAST, forward)
     for _ in range(REPEATS):
         heir(torch.ones(1))

@@ -259,9 +259,9 @@ def test_of_several_optimizers_in_turn_the_last_ends_a_step(calls: str, steps: i
     assert counter.count == steps == len(ended) and ended[-1] == len(calls) - 1
 
 
-def recorded(tmp_path: Path, code: str, *options: str) -> tuple[dict[str, Any], str, fs.Trace]:
+def recorded(tmp_path: Path, code: str, *options: str, needs: str = "torch") -> tuple[dict[str, Any], str, fs.Trace]:
     """Run a program, and return what its summary's JSON says of its steps, the summary's text, and the trace."""
-    pytest.importorskip("torch")
+    pytest.importorskip(needs)
     options = (*options, "--no-report", "--json", "s.json", "--trace", "t.json")
     result = run(tmp_path, *options, script(tmp_path, code))
     assert result.returncode == 0, result.stderr
@@ -335,3 +335,44 @@ def test_the_passes_of_a_module_are_steps(tmp_path: Path) -> None:
     steps = trace.accounting().iloc[:-1]
     calls = next(row.count for row in trace.key_averages() if row.key == "aten::linear")
     assert facts["recorded_steps"] >= len(steps) >= FEW_STEPS and calls == pytest.approx(20 * len(steps), abs=20)
+
+
+def test_the_passes_of_a_jitted_function_are_steps(tmp_path: Path) -> None:
+    code = """
+        import time, jax, jax.numpy as jnp
+        @jax.jit
+        def train(x, key):
+            return jnp.tanh(x @ x) + jax.random.normal(key, x.shape)
+        split, times, x, key = jax.jit(jax.random.split), [], jnp.ones((64, 64)), jax.random.PRNGKey(0)
+        begin = time.monotonic()
+        while time.monotonic() < begin + 6 or len(times) < 1500:
+            for _ in range(3):
+                key, _ = split(key)
+            x = train(x, key).block_until_ready()
+            times.append(time.monotonic())
+        print(len(times), sorted(b - a for a, b in zip(times, times[1:]))[len(times) // 2])
+        """
+    facts, text, trace = recorded(tmp_path, code, needs="jax")
+    assert (facts["step"], facts["step_of"]) == ("jax", "train") and facts["bare_steps"] > 200
+    assert facts["recorded_steps"] >= LATER_STEPS and facts["recorded_step_us"] > 0
+    assert "A step is a pass of train, found by repetition" in text and "XLA compiled for" in text
+    assert "JAX runs on the CPU here" in text and "Advice" not in text and "no op ran" not in text
+    assert trace.summary().to_dict()["recording"] == facts, "a trace says what flopscope run said"
+
+
+def test_marked_steps_without_torch_are_timed(tmp_path: Path) -> None:
+    code = """
+        import time
+        import flopscope as fs
+        x = fs.ones((64, 64))
+        for i in range(1200):
+            fs.exp(x)
+            time.sleep(0.002)
+            fs.step()
+        """
+    facts, _, trace = recorded(tmp_path, code, needs="flopscope")
+    assert facts["step"] == "flopscope.step()" and facts["bare_steps"] > 100 and facts["bare_step_us"] > 2000
+    count = next(row.count for row in trace.key_averages() if row.key == "flopscope::exp")
+    assert LATER_STEPS <= count < facts["recorded_steps"] < 1200
+    whole, _, trace = recorded(tmp_path, code, "--whole", needs="flopscope")
+    assert whole["bare_steps"] == 0 and len(trace.accounting()) - 1 == 1199
