@@ -82,9 +82,9 @@ def test_of_what_launches_without_torch_parts_are_recorded(run: Run) -> None:
         begin, launched = time.monotonic(), 0
         while time.monotonic() < begin + 4:
             for name in "abcde":
-                start, correlation = cuda.call(length=10_000)
-                cuda.kernel(name, start + 5_000, 5_000, correlation)
-                launched += 1
+                start, launched = cuda.now(), launched + 1  # not call(), whose clock a recording's end may change
+                cuda.fake.fake_call(LAUNCH.encode(), start, start + 500, threading.get_native_id(), launched)
+                cuda.kernel(name, start + 500, 500, launched)
         prof = recorded.end()
         facts = recorded.about()["steps"]
         passes = prof._core.mark_passes()
@@ -93,7 +93,7 @@ def test_of_what_launches_without_torch_parts_are_recorded(run: Run) -> None:
         print(json.dumps([launched, passes, sorted(kept), *span, facts["bare"], facts["kind"], told]))
     """)  # fmt: skip
     launched, passes, kept, begin, end, bare, kind, told = found
-    assert 100 < passes <= kept[-1] + 1 < launched / 10 and begin > 1 and begin < end
+    assert 20 < passes <= kept[-1] + 1 < launched / 10 and begin > 1 and begin < end
     assert bare == [] and kind == "" and told == []
 
 
