@@ -80,6 +80,15 @@ class Peaks:
         rates = {"flops": self.flops, "bandwidth": self.bandwidth, "l2_bandwidth": l2}
         return rates | {name: getattr(more, name) for name in TIMES}
 
+    def bandwidth_of(self, read: float, written: float) -> float | None:
+        """Return the bytes/s at which so many bytes can be read and written: in the shorter of the times of both apart,
+        and of a copy and what is left, each at its measured rate; ``bandwidth`` where one of these is unknown."""
+        copy, reads, writes = self.copy_bandwidth, self.read_bandwidth, self.write_bandwidth
+        if not (copy and reads and writes and read + written > 0):
+            return self.bandwidth
+        parts = ((both, read - both, written - both) for both in (0.0, min(read, written)))
+        return (read + written) / min(2 * both / copy + one / reads + other / writes for both, one, other in parts)
+
     @classmethod
     def _of_measured(cls, fields: Any) -> Peaks:
         """Return measured peaks from their fields in a file. ValueError for what flopscope cannot have written."""

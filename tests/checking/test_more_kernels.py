@@ -17,6 +17,7 @@ from flopscope.cli.program import main
 from flopscope.measuring.checking.bench import Output
 from flopscope.measuring.checking.inputs import Inputs
 from flopscope.measuring.checking.judge import difference, expect
+from flopscope.support.peaks import Peaks
 
 torch: Any = pytest.importorskip("torch")
 
@@ -294,3 +295,17 @@ def test_a_path_without_its_suffix_is_refused_by_measure(tmp_path: Path, monkeyp
     for name in ("./folder", "./folder/file", "..", "."):
         assert main(["measure", f"{name}:f"]) == 1
         assert f"there is no module {name!r} in PYTHONPATH" in capfd.readouterr().err
+
+
+def test_the_limit_reads_the_inputs_and_writes_the_outputs_at_the_bandwidth_of_both(monkeypatch: Any) -> None:
+    peaks = Peaks("measured", {}, 9e9, copy_bandwidth=2e9, read_bandwidth=9e9, write_bandwidth=1e9)
+    monkeypatch.setattr("flopscope.measuring.checking.check.peaks_for", lambda stage, source: {"measured": peaks})
+
+    def into(a: Any, out: Any) -> None:
+        np.add(a[::2], a[1::2], out=out)
+
+    found = fs.check(into, lambda a: a[::2] + a[1::2], np.ones((96, 72)), np.ones((48, 72)), outputs=[1], max_time=0.1)
+    out = 48 * 72 * 8
+    assert found.times is not None, str(found)
+    us = 1e6 * (2 * out / 2e9 + out / 9e9)  # what is written alone is not read
+    assert found.pct_limit == pytest.approx(100 * us / found.times.f_median)

@@ -4,6 +4,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,6 +104,24 @@ def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.Mo
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 100e9})
     assert peaks.bandwidth == peaks.read_bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(80)
     assert peaks.copy_bandwidth == pytest.approx(11e9), "better than the stored value"
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "seconds"),
+    [
+        (8.0, 0.0, 2.0),
+        (0.0, 8.0, 4.0),
+        (4.0, 4.0, 8 / 3.2),  # a copy is faster than reads and then writes
+        (8.0, 4.0, 8 / 3.2 + 4 / 4),
+        (4.0, 8.0, 8 / 3.2 + 4 / 2),
+    ],
+)
+def test_a_bandwidth_is_that_of_the_best_mix(read: float, written: float, seconds: float) -> None:
+    peaks = fsp.Peaks("measured", {}, 4.0, copy_bandwidth=3.2, read_bandwidth=4.0, write_bandwidth=2.0)
+    assert peaks.bandwidth_of(read, written) == pytest.approx((read + written) / seconds)
+    slow_copy = replace(peaks, copy_bandwidth=1.0)
+    assert slow_copy.bandwidth_of(read, written) == pytest.approx((read + written) / (read / 4 + written / 2))
+    assert replace(peaks, copy_bandwidth=None).bandwidth_of(read, written) == 4.0
 
 
 def test_reset_replaces_stored_peaks_also_those_that_another_process_remembers(core: FakeCore) -> None:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -372,12 +373,12 @@ class Run:
                 raise NoTime(f"it returns results of other calls: of the contents of a timed call, {wrong}")
         self._notes += stage.notes
         written = float(sum(bytes_of(one.dtype, one.values.shape) for one in kept[0]))
-        moved = self._inputs.nbytes + written
+        read = float(self._inputs.nbytes)
         found = []
         for place, pairs in zip(self._timed, several, strict=True):
             names = self._names[0], self._names[place]
             times = judged(stage, names, pairs, margin)
-            found.append(Beside(names[1], times, *self._shares(stage, source, moved, times)))
+            found.append(Beside(names[1], times, *self._shares(stage, source, read, written, times)))
         bench, place = self._sides[0]
         try:
             counts, launch, notes = bench.counted(place)
@@ -386,14 +387,17 @@ class Run:
         self._notes += notes
         _, times, mine, theirs = found[0]
         relate(counts, times.f_median, stage.device.measured)
-        traffic = traffic_sentence(counts, moved, moved - written, written)
+        traffic = traffic_sentence(counts, read + written, read, written)
         self._seen = {"counters": counts, "launch": launch, "traffic": traffic, "times": times}
         self._seen |= {"pct_limit": mine, "reference_pct_limit": theirs, "baselines": tuple(found[1:])}
         return times
 
-    def _shares(self, stage: Stage, source: str, moved: float, times: TimesCompared) -> list[float]:
+    def _shares(self, stage: Stage, source: str, read: float, written: float, times: TimesCompared) -> list[float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""
         peaks, look = peaks_for(stage, source).get(source), stage.looks[self._sides[1][1]]  # of the reference
+        moved = read + written
+        if peaks is not None:
+            peaks = replace(peaks, bandwidth=peaks.bandwidth_of(read, written))
         roof = _core.roof(look.flops, moved, look.unit, {"flops": {}} if peaks is None else peaks.for_core(), 1.0)
         shares = []
         for name, us in ((times.f_name, times.f_median), (times.g_name, times.g_median)):

@@ -142,8 +142,9 @@ class Inputs:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays of a call."""
-        return sum(bytes_of(dtype_of(one), one.shape) for one in self.args if is_array(one))
+        """The bytes of the arrays of a call, without those of outputs."""
+        inputs = (one for at, one in enumerate(self.args) if is_array(one) and at not in self._outputs)
+        return sum(bytes_of(dtype_of(one), one.shape) for one in inputs)
 
     def rounded(self, case: Case, number: int, change: Callable[[Any, str, int], Any] | None = None) -> Case:
         """Return a case whose values differ by the rounding of each to its dtype, or by another change."""
