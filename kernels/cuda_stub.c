@@ -205,6 +205,18 @@ fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
     return not_built(err);
 }
 
+fs_status fs_cuda_measure_dirty(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
+fs_status fs_cuda_measure_load(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
 fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
 {
     (void)device;

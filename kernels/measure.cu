@@ -1,4 +1,5 @@
-/* Kernels around a timed call: flushing the L2 cache, a mark, and holding the device until the host is ready. */
+/* Kernels around a call: flushing the L2 cache, filling shared memory, a mark, and holding the device until the host is
+ * ready. */
 #include "kernels/context.h"
 
 extern "C" {
@@ -9,7 +10,8 @@ extern "C" {
 enum {
     THREADS = 256,
     BLOCKS_PER_SM = 8,
-    CACHES_READ = 3 /* times the L2 cache: its replacement is not strictly LRU, and its halves may hold lines twice */
+    LOAD_READS = 200, /* of the buffer of a flush, as a load: some milliseconds */
+    CACHES_READ = 3   /* times the L2 cache: its replacement is not strictly LRU, and its halves may hold lines twice */
 };
 
 typedef struct {
@@ -42,6 +44,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) flopscope_flush_l2(const _
     if (all.x | all.y | all.z | all.w) *args.sink = all; /* never: the buffer is all zeros */
 }
 
+/* Bits that are NaN in all floating dtypes. */
+extern "C" __global__ void __launch_bounds__(THREADS) flopscope_fill_shared(int words)
+{
+    extern __shared__ volatile uint32_t shared[];
+
+    for (int i = threadIdx.x; i < words; i += THREADS) shared[i] = UINT32_MAX;
+}
+
 extern "C" __global__ void flopscope_measure_mark(int)
 {
 }
@@ -70,19 +80,22 @@ extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_a
 static volatile hold_state *hold; /* created on first use, shared by all devices; the caller holds the GIL */
 static int ticket;
 
-static fs_status read_buffer(fs_device device, void *buffer, size_t nbytes, bool fresh, int sms, fs_error *err)
+static fs_status read_buffer(fs_device device, cudaStream_t stream, void *buffer, size_t nbytes, bool fresh, int sms,
+                             int times, fs_error *err)
 {
     uint4 *data = (uint4 *)buffer;
     flush_arguments args = {data, (int64_t)(nbytes / 16), data};
+    void *parameters[] = {&args};
 
-    if (fresh)
-        FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush",
-                    err);
-    return fs_cuda_launch(device, (const void *)flopscope_flush_l2, (int64_t)sms * BLOCKS_PER_SM, THREADS, &args,
-                          "emptying the L2 cache", err);
+    if (fresh) FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, stream), device, "filling the buffer of a flush", err);
+    for (int i = 0; i < times; i++)
+        FS_CUDA_TRY(cudaLaunchKernel((const void *)flopscope_flush_l2, dim3((unsigned)(sms * BLOCKS_PER_SM)),
+                                     dim3(THREADS), parameters, 0, stream),
+                    device, "emptying the L2 cache", err);
+    return FS_OK;
 }
 
-static fs_status flush(fs_device device, fs_error *err)
+static fs_status flush(fs_device device, cudaStream_t stream, int times, fs_error *err)
 {
     int l2, sms;
     void *buffer;
@@ -95,9 +108,52 @@ static fs_status flush(fs_device device, fs_error *err)
     size_t nbytes = CACHES_READ * (size_t)(l2 > 0 ? l2 : 1 << 20) / 16 * 16;
     FS_CUDA_TRY(cudaCtxResetPersistingL2Cache(), device, "resetting the persisting lines of the L2 cache", err);
     FS_TRY(fs_cuda_scratch_take(device, FS_CUDA_FLUSH_BUFFER, nbytes, &buffer, &fresh, err));
-    fs_status status = read_buffer(device, buffer, nbytes, fresh, sms, err);
+    fs_status status = read_buffer(device, stream, buffer, nbytes, fresh, sms, times, err);
     fs_cuda_scratch_give(device, FS_CUDA_FLUSH_BUFFER);
     return status;
+}
+
+static fs_status flush_once(fs_device device, fs_error *err)
+{
+    return flush(device, fs_cuda_stream(device), 1, err);
+}
+
+/* Twice as many blocks as there are multiprocessors, each with all of the shared memory of one. */
+static fs_status dirty(fs_device device, fs_error *err)
+{
+    int sms, nbytes, words;
+    void *parameters[] = {&words};
+    const void *kernel = (const void *)flopscope_fill_shared;
+
+    FS_TRY(flush_once(device, err));
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
+                "asking for the number of multiprocessors", err);
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&nbytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), device,
+                "asking for the shared memory", err);
+    words = nbytes / 4;
+    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes);
+    if (code == cudaSuccess)
+        code = cudaLaunchKernel(kernel, dim3((unsigned)(2 * sms)), dim3(THREADS), parameters, (size_t)nbytes,
+                                fs_cuda_stream(device));
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "filling the shared memory", err);
+}
+
+/* The default stream does not wait for the load, nor the load for it. */
+static fs_status load(fs_device device, fs_error *err)
+{
+    cudaStream_t stream;
+
+    FS_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), device, "creating a stream", err);
+    fs_status status = flush(device, stream, LOAD_READS, err);
+    cudaStreamDestroy(stream); /* once its work is done */
+    return status;
+}
+
+static fs_status mark(fs_device device, fs_error *err)
+{
+    int argument = 0;
+
+    return fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument, "launching a mark", err);
 }
 
 static fs_status start_hold(fs_device device, double seconds, fs_error *err)
@@ -134,25 +190,35 @@ extern "C" fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool
     return code == cudaSuccess || !*done ? FS_OK : fs_cuda_fail(code, device, "waiting for the device", err);
 }
 
-extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
+/* Do the work with the device current. */
+static fs_status on_device(fs_device device, fs_status (*work)(fs_device device, fs_error *err), fs_error *err)
 {
     int previous;
 
     FS_TRY(fs_cuda_enter(device, &previous, err));
-    fs_status status = flush(device, err);
+    fs_status status = work(device, err);
     fs_cuda_leave(previous);
     return status;
 }
 
+extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
+{
+    return on_device(device, flush_once, err);
+}
+
+extern "C" fs_status fs_cuda_measure_dirty(fs_device device, fs_error *err)
+{
+    return on_device(device, dirty, err);
+}
+
+extern "C" fs_status fs_cuda_measure_load(fs_device device, fs_error *err)
+{
+    return on_device(device, load, err);
+}
+
 extern "C" fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
 {
-    int previous, argument = 0;
-
-    FS_TRY(fs_cuda_enter(device, &previous, err));
-    fs_status status =
-        fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument, "launching a mark", err);
-    fs_cuda_leave(previous);
-    return status;
+    return on_device(device, mark, err);
 }
 
 extern "C" fs_status fs_cuda_measure_hold(fs_device device, double seconds, fs_error *err)

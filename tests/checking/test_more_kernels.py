@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -309,3 +310,19 @@ def test_the_limit_reads_the_inputs_and_writes_the_outputs_at_the_bandwidth_of_b
     assert found.times is not None, str(found)
     us = 1e6 * (2 * out / 2e9 + out / 9e9)  # what is written alone is not read
     assert found.pct_limit == pytest.approx(100 * us / found.times.f_median)
+
+
+def test_calls_that_differ_are_noted_and_wrong_ones_under_load_are_wrong() -> None:
+    alone = threading.active_count()
+
+    def shaky(error: float) -> Callable[[Any], Any]:
+        return lambda a: a.exp() * (1 + error * (threading.active_count() > alone))
+
+    found = fs.check(shaky(2.0**-23), exp, x(), **BRIEF)
+    said = [note for note in found.notes if "calls with the same inputs" in note]
+    assert found.verdict in JUDGED and [re.sub(r"[\d.]+", "…", note) for note in said] == [
+        "calls with the same inputs under load of other work differ by up to … × the allowed error"
+    ]
+    wrong = fs.check(shaky(0.1), exp, x(), **BRIEF)
+    assert wrong.verdict == "wrong" and "for the given values under load of other work, output[" in wrong.reason
+    assert threading.active_count() == alone

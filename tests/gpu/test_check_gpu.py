@@ -216,6 +216,31 @@ def test_exploits_and_wrong_kernels_are_refused(name: str) -> None:
     assert found.verdict in ("wrong", "invalid"), str(found)
 
 
+def test_shared_memory_that_is_read_before_it_is_written_is_found() -> None:
+    cupy: Any = pytest.importorskip("cupy")
+    code = """extern "C" __global__ void sums(const float *a, float *out, int n, int all) {
+        __shared__ float row[256];
+        if (threadIdx.x < n || all) row[threadIdx.x] = threadIdx.x < n ? a[blockIdx.x * n + threadIdx.x] : 0;
+        __syncthreads();
+        float sum = 0;
+        for (int k = 0; k < 256; k++) sum += row[k] * (k < n);
+        if (threadIdx.x == 0) out[blockIdx.x] = sum;
+    }"""
+    kernel = cupy.RawKernel(code, "sums")
+
+    def sums(a: Any, all_lanes: int = 1) -> Any:
+        if a.ndim != 2 or not 0 < a.shape[1] <= 256 or not len(a):
+            raise ValueError("rows of 256 elements at most")
+        a, out = cupy.ascontiguousarray(a), cupy.empty(len(a), "float32")
+        kernel((len(a),), (256,), (a, out, cupy.int32(a.shape[1]), cupy.int32(all_lanes)))
+        return out
+
+    a = cupy.asarray(x(64, 200).cpu().numpy())
+    assert fs.check(sums, lambda a: a.sum(-1), a, **BRIEF).verdict in JUDGED
+    found = fs.check(lambda a: sums(a, 0), lambda a: a.sum(-1), a, **BRIEF)
+    assert found.verdict == "wrong" and "nan instead of" in found.reason, str(found)
+
+
 # Judged ---------------------------------------------------------------------------------------------------------------
 
 

@@ -56,6 +56,18 @@ def test_cold_ops_approach_but_do_not_exceed_the_bandwidth() -> None:
     assert small.pct_peak_bandwidth < 105
 
 
+def test_a_load_runs_beside_the_default_stream() -> None:
+    torch = torch_or_skip()
+    fs._core.measure_dirty("cuda:0")
+    fs._core.measure_wait("cuda:0")
+    begin = time.perf_counter()
+    fs._core.measure_load("cuda:0")
+    torch.cuda.default_stream().synchronize()
+    queued = time.perf_counter() - begin
+    fs._core.measure_wait("cuda:0")
+    assert queued < time.perf_counter() - begin - 1e-3
+
+
 def test_events_agree_with_cupti() -> None:
     x = fs.rand((4096, 4096))
     by_cupti, by_events = quick(fs.neg, x), quick(fs.neg, x, timer="event")

@@ -8,12 +8,16 @@ is still written after the return differs.
 from __future__ import annotations
 
 import math
+import os
+import threading
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
+from flopscope import _core
 from flopscope.measuring.arrays import (
     Guarded,
     address_of,
@@ -32,6 +36,7 @@ from flopscope.measuring.arrays import (
 )
 from flopscope.measuring.checking.inputs import Case, Roll
 from flopscope.measuring.counting import Counts, count_call, sample_lines
+from flopscope.measuring.cuda import devices_of
 from flopscope.measuring.look import joined_threads, notes_of
 from flopscope.measuring.sampling import NoTime, no_collector
 from flopscope.measuring.stage import Stage, name_of, prepare
@@ -40,6 +45,8 @@ from flopscope.measuring.why import Launch
 Shape = tuple[int, ...]
 SETTLED = 0.002
 """Seconds after a call in which its outputs must not change."""
+BUSY = min(len(os.sched_getaffinity(0)), 8)
+"""Threads of a load on a CPU."""
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
 """The dtype that has the precision of a real one."""
 
@@ -91,16 +98,24 @@ class Bench:
         self._open = ExitStack()
 
     def outcome(
-        self, which: int, case: Case, results: Results, adopt: bool, dtype: str, spoiled: Sequence[tuple[str, Shape]]
+        self,
+        which: int,
+        case: Case,
+        results: Results,
+        adopt: bool,
+        dtype: str,
+        spoiled: Sequence[tuple[str, Shape]],
+        loaded: bool,
     ) -> Outcome:
         """Call a function once. adopt: the arguments that it changes are results. dtype: replaces floating dtypes.
-        spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before."""
+        spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before. loaded: while other
+        work runs."""
         arguments = self._new(case.values, case.layout, dtype)
         arrays = {at: one for at, one in enumerate(arguments) if isinstance(one, Guarded)}
         before = {at: copied(one.array) for at, one in arrays.items()}
         for one in spoiled:
             spoil(next(array.array for array in arrays.values()), *one)
-        with joined_threads(), warnings.catch_warnings():
+        with _disturbed([one.array for one in arrays.values()], loaded), joined_threads(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of contents that are not the user's
             returned = self._call(which, arguments)
         self._require_values(which, returned)
@@ -213,6 +228,33 @@ class Bench:
             wanted = COMPLEX[dtype] if dtype and dtype_of(like).startswith("complex") else dtype
             made.append(Guarded(like, value, wanted if is_floating(like) else "", layout) if is_array(like) else value)
         return made
+
+
+@contextmanager
+def _disturbed(arrays: Sequence[Any], loaded: bool) -> Iterator[None]:
+    """Leave NaN in the shared memory of the GPUs of arrays, and other data in their L2. loaded: keep these GPUs or, if
+    there are none, the CPU busy beside the block."""
+    devices, ended = devices_of(arrays), threading.Event()
+    with suppress(RuntimeError):  # a build without CUDA
+        for device in devices:
+            _core.measure_dirty(device)
+            _core.measure_wait(device)
+            if loaded:
+                _core.measure_load(device)
+
+    def work(block: bytes = bytes(1 << 20)) -> None:
+        while not ended.is_set():
+            zlib.crc32(block)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(BUSY if loaded and not devices else 0)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
 
 
 def array_of(argument: Any) -> Any:

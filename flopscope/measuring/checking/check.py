@@ -19,11 +19,11 @@ from typing import Any, Literal
 import numpy as np
 
 from flopscope import _core
-from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_contiguous, is_same
+from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_contiguous
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudged
 from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
-from flopscope.measuring.checking.judge import Expected, difference, expect, same_twice, undetermined
+from flopscope.measuring.checking.judge import Expected, apart_by, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
 from flopscope.measuring.counting import Counts, relate, traffic_sentence
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
@@ -41,6 +41,7 @@ ROUNDED = 3
 MARGIN = 0.01
 MIN_ROUNDS, MIN_TIME = 20, 0.05
 """The minimum number of rounds in which both are timed, and their seconds."""
+UNDER_LOAD = " under load of other work"
 CASES_SECONDS = 20.0
 """After which no optional case begins."""
 
@@ -135,6 +136,8 @@ class Run:
         """The first reason for which the kernel refuses inputs and their names, by the reason without its numbers."""
         self._failed: tuple[Any, ...] | None = None
         """The inputs for which they are wrong."""
+        self._apart: dict[str, float] = {}
+        """By how much calls with the same inputs differ at most, over what is allowed, by when they do."""
         self._timed = [1]
         """The places of what the kernel is timed beside."""
         self._seen: dict[str, Any] = {}
@@ -152,6 +155,8 @@ class Run:
             verdict, why = "wrong", str(problem)
         except NoTime as problem:
             verdict, why = "invalid", str(problem)
+        for when, most in self._apart.items():
+            self._notes.append(f"calls with the same inputs{when} differ by up to {most:.2g} × the allowed error")
         return Checked(
             verdict=verdict,
             kernel=self._names[0],
@@ -220,11 +225,13 @@ class Run:
                 self._timed.append(place)
         return time.monotonic() - begin
 
-    def _side(self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = ()) -> Outcome:
+    def _side(
+        self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = (), loaded: bool = False
+    ) -> Outcome:
         bench, place = self._sides[which]
         results = Results(self._changed) if which else self._results
         spoiled = [(one.output.dtype, one.output.values.shape) for one in expected]
-        return bench.outcome(place, case, results, which == 1, dtype, spoiled)
+        return bench.outcome(place, case, results, which == 1, dtype, spoiled, loaded)
 
     @property
     def _results(self) -> Results:
@@ -272,37 +279,36 @@ class Run:
         return [one.values for one in found]
 
     def _compare(self, case: Case, expected: Sequence[Expected]) -> None:
-        """Raise Wrong unless the kernel's outputs are as expected, and so are those of a second call."""
-        before: list[Output] | None = None
-        for _ in range(2):
+        """Raise Wrong unless the kernel's outputs are as expected, and so are those of more calls, one under load."""
+        before: list[Output] = []
+        for when in ("", "", UNDER_LOAD):
             try:
-                outcome = self._side(0, self._poisoned(case, expected), "", expected)
+                outcome = self._side(0, self._poisoned(case, expected), "", expected, bool(when))
             except (NoTime, Crashed):
                 raise
             except Exception as problem:
                 if not self._cases:
                     raise
                 if case.reshaped and not case.optional:  # a shape that was asked for
-                    raise Wrong(f"for {case.name}, it raises {_first_line(problem)}") from None
+                    raise Wrong(f"for {case.name}{when}, it raises {_first_line(problem)}") from None
                 why = _first_line(problem)
                 self._refused.setdefault(re.sub(r"\d+", "", why), [why]).append(case.name)
                 return
             outputs = self._without_nan(case, outcome.outputs, expected)
             found = self._fault(outcome) or _difference(outputs, expected)
             if found and case.edge:
-                self._notes.append(f"for {case.name}, {found}")
+                self._notes.append(f"for {case.name}{when}, {found}")
                 return
             if found:
                 self._failed = case.values
-                raise Wrong(f"for {case.name}, {found}")
+                raise Wrong(f"for {case.name}{when}, {found}")
             for output, of in zip(outputs, expected, strict=True):
                 if many := undetermined(output, of):
                     what = f"{plural(many, 'element')} of output{output.path}"
                     self._notes.append(f"for {case.name}, not compared: {what}, which a rounding of the inputs changes")
-            pairs = zip(before or outcome.outputs, outcome.outputs, strict=True)
-            if not all(is_same(one.values, two.values) for one, two in pairs):
-                self._notes.append("two calls with the same inputs differ, within what is allowed")
-            before = outcome.outputs
+            before = before or outcome.outputs
+            if apart := [d for d in map(apart_by, before, outcome.outputs, expected) if d is not None]:
+                self._apart[when] = max(*apart, self._apart.get(when, 0.0))
         self._cases.append(case.name)
 
     def _without_nan(self, case: Case, outputs: Sequence[Output], expected: Sequence[Expected]) -> list[Output]:

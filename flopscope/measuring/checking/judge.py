@@ -125,6 +125,17 @@ def same_twice(one: Output, other: Output) -> bool:
     return one.values.shape == other.values.shape and np.allclose(one.values, other.values, TWICE, near, equal_nan=True)
 
 
+def apart_by(one: Output, other: Output, expected: Expected) -> float | None:
+    """Return by how much right outputs of two calls differ at most, over the error that is allowed; None if not."""
+    if is_same(one.values, other.values):
+        return None
+    if expected.allowed is None:
+        return 1.0
+    with np.errstate(all="ignore"):
+        apart = np.abs(one.values - other.values) / expected.allowed
+    return float(np.fmax.reduce(apart.reshape(-1), initial=0.0))
+
+
 def _precision(found: Any, expected: Expected) -> str:
     """Name the format whose rounding explains the errors, if they are everywhere and as large as its own."""
     if expected.output.dtype != "float32" or expected.unit is None:
