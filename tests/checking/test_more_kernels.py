@@ -1,6 +1,7 @@
 """check(): results that are not what they seem, integers, equal values in another order, and what refusals say."""
 
 import asyncio
+import math
 import os
 import re
 import threading
@@ -15,9 +16,10 @@ from helpers.checked import BRIEF, JUDGED, x
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.measuring.checking.bench import Output
+from flopscope.measuring.checking.bench import Bench, Output
 from flopscope.measuring.checking.inputs import Inputs
 from flopscope.measuring.checking.judge import difference, expect
+from flopscope.measuring.counting import Counts
 from flopscope.support.peaks import Peaks
 
 torch: Any = pytest.importorskip("torch")
@@ -326,3 +328,40 @@ def test_calls_that_differ_are_noted_and_wrong_ones_under_load_are_wrong() -> No
     wrong = fs.check(shaky(0.1), exp, x(), **BRIEF)
     assert wrong.verdict == "wrong" and "for the given values under load of other work, output[" in wrong.reason
     assert threading.active_count() == alone
+
+
+@pytest.mark.parametrize(
+    "name, kernel, first, again, refused",
+    [
+        ("all is needed", np.negative, 100.0, 100.0, True),
+        ("a cache is filled at the next call", np.negative, 100.0, 27648.0, False),
+        ("nothing was counted", np.negative, math.inf, 100.0, False),
+        ("more than half is read", np.negative, 15000.0, 15000.0, False),
+        ("half of the rows alone are needed", lambda a: a[::2] + 0.0, 100.0, 100.0, False),
+        ("a large value is needed everywhere", lambda a: np.maximum(a, 0), 100.0, 100.0, True),
+        ("a counter failed", np.negative, 100.0, None, False),
+    ],
+)
+def test_inputs_that_are_needed_must_be_read(
+    name: str, kernel: Any, first: float, again: float | None, refused: bool, monkeypatch: Any
+) -> None:
+    def read(bench: Bench, which: int, contents: Any) -> float:
+        assert len(contents) > 1 and len({one.places for one in contents}) == len(contents)
+        if again is None:
+            raise RuntimeError("a counter failed")
+        return again
+
+    a = np.random.default_rng(1).standard_normal((48, 72))
+    place = "flopscope.measuring.checking."
+    monkeypatch.setattr(f"{place}check.devices_of", lambda arrays: {"cpu"})
+    monkeypatch.setattr(f"{place}bench.Bench.counted", lambda *_: (Counts(dram_bytes_read=first), None, []))
+    monkeypatch.setattr(f"{place}bench.Bench.read", read)
+    properties = {**fs._core.cpu_properties(), "l2_bytes": a.nbytes // 4}
+    monkeypatch.setattr("flopscope._core.cpu_properties", lambda: properties)
+    found = fs.check(kernel, lambda a: kernel(a) + 0.0, a, **BRIEF)
+    assert (found.verdict == "invalid") == refused, str(found)
+    if refused:
+        assert found.reason.endswith("reads 100 B of 27.65 kB that its outputs depend on"), found.reason
+        assert "counted" in found.facts()
+    properties["l2_bytes"] = a.nbytes // 2
+    assert fs.check(kernel, lambda a: kernel(a) + 0.0, a, **BRIEF).verdict in JUDGED, "the L2 may hold them"

@@ -9,6 +9,9 @@ import pytest
 from helpers.checked import JUDGED
 
 import flopscope as fs
+from flopscope.measuring.checking.bench import Bench
+from flopscope.measuring.counting import Counts
+from flopscope.record.counters import why_no_counters
 
 torch: Any = pytest.importorskip("torch")
 triton: Any = pytest.importorskip("triton")
@@ -299,6 +302,23 @@ def test_speed_is_told() -> None:
     a = x(2048, 2048)
     assert fs.check(twice, softmax, a, **BRIEF).verdict == "slower"
     assert fs.check(softmax, twice, a, **BRIEF).verdict == "faster"
+
+
+def test_inputs_that_are_read_are_not_taken_for_unread(monkeypatch: Any) -> None:
+    if why := why_no_counters():
+        pytest.skip(why)
+    read: list[float] = []
+    count = Bench.read
+
+    def counted(self: Bench, which: int, contents: Any) -> float:
+        read.append(count(self, which, contents))
+        return read[-1]
+
+    monkeypatch.setattr(Bench, "counted", lambda *_: (Counts(dram_bytes_read=0.0), None, []))
+    monkeypatch.setattr(Bench, "read", counted)
+    a = x(8192, 4096).double()  # several times the L2
+    found = fs.check(total, lambda a: a.sum(-1), a, **BRIEF)
+    assert found.verdict in JUDGED and read[0] == pytest.approx(a.nbytes, rel=0.1), str(found)
 
 
 def test_calls_of_torch_have_known_work() -> None:

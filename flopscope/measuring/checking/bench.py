@@ -7,6 +7,7 @@ is still written after the return differs.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
@@ -170,6 +171,12 @@ class Bench:
 
     def sample(self, which: int, content: Roll | Sequence[Any]) -> float:
         """Return the µs of a call with this content."""
+        self._fill(content)
+        with joined_threads():
+            (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([self._chosen.index(which)]))
+        return float(sample.us)
+
+    def _fill(self, content: Roll | Sequence[Any]) -> None:
         rolled = self._pool[content.draw] if isinstance(content, Roll) else self._arguments
         for at, argument in enumerate(self._arguments):
             if not isinstance(argument, Guarded):
@@ -178,9 +185,6 @@ class Bench:
                 argument.write(content[at])
             else:
                 argument.roll(rolled[at], content.places if at in content.moved else 0)
-        with joined_threads():
-            (sample,) = self._stage.sampled(self._clock, lambda: self._clock.sample([self._chosen.index(which)]))
-        return float(sample.us)
 
     def keep(self, which: int, results: Results) -> None:
         """Keep the outputs of the latest sample."""
@@ -202,6 +206,18 @@ class Bench:
         counts = count_call(stage, stage.calls[at], None, require=False)
         sample_lines(counts, stage, stage.calls[at])
         return counts, stage.looks[at].launch, stage.notes[before:]
+
+    def read(self, which: int, contents: Sequence[Roll | Sequence[Any]]) -> float:
+        """Return the bytes that a call reads from a GPU's memory, if each has the next of the contents. After end()."""
+        device, several = str(self._stage.device), itertools.cycle(contents)
+
+        def ready() -> None:
+            self._fill(next(several))
+            _core.measure_flush(device)
+
+        call = self._stage.calls[self._chosen.index(which)]
+        (found,) = _core.count_calls(int(device.partition(":")[2]), "memory", ready, (call,))
+        return found.get("dram_bytes_read", math.inf)
 
     def _timed(self, which: int) -> Callable[[], Any]:
         def call() -> Any:

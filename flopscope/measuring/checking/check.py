@@ -7,6 +7,7 @@ reference that differs from call to call, results that are those of earlier call
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -19,19 +20,20 @@ from typing import Any, Literal
 import numpy as np
 
 from flopscope import _core
-from flopscope.measuring.arrays import bytes_of, filler, flat, is_array, is_contiguous
+from flopscope.measuring.arrays import bytes_of, dtype_of, filler, flat, is_array, is_contiguous, is_floating
 from flopscope.measuring.checking.bench import Bench, Outcome, Output, Results
 from flopscope.measuring.checking.inputs import NUDGES, Case, Inputs, made, nudged
 from flopscope.measuring.checking.isolated import Crashed, Isolated, Raised
 from flopscope.measuring.checking.judge import Expected, apart_by, difference, expect, same_twice, undetermined
 from flopscope.measuring.checking.result import Beside, Checked, Verdict
 from flopscope.measuring.counting import Counts, relate, traffic_sentence
+from flopscope.measuring.cuda import devices_of
 from flopscope.measuring.measuring import is_impossible, peaks_for, require_numbers, require_source
 from flopscope.measuring.paired import TimesCompared, judged, rounds
 from flopscope.measuring.sampling import NoTime, Sample
 from flopscope.measuring.stage import Stage, name_of, require_callable
 from flopscope.support.progress import time_bar
-from flopscope.support.units import plural
+from flopscope.support.units import plural, si_text
 
 Side = tuple[Bench | Isolated, int]
 """Where a function is called, and its place there."""
@@ -42,6 +44,8 @@ MARGIN = 0.01
 MIN_ROUNDS, MIN_TIME = 20, 0.05
 """The minimum number of rounds in which both are timed, and their seconds."""
 UNDER_LOAD = " under load of other work"
+L2S, DRAWN = 4, 16
+"""Times the size of the L2 that inputs must have for what is read of them to count; elements drawn of each."""
 CASES_SECONDS = 20.0
 """After which no optional case begins."""
 
@@ -375,7 +379,7 @@ class Run:
                 bench.end()
         for number, outputs in zip(turns.kept, kept, strict=True):
             case = Case(f"timed call {number}", self._inputs.content(number))
-            if wrong := _difference(outputs, self._expected(case)):
+            if wrong := _difference(outputs, expected := self._expected(case)):
                 raise NoTime(f"it returns results of other calls: of the contents of a timed call, {wrong}")
         self._notes += stage.notes
         written = float(sum(bytes_of(one.dtype, one.values.shape) for one in kept[0]))
@@ -396,7 +400,39 @@ class Run:
         traffic = traffic_sentence(counts, read + written, read, written)
         self._seen = {"counters": counts, "launch": launch, "traffic": traffic, "times": times}
         self._seen |= {"pct_limit": mine, "reference_pct_limit": theirs, "baselines": tuple(found[1:])}
+        contents = [self._inputs.fresh(number) for number in turns.kept[:4]]
+        if unread := self._unread(stage, counts.get("dram_bytes_read", math.inf), case, expected, contents):
+            raise NoTime(f"impossible: by the counters of the GPU, {self._names[0]} reads {unread}")
         return times
+
+    def _unread(
+        self, stage: Stage, read: float, case: Case, expected: Sequence[Expected], contents: Sequence[Any]
+    ) -> str:
+        """Say it if a call reads less than half of the inputs on whose every part the outputs depend: those of which
+        each of some drawn elements changes them. The L2 may hold what is not read of smaller inputs."""
+        bench, which = self._sides[0]
+        least = max(L2S * (stage.device.properties.get("l2_bytes") or math.inf), 2 * read)
+        there = [devices_of([one]) == {str(stage.device)} and is_floating(one) for one in self._inputs.args]
+        inputs = [at for at, holds in enumerate(there) if holds and at not in self._outputs.arguments]
+        sizes = {at: bytes_of(dtype_of(self._inputs.args[at]), case.values[at].shape) for at in inputs}
+        if sum(sizes.values()) < least or len(contents) < 2:
+            return ""
+        draw, needed = random.Random(self._inputs.seed), 0
+        for at, size in sizes.items():
+            places = (draw.randrange(case.values[at].size) for _ in range(DRAWN if size else 0))
+            needed += size * all(self._matters(case, expected, at, place) for place in places)
+        try:
+            read = bench.read(which, contents) if needed >= least else math.inf
+        except (Crashed, RuntimeError):
+            read = math.inf  # unknown
+        return f"{si_text(read, 'B')} of {si_text(needed, 'B')} that its outputs depend on" if 2 * read < needed else ""
+
+    def _matters(self, case: Case, expected: Sequence[Expected], at: int, place: int) -> bool:
+        """Return whether a large value at a place of an argument changes the outputs of the reference."""
+        values = [*case.values]
+        values[at] = values[at].copy()
+        values[at].reshape(-1)[place] = 64 * np.max(np.abs(values[at]))
+        return bool(_difference(self._side(1, case._replace(values=tuple(values))).outputs, expected))
 
     def _shares(self, stage: Stage, source: str, read: float, written: float, times: TimesCompared) -> list[float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""

@@ -53,7 +53,7 @@ class Isolated:
         self._seconds = seconds
 
     def __getattr__(self, method: str) -> Any:
-        if method not in ("outcome", "begin", "end", "sample", "keep", "kept", "counted"):
+        if method not in ("outcome", "begin", "end", "sample", "keep", "kept", "counted", "read"):
             raise AttributeError(method)
         return partial(self._ask, method)
 
