@@ -205,15 +205,9 @@ fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
     return not_built(err);
 }
 
-fs_status fs_cuda_measure_dirty(fs_device device, fs_error *err)
+fs_status fs_cuda_measure_disturb(fs_device device, bool loaded, fs_error *err)
 {
-    (void)device;
-    return not_built(err);
-}
-
-fs_status fs_cuda_measure_load(fs_device device, fs_error *err)
-{
-    (void)device;
+    (void)device, (void)loaded;
     return not_built(err);
 }
 

@@ -80,19 +80,17 @@ extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_a
 static volatile hold_state *hold; /* created on first use, shared by all devices; the caller holds the GIL */
 static int ticket;
 
-static fs_status read_buffer(fs_device device, cudaStream_t stream, void *buffer, size_t nbytes, bool fresh, int sms,
-                             int times, fs_error *err)
+static fs_status read_buffer(fs_device device, cudaStream_t stream, int times, void *buffer, size_t nbytes, bool fresh,
+                             int sms, fs_error *err)
 {
-    uint4 *data = (uint4 *)buffer;
-    flush_arguments args = {data, (int64_t)(nbytes / 16), data};
+    flush_arguments args = {(uint4 *)buffer, (int64_t)(nbytes / 16), (uint4 *)buffer};
     void *parameters[] = {&args};
+    cudaError_t code = fresh ? cudaMemsetAsync(buffer, 0, nbytes, stream) : cudaSuccess;
 
-    if (fresh) FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, stream), device, "filling the buffer of a flush", err);
-    for (int i = 0; i < times; i++)
-        FS_CUDA_TRY(cudaLaunchKernel((const void *)flopscope_flush_l2, dim3((unsigned)(sms * BLOCKS_PER_SM)),
-                                     dim3(THREADS), parameters, 0, stream),
-                    device, "emptying the L2 cache", err);
-    return FS_OK;
+    for (int i = 0; i < times && code == cudaSuccess; i++)
+        code = cudaLaunchKernel((const void *)flopscope_flush_l2, dim3((unsigned)(sms * BLOCKS_PER_SM)), dim3(THREADS),
+                                parameters, 0, stream);
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "emptying the L2 cache", err);
 }
 
 static fs_status flush(fs_device device, cudaStream_t stream, int times, fs_error *err)
@@ -108,33 +106,27 @@ static fs_status flush(fs_device device, cudaStream_t stream, int times, fs_erro
     size_t nbytes = CACHES_READ * (size_t)(l2 > 0 ? l2 : 1 << 20) / 16 * 16;
     FS_CUDA_TRY(cudaCtxResetPersistingL2Cache(), device, "resetting the persisting lines of the L2 cache", err);
     FS_TRY(fs_cuda_scratch_take(device, FS_CUDA_FLUSH_BUFFER, nbytes, &buffer, &fresh, err));
-    fs_status status = read_buffer(device, stream, buffer, nbytes, fresh, sms, times, err);
+    fs_status status = read_buffer(device, stream, times, buffer, nbytes, fresh, sms, err);
     fs_cuda_scratch_give(device, FS_CUDA_FLUSH_BUFFER);
     return status;
 }
 
-static fs_status flush_once(fs_device device, fs_error *err)
-{
-    return flush(device, fs_cuda_stream(device), 1, err);
-}
-
 /* Twice as many blocks as there are multiprocessors, each with all of the shared memory of one. */
-static fs_status dirty(fs_device device, fs_error *err)
+static fs_status fill_shared(fs_device device, fs_error *err)
 {
-    int sms, nbytes, words;
+    int sms = 0, nbytes = 0, words;
     void *parameters[] = {&words};
     const void *kernel = (const void *)flopscope_fill_shared;
+    cudaError_t code = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index);
 
-    FS_TRY(flush_once(device, err));
-    FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
-                "asking for the number of multiprocessors", err);
-    FS_CUDA_TRY(cudaDeviceGetAttribute(&nbytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index), device,
-                "asking for the shared memory", err);
+    if (code == cudaSuccess)
+        code = cudaDeviceGetAttribute(&nbytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device.index);
     words = nbytes / 4;
-    cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes);
+    if (code == cudaSuccess) code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, nbytes);
     if (code == cudaSuccess)
         code = cudaLaunchKernel(kernel, dim3((unsigned)(2 * sms)), dim3(THREADS), parameters, (size_t)nbytes,
                                 fs_cuda_stream(device));
+    if (code == cudaSuccess) code = cudaStreamSynchronize(fs_cuda_stream(device));
     return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "filling the shared memory", err);
 }
 
@@ -147,13 +139,6 @@ static fs_status load(fs_device device, fs_error *err)
     fs_status status = flush(device, stream, LOAD_READS, err);
     cudaStreamDestroy(stream); /* once its work is done */
     return status;
-}
-
-static fs_status mark(fs_device device, fs_error *err)
-{
-    int argument = 0;
-
-    return fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument, "launching a mark", err);
 }
 
 static fs_status start_hold(fs_device device, double seconds, fs_error *err)
@@ -190,35 +175,37 @@ extern "C" fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool
     return code == cudaSuccess || !*done ? FS_OK : fs_cuda_fail(code, device, "waiting for the device", err);
 }
 
-/* Do the work with the device current. */
-static fs_status on_device(fs_device device, fs_status (*work)(fs_device device, fs_error *err), fs_error *err)
+extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
 {
     int previous;
 
     FS_TRY(fs_cuda_enter(device, &previous, err));
-    fs_status status = work(device, err);
+    fs_status status = flush(device, fs_cuda_stream(device), 1, err);
     fs_cuda_leave(previous);
     return status;
 }
 
-extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
+extern "C" fs_status fs_cuda_measure_disturb(fs_device device, bool loaded, fs_error *err)
 {
-    return on_device(device, flush_once, err);
-}
+    int previous;
 
-extern "C" fs_status fs_cuda_measure_dirty(fs_device device, fs_error *err)
-{
-    return on_device(device, dirty, err);
-}
-
-extern "C" fs_status fs_cuda_measure_load(fs_device device, fs_error *err)
-{
-    return on_device(device, load, err);
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status = flush(device, fs_cuda_stream(device), 1, err);
+    if (status == FS_OK) status = fill_shared(device, err);
+    if (status == FS_OK && loaded) status = load(device, err);
+    fs_cuda_leave(previous);
+    return status;
 }
 
 extern "C" fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
 {
-    return on_device(device, mark, err);
+    int previous, argument = 0;
+
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status =
+        fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument, "launching a mark", err);
+    fs_cuda_leave(previous);
+    return status;
 }
 
 extern "C" fs_status fs_cuda_measure_hold(fs_device device, double seconds, fs_error *err)

@@ -17,12 +17,9 @@ fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_
  * during the timed work. The buffer stays allocated until the cache of free memory is emptied. */
 fs_status fs_cuda_measure_flush(fs_device device, fs_error *err);
 
-/* Queue a flush, and flopscope_fill_shared, a kernel that fills the shared memory of all multiprocessors with NaN: what
- * work that reads it before it writes it finds there. */
-fs_status fs_cuda_measure_dirty(fs_device device, fs_error *err);
-
-/* Queue some milliseconds of flushes on a stream of their own, beside which other work of the device runs. */
-fs_status fs_cuda_measure_load(fs_device device, fs_error *err);
+/* Flush, and fill the shared memory of all multiprocessors with NaN, which work that reads it before it writes it finds
+ * there. If `loaded`, queue some milliseconds of flushes on a stream of their own, beside which other work runs. */
+fs_status fs_cuda_measure_disturb(fs_device device, bool loaded, fs_error *err);
 
 /* Queue flopscope_measure_mark, a kernel that does nothing: in CUPTI's records it separates earlier from later work. */
 fs_status fs_cuda_measure_mark(fs_device device, fs_error *err);

@@ -44,14 +44,14 @@ static PyObject *measure_flush(PyObject *Py_UNUSED(module), PyObject *where)
     return queue(where, fs_cuda_measure_flush);
 }
 
-static PyObject *measure_dirty(PyObject *Py_UNUSED(module), PyObject *where)
+static PyObject *measure_disturb(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    return queue(where, fs_cuda_measure_dirty);
-}
-
-static PyObject *measure_load(PyObject *Py_UNUSED(module), PyObject *where)
-{
-    return queue(where, fs_cuda_measure_load);
+    PyObject *where;
+    int loaded;
+    fs_device device;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "Op:measure_disturb", &where, &loaded) || !parse_cuda(where, &device)) return NULL;
+    return fs_none_or_raise(FS_WITHOUT_GIL(fs_cuda_measure_disturb(device, loaded != 0, &err)), &err);
 }
 
 static PyObject *measure_mark(PyObject *Py_UNUSED(module), PyObject *where)
@@ -250,10 +250,9 @@ static PyMethodDef functions[] = {
     {"measure_flush", measure_flush, METH_O,
      "measure_flush($module, device, /)\n--\n\nQueue the kernel flopscope_flush_l2, which fills the L2 cache with "
      "unrelated data."},
-    {"measure_dirty", measure_dirty, METH_O,
-     "measure_dirty($module, device, /)\n--\n\nQueue a flush, and a kernel that fills all shared memory with NaN."},
-    {"measure_load", measure_load, METH_O,
-     "measure_load($module, device, /)\n--\n\nQueue some milliseconds of work on a stream of its own."},
+    {"measure_disturb", measure_disturb, METH_VARARGS,
+     "measure_disturb($module, device, loaded, /)\n--\n\nFlush the L2 cache and fill shared memory with NaN. loaded: "
+     "queue some milliseconds of work on a stream of its own, too."},
     {"measure_mark", measure_mark, METH_O,
      "measure_mark($module, device, /)\n--\n\nQueue the kernel flopscope_measure_mark, which does nothing."},
     {"measure_call", measure_call, METH_VARARGS,

@@ -58,10 +58,9 @@ def test_cold_ops_approach_but_do_not_exceed_the_bandwidth() -> None:
 
 def test_a_load_runs_beside_the_default_stream() -> None:
     torch = torch_or_skip()
-    fs._core.measure_dirty("cuda:0")
-    fs._core.measure_wait("cuda:0")
+    fs._core.measure_disturb("cuda:0", False)  # allocates its buffer
     begin = time.perf_counter()
-    fs._core.measure_load("cuda:0")
+    fs._core.measure_disturb("cuda:0", True)
     torch.cuda.default_stream().synchronize()
     queued = time.perf_counter() - begin
     fs._core.measure_wait("cuda:0")

@@ -99,24 +99,17 @@ class Bench:
         self._open = ExitStack()
 
     def outcome(
-        self,
-        which: int,
-        case: Case,
-        results: Results,
-        adopt: bool,
-        dtype: str,
-        spoiled: Sequence[tuple[str, Shape]],
-        loaded: bool,
+        self, which: int, case: Case, results: Results, adopt: bool, dtype: str, spoiled: Sequence[tuple[str, Shape]]
     ) -> Outcome:
         """Call a function once. adopt: the arguments that it changes are results. dtype: replaces floating dtypes.
-        spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before. loaded: while other
-        work runs."""
+        spoiled: dtypes and shapes of arrays whose memory, if it is free, is filled with NaN before."""
         arguments = self._new(case.values, case.layout, dtype)
         arrays = {at: one for at, one in enumerate(arguments) if isinstance(one, Guarded)}
         before = {at: copied(one.array) for at, one in arrays.items()}
         for one in spoiled:
             spoil(next(array.array for array in arrays.values()), *one)
-        with _disturbed([one.array for one in arrays.values()], loaded), joined_threads(), warnings.catch_warnings():
+        gpus = devices_of(one.array for one in arrays.values())
+        with _disturbed(gpus, case.loaded), joined_threads(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of contents that are not the user's
             returned = self._call(which, arguments)
         self._require_values(which, returned)
@@ -247,16 +240,13 @@ class Bench:
 
 
 @contextmanager
-def _disturbed(arrays: Sequence[Any], loaded: bool) -> Iterator[None]:
-    """Leave NaN in the shared memory of the GPUs of arrays, and other data in their L2. loaded: keep these GPUs or, if
-    there are none, the CPU busy beside the block."""
-    devices, ended = devices_of(arrays), threading.Event()
+def _disturbed(devices: set[str], loaded: bool) -> Iterator[None]:
+    """Leave NaN in the shared memory of GPUs, and other data in their L2. loaded: keep them or, if there are none, the
+    CPU busy beside the block."""
+    ended = threading.Event()
     with suppress(RuntimeError):  # a build without CUDA
         for device in devices:
-            _core.measure_dirty(device)
-            _core.measure_wait(device)
-            if loaded:
-                _core.measure_load(device)
+            _core.measure_disturb(device, loaded)
 
     def work(block: bytes = bytes(1 << 20)) -> None:
         while not ended.is_set():

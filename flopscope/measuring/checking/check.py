@@ -229,13 +229,11 @@ class Run:
                 self._timed.append(place)
         return time.monotonic() - begin
 
-    def _side(
-        self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = (), loaded: bool = False
-    ) -> Outcome:
+    def _side(self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = ()) -> Outcome:
         bench, place = self._sides[which]
         results = Results(self._changed) if which else self._results
         spoiled = [(one.output.dtype, one.output.values.shape) for one in expected]
-        return bench.outcome(place, case, results, which == 1, dtype, spoiled, loaded)
+        return bench.outcome(place, case, results, which == 1, dtype, spoiled)
 
     @property
     def _results(self) -> Results:
@@ -287,7 +285,7 @@ class Run:
         before: list[Output] = []
         for when in ("", "", UNDER_LOAD):
             try:
-                outcome = self._side(0, self._poisoned(case, expected), "", expected, bool(when))
+                outcome = self._side(0, self._poisoned(case._replace(loaded=bool(when)), expected), "", expected)
             except (NoTime, Crashed):
                 raise
             except Exception as problem:
@@ -400,39 +398,38 @@ class Run:
         traffic = traffic_sentence(counts, read + written, read, written)
         self._seen = {"counters": counts, "launch": launch, "traffic": traffic, "times": times}
         self._seen |= {"pct_limit": mine, "reference_pct_limit": theirs, "baselines": tuple(found[1:])}
-        contents = [self._inputs.fresh(number) for number in turns.kept[:4]]
-        if unread := self._unread(stage, counts.get("dram_bytes_read", math.inf), case, expected, contents):
+        if unread := self._unread(stage, counts.get("dram_bytes_read", math.inf), case, expected, turns.kept[:4]):
             raise NoTime(f"impossible: by the counters of the GPU, {self._names[0]} reads {unread}")
         return times
 
     def _unread(
-        self, stage: Stage, read: float, case: Case, expected: Sequence[Expected], contents: Sequence[Any]
+        self, stage: Stage, read: float, case: Case, expected: Sequence[Expected], numbers: Sequence[int]
     ) -> str:
-        """Say it if a call reads less than half of the inputs on whose every part the outputs depend: those of which
-        each of some drawn elements changes them. The L2 may hold what is not read of smaller inputs."""
+        """Say it if a call reads less than half of the inputs that matter. Of small ones, the L2 may hold the rest."""
         bench, which = self._sides[0]
         least = max(L2S * (stage.device.properties.get("l2_bytes") or math.inf), 2 * read)
         there = [devices_of([one]) == {str(stage.device)} and is_floating(one) for one in self._inputs.args]
         inputs = [at for at, holds in enumerate(there) if holds and at not in self._outputs.arguments]
         sizes = {at: bytes_of(dtype_of(self._inputs.args[at]), case.values[at].shape) for at in inputs}
-        if sum(sizes.values()) < least or len(contents) < 2:
+        if sum(sizes.values()) < least or len(numbers) < 2:
             return ""
-        draw, needed = random.Random(self._inputs.seed), 0
-        for at, size in sizes.items():
-            places = (draw.randrange(case.values[at].size) for _ in range(DRAWN if size else 0))
-            needed += size * all(self._matters(case, expected, at, place) for place in places)
-        try:
-            read = bench.read(which, contents) if needed >= least else math.inf
-        except (Crashed, RuntimeError):
-            read = math.inf  # unknown
-        return f"{si_text(read, 'B')} of {si_text(needed, 'B')} that its outputs depend on" if 2 * read < needed else ""
+        draw = random.Random(self._inputs.seed)
+        with suppress(Exception):  # of the reference, the kernel or the counters, so that nothing is known
+            needed = sum(size for at, size in sizes.items() if self._matters(case, expected, at, draw))
+            contents = [self._inputs.fresh(number) for number in numbers]
+            if needed >= least and 2 * (read := bench.read(which, contents)) < needed:
+                return f"{si_text(read, 'B')} of {si_text(needed, 'B')} that its outputs depend on"
+        return ""
 
-    def _matters(self, case: Case, expected: Sequence[Expected], at: int, place: int) -> bool:
-        """Return whether a large value at a place of an argument changes the outputs of the reference."""
-        values = [*case.values]
-        values[at] = values[at].copy()
-        values[at].reshape(-1)[place] = 64 * np.max(np.abs(values[at]))
-        return bool(_difference(self._side(1, case._replace(values=tuple(values))).outputs, expected))
+    def _matters(self, case: Case, expected: Sequence[Expected], at: int, draw: random.Random) -> bool:
+        """Return whether a large value at each of some drawn places of an argument changes the reference's outputs."""
+        for _ in range(DRAWN):
+            changed = case.values[at].copy()
+            changed.reshape(-1)[draw.randrange(changed.size)] = 64 * np.max(np.abs(changed))
+            other = case._replace(values=(*case.values[:at], changed, *case.values[at + 1 :]))
+            if not _difference(self._side(1, other).outputs, expected):
+                return False
+        return True
 
     def _shares(self, stage: Stage, source: str, read: float, written: float, times: TimesCompared) -> list[float]:
         """Return the percent of the limit: inputs and outputs are moved once, and the reference's FLOPs done."""

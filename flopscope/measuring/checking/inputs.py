@@ -44,6 +44,8 @@ class Case(NamedTuple):
     layout: str = "plain"
     optional: bool = False
     """Whether a kernel may refuse them: it was given others."""
+    loaded: bool = False
+    """Whether other work runs beside the call."""
 
     @property
     def edge(self) -> bool:
