@@ -1,7 +1,6 @@
 """check(): results that are not what they seem, integers, equal values in another order, and what refusals say."""
 
 import asyncio
-import math
 import os
 import re
 import threading
@@ -335,20 +334,16 @@ def test_calls_that_differ_are_noted_and_wrong_ones_under_load_are_wrong() -> No
     [
         ("all is needed", np.negative, 100.0, 100.0, True),
         ("a cache is filled at the next call", np.negative, 100.0, 27648.0, False),
-        ("nothing was counted", np.negative, math.inf, 100.0, False),
         ("more than half is read", np.negative, 15000.0, 15000.0, False),
         ("half of the rows alone are needed", lambda a: a[::2] + 0.0, 100.0, 100.0, False),
         ("a large value is needed everywhere", lambda a: np.maximum(a, 0), 100.0, 100.0, True),
-        ("a counter failed", np.negative, 100.0, None, False),
     ],
 )
 def test_inputs_that_are_needed_must_be_read(
-    name: str, kernel: Any, first: float, again: float | None, refused: bool, monkeypatch: Any
+    name: str, kernel: Any, first: float, again: float, refused: bool, monkeypatch: Any
 ) -> None:
     def read(bench: Bench, which: int, contents: Any) -> float:
         assert len(contents) > 1 and len({one.places for one in contents}) == len(contents)
-        if again is None:
-            raise RuntimeError("a counter failed")
         return again
 
     a = np.random.default_rng(1).standard_normal((48, 72))

@@ -15,6 +15,7 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -252,15 +253,13 @@ def _disturbed(devices: set[str], loaded: bool) -> Iterator[None]:
         while not ended.is_set():
             zlib.crc32(block)
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(BUSY if loaded and not devices else 0)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(BUSY) as threads:
+        for _ in range(BUSY if loaded and not devices else 0):
+            threads.submit(work)
+        try:
+            yield
+        finally:
+            ended.set()
 
 
 def array_of(argument: Any) -> Any:
