@@ -4,7 +4,7 @@ import { load } from "./load.mjs";
 
 const flopscope = load(["format.js", "overview.js"]);
 flopscope.draw = { tile: (title, value, doc) => ({ title, value, doc }) };
-flopscope.element = (tag, properties, children) => children;
+flopscope.element = (tag, children) => children;
 
 /* The first tile of an overview whose profile took 300 ms in 3 steps, or as `accounting` has it. */
 function time(accounting, steps, tile = 0) {

@@ -3,7 +3,7 @@
 "use strict";
 
 {
-    const el = (...parts) => flopscope.element(...parts);
+    const { element: el } = flopscope;
 
     const ratio = (value) => (flopscope.format.known(value) ? `${value.toPrecision(3)}×` : flopscope.format.MISSING);
 
@@ -33,7 +33,7 @@
                 ),
             );
         }
-        return el("div", { class: "tiles" }, shown);
+        return el("div.tiles", shown);
     }
 
     /* Each part of the accounting of both runs, the largest difference first. */
@@ -68,14 +68,12 @@
                 left = data.steps[i].count - listed.length;
             return el(
                 "div",
-                {},
-                el("p", { class: "note", text: name }),
+                el("p.note", name),
                 flopscope.draw.steps(listed, labels, most, `Steps of ${name}`),
-                left > 0 &&
-                    el("p", { class: "note", text: `${flopscope.format.count(left)} more steps are not drawn.` }),
+                left > 0 && el("p.note", `${flopscope.format.count(left)} more steps are not drawn.`),
             );
         };
-        element.append(el("div", { class: "sides" }, runs.map(side)));
+        element.append(el("div.sides", runs.map(side)));
     }
 
     async function changes(element, data, page) {
@@ -102,7 +100,7 @@
         const left = rows.left_out ? `; ${format.count(rows.left_out)} rows more are left out` : "";
         element.append(draw.heading("What changed", `${per}; ${kind}${left}`));
         if (!rows.count) {
-            element.append(el("p", { class: "empty", text: "Neither run has rows with time." }));
+            element.append(el("p.empty", "Neither run has rows with time."));
             return;
         }
         let most = 0;
@@ -124,11 +122,7 @@
         const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
         const of = (title, key, print) =>
             ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
-        const chosen = el("p", {
-            class: "chosen",
-            "aria-live": "polite",
-            text: "Choose a row to read why it changed.",
-        });
+        const chosen = el("p.chosen", { "aria-live": "polite", text: "Choose a row to read why it changed." });
         const describe = (i) =>
             [
                 `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
@@ -192,12 +186,12 @@
                 "its accounting, advice and what it recorded; savings are of a mean step",
             ),
         );
-        const sides = el("div", { class: "sides" });
+        const sides = el("div.sides");
         element.append(sides);
         for (const [i, overview] of data.overviews.entries()) {
             if (!overview) continue;
-            const body = el("div", { class: "body" });
-            sides.append(el("details", { open: true }, el("summary", { text: `${"ab"[i]}: ${data.names[i]}` }), body));
+            const body = el("div.body");
+            sides.append(el("details", { open: true }, el("summary", `${"ab"[i]}: ${data.names[i]}`), body));
             await flopscope.sections.get("overview").mount(body, overview, page, `${"ab"[i]}: ${data.names[i]}`);
         }
     }
@@ -208,7 +202,7 @@
         async mount(element, data, page) {
             element.append(tiles(data));
             for (const text of data.verdict.slice(1)) {
-                element.append(el("p", { class: "sentence", text }));
+                element.append(el("p.sentence", text));
             }
             if (data.parts.length) {
                 const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";

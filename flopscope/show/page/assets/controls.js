@@ -35,13 +35,11 @@ Object.assign(flopscope.Ops.prototype, {
         const present = new Set(this.page.rows.columns.kind);
         const shown = kinds.filter(([kind], i) => kind === "all" || present.has(i));
         this.kinds = el(
-            "div",
-            { class: "segments", role: "group", "aria-label": "Kind of row" },
+            "div.segments",
+            { role: "group", "aria-label": "Kind of row" },
             shown.map(([kind, title]) =>
                 el("button", {
-                    type: "button",
                     "data-kind": kind,
-                    text: title,
                     on: {
                         click: () => {
                             this.kind = kind;
@@ -50,6 +48,7 @@ Object.assign(flopscope.Ops.prototype, {
                             this.remember();
                         },
                     },
+                    text: title,
                 }),
             ),
         );
@@ -90,14 +89,13 @@ Object.assign(flopscope.Ops.prototype, {
                 .filter((one) => !one.hidden)
                 .map((one) => el("option", { value: one.id, text: one.title })),
         );
-        this.count = el("span", { class: "count", role: "status" });
+        this.count = el("span.count", { role: "status" });
         const bar = el(
-            "div",
-            { class: "controls" },
+            "div.controls",
             this.input,
             this.kinds,
-            el("label", {}, "Category", this.categories),
-            el("label", {}, "Group by", this.groups),
+            el("label", "Category", this.categories),
+            el("label", "Group by", this.groups),
             this.menu(),
             this.count,
         );
@@ -129,13 +127,11 @@ Object.assign(flopscope.Ops.prototype, {
 
     menu() {
         const { element: el } = flopscope;
-        const panel = el("div", { class: "panel", id: "columns-panel", hidden: true });
-        const button = el("button", {
-            type: "button",
-            class: "button",
-            text: "Columns ▾",
+        const panel = el("div.panel", { id: "columns-panel", hidden: true });
+        const button = el("button.button", {
             "aria-expanded": "false",
             "aria-controls": "columns-panel",
+            text: "Columns ▾",
         });
         const set = (isOpen) => {
             panel.hidden = !isOpen;
@@ -143,7 +139,7 @@ Object.assign(flopscope.Ops.prototype, {
             if (isOpen) this.fillMenu(panel);
         };
         button.addEventListener("click", () => set(panel.hidden));
-        const menu = el("div", { class: "menu" }, button, panel);
+        const menu = el("div.menu", button, panel);
         document.addEventListener("click", (event) => {
             if (!menu.contains(event.target)) set(false);
         });
@@ -176,8 +172,7 @@ Object.assign(flopscope.Ops.prototype, {
             ...this.grouping.table.groups(["key"]).map(([title, columns]) =>
                 el(
                     "fieldset",
-                    {},
-                    el("legend", { text: title }),
+                    el("legend", title),
                     columns.map((column) => {
                         const box = el("input", {
                             type: "checkbox",
@@ -186,21 +181,18 @@ Object.assign(flopscope.Ops.prototype, {
                         box.checked = shown.has(column.name);
                         return el(
                             "label",
-                            {},
                             box,
                             el(
                                 "span",
-                                {},
                                 el("span", {
                                     class: this.tells(column) ? "" : "unknown",
                                     text: `${column.header}${this.tells(column) ? "" : " (empty)"}`,
                                 }),
-                                el("span", {
-                                    class: "note",
-                                    text:
-                                        ` ${column.doc}` +
+                                el(
+                                    "span.note",
+                                    ` ${column.doc}` +
                                         `${column.unit && column.unit !== "calls" ? `, in ${column.unit}` : ""}`,
-                                }),
+                                ),
                             ),
                         );
                     }),

@@ -13,24 +13,21 @@
             const kind = { op: "op of the host", kernel: "work of a device", range: "range" }[rows.kind(row)];
             const why = bound ? `${bound}: ${page.bounds[bound]}` : reason;
             const parts = [
-                el("button", {
-                    type: "button",
-                    class: "tool close",
-                    text: "✕",
+                el("button.tool.close", {
                     title: "Close (Esc)",
                     "aria-label": "Close the details",
                     on: { click: close },
+                    text: "✕",
                 }),
-                el("h3", { text: get("key") || "(no name)" }),
-                el("p", { class: "note", text: [kind, get("category")].filter(Boolean).join(" · ") }),
-                why && el("p", { class: "note", text: why }),
-                get("pct_roofline") > 100 && el("p", { class: "note", text: format.OVER }),
+                el("h3", get("key") || "(no name)"),
+                el("p.note", [kind, get("category")].filter(Boolean).join(" · ")),
+                why && el("p.note", why),
+                get("pct_roofline") > 100 && el("p.note", format.OVER),
             ];
             for (const { one, number } of flopscope.details.advice(finest, page)) {
                 parts.push(
                     el(
                         "p",
-                        {},
                         el("a", { href: "#overview", text: `Advice ${number}. ${one.action}` }),
                         ` ${one.saves} ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): `,
                         one.reason,
@@ -47,7 +44,7 @@
                 parts.push(draw.table(kernels.slice(0, MOST), columns, `Kernels of ${get("key")}`));
                 if (kernels.length > MOST) {
                     const left = `and ${format.count(kernels.length - MOST)} more, below the row in the table`;
-                    parts.push(el("p", { class: "note", text: left }));
+                    parts.push(el("p.note", left));
                 }
             }
             for (const [title, columns] of rows.groups(["key"])) {
@@ -55,10 +52,9 @@
                 const known = columns.filter(isKnown);
                 if (!known.length) continue;
                 parts.push(
-                    el("h4", { text: title }),
+                    el("h4", title),
                     el(
-                        "dl",
-                        { class: "values" },
+                        "dl.values",
                         (known.some((column) => column.type === "text") ? known : columns).flatMap((column) => {
                             const value = get(column.name);
                             const text = column.type === "text" ? value : format.unit(value, column.unit);

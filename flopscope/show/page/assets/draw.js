@@ -14,20 +14,16 @@ flopscope.draw = (() => {
         });
     }
 
-    const track = (...bars) => el("span", { class: "track", "aria-hidden": "true" }, bars);
+    const track = (...bars) => el("span.track", { "aria-hidden": "true" }, bars);
 
     /* What bounds a row: a swatch and its name. */
     function bound(name) {
         if (!name || name === "unknown") {
-            return el("span", {
-                class: "unknown",
-                text: flopscope.format.MISSING,
-                title: flopscope.page.bounds.unknown,
-            });
+            return el("span.unknown", { title: flopscope.page.bounds.unknown, text: flopscope.format.MISSING });
         }
         return el(
-            "span",
-            { class: "bound", title: flopscope.page.bounds[name] },
+            "span.bound",
+            { title: flopscope.page.bounds[name] },
             el("i", { class: `swatch bound-${name}` }),
             name,
         );
@@ -37,7 +33,7 @@ flopscope.draw = (() => {
     const END = 10;
     const ends = (text) =>
         text.length > 2 * END && !text.endsWith(")")
-            ? el("span", { class: "cut ends" }, el("span", { text: text.slice(0, -END) }), text.slice(-END))
+            ? el("span.cut.ends", el("span", text.slice(0, -END)), text.slice(-END))
             : cut(text);
     /* A text that is cut where it does not fit, with the whole text in its title. */
     const cut = (text, name) => el("span", { class: `cut ${name || ""}`, title: text, text });
@@ -45,18 +41,15 @@ flopscope.draw = (() => {
     /* A name that selects a row of the page. */
     function link(text, row, source) {
         if (row === null || row === undefined || row < 0) return cut(text, "plain");
-        return el("button", {
-            class: "link cut",
-            type: "button",
+        return el("button.link.cut", {
             title: text,
-            text,
             on: { click: () => flopscope.page.select(row, { source }) },
+            text,
         });
     }
 
     /* A button that acts; ``more``: other attributes. */
-    const button = (text, act, more = {}) =>
-        el("button", { type: "button", class: "button", text, ...more, on: { click: act } });
+    const button = (text, act, more = {}) => el("button.button", { ...more, on: { click: act }, text });
 
     /* What a column shows of a record: a function, or "format:field" for a text of flopscope.format. */
     function shown(what) {
@@ -81,7 +74,6 @@ flopscope.draw = (() => {
         const body = records.map((record) =>
             el(
                 "tr",
-                {},
                 listed.map(({ place, show, missing }) => {
                     const content = show(record);
                     if (content !== flopscope.format.MISSING) return el("td", { class: place }, content);
@@ -91,15 +83,9 @@ flopscope.draw = (() => {
             ),
         );
         return el(
-            "div",
-            { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-            el(
-                "table",
-                { class: "small" },
-                caption && el("caption", { class: "unseen", text: caption }),
-                el("thead", {}, el("tr", {}, head)),
-                el("tbody", {}, body),
-            ),
+            "div.scroll",
+            { tabindex: "0", role: "region", "aria-label": caption },
+            el("table.small", caption && el("caption.unseen", caption), el("thead", el("tr", head)), el("tbody", body)),
         );
     }
 
@@ -108,40 +94,36 @@ flopscope.draw = (() => {
         const columns = head.map((text, i) =>
             i < left ? [`<${text}`, (record) => cut(record[i], name)] : [text, (record) => record[i]],
         );
-        return [heading(title), table(records, columns, title), el("p", { class: "note", text: notes })];
+        return [heading(title), table(records, columns, title), el("p.note", notes)];
     }
 
-    const heading = (text, note) =>
-        el("div", { class: "heading" }, el("h3", { text }), note && el("span", { class: "note", text: note }));
+    const heading = (text, note) => el("div.heading", el("h3", text), note && el("span.note", note));
 
     /* The name of a part of the time, with its colour; ``note``: what it means. */
     const part = (name, label, note) =>
         el(
-            "span",
-            { class: "name" },
+            "span.name",
             name && el("i", { class: `swatch part-${name}` }),
-            el("span", {}, label, note && el("span", { class: "note", text: note })),
+            el("span", label, note && el("span.note", note)),
         );
 
     /* What words mean, [[word, meaning]], to open. */
     const words = (title, pairs) =>
         el(
-            "details",
-            { class: "words" },
-            el("summary", { text: title }),
+            "details.words",
+            el("summary", title),
             el(
                 "dl",
-                {},
-                pairs.map(([word, text]) => el("div", {}, el("dt", { text: word }), el("dd", { text }))),
+                pairs.map(([word, text]) => el("div", el("dt", word), el("dd", text))),
             ),
         );
 
     /* A number with a label below a heading. */
     function tile(label, text, doc) {
         return el(
-            "div",
-            { class: "tile", title: doc },
-            el("span", { class: "label", text: label }),
+            "div.tile",
+            { title: doc },
+            el("span.label", label),
             el("span", { class: `value${text === flopscope.format.MISSING ? " unknown" : ""}`, text }),
         );
     }
@@ -152,8 +134,8 @@ flopscope.draw = (() => {
         const { format } = flopscope;
         const stack = ({ total, parts }) =>
             el(
-                "span",
-                { class: "stack", style: { width: `${(100 * total) / most}%` } },
+                "span.stack",
+                { style: { width: `${(100 * total) / most}%` } },
                 Object.keys(parts)
                     .filter((name) => parts[name] > 0)
                     .map((name) =>
@@ -172,7 +154,7 @@ flopscope.draw = (() => {
             ["Time", "time:total"],
             ...(listed.some(({ note }) => note) ? [["MFU", "text:note"]] : []),
         ];
-        return el("div", { class: "steps" }, table(listed, columns, caption));
+        return el("div.steps", table(listed, columns, caption));
     }
 
     /* Parts of the time of two things, one bar above the other, with their times and the difference.
@@ -191,10 +173,10 @@ flopscope.draw = (() => {
         ];
         const columns = [
             ["<Part", (row) => part(row.name, row.label)],
-            ["", (row) => el("span", { class: "both" }, bars(row))],
+            ["", (row) => el("span.both", bars(row))],
             ...(alone ? numbers.slice(0, 1) : numbers),
         ];
-        return el("div", { class: "beside" }, table(rows, columns, caption));
+        return el("div.beside", table(rows, columns, caption));
     }
 
     return { bar, track, bound, button, cut, ends, link, table, heading, tile, part, texts, words, steps, beside };

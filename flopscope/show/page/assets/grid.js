@@ -17,14 +17,13 @@ flopscope.Grid = class {
         this.sort = { name: null, down: true };
         this.at = -1;
         this.selected = new Set();
-        this.header = el("div", { class: "row header", role: "row", "aria-rowindex": "1" });
-        this.body = el("div", { class: "lines", role: "rowgroup" });
-        this.space = el("div", { class: "space", role: "presentation" }, this.body);
-        this.nothing = el("p", { class: "nothing", hidden: true });
+        this.header = el("div.row.header", { role: "row", "aria-rowindex": "1" });
+        this.body = el("div.lines", { role: "rowgroup" });
+        this.space = el("div.space", { role: "presentation" }, this.body);
+        this.nothing = el("p.nothing", { hidden: true });
         this.element = el(
-            "div",
+            "div.grid",
             {
-                class: "grid",
                 role: "treegrid",
                 tabindex: "0",
                 "aria-label": options.label,
@@ -39,7 +38,7 @@ flopscope.Grid = class {
                     },
                 },
             },
-            el("div", { role: "rowgroup", class: "head-group" }, this.header),
+            el("div.head-group", { role: "rowgroup" }, this.header),
             this.space,
             this.nothing,
         );
@@ -64,10 +63,9 @@ flopscope.Grid = class {
                         "aria-sort": isSorted ? (sort.down ? "descending" : "ascending") : undefined,
                     },
                     el("button", {
-                        type: "button",
                         title: column.doc,
-                        text: `${column.title}${mark}`,
                         on: { click: () => this.options.onSort(column.name) },
+                        text: `${column.title}${mark}`,
                     }),
                 );
             }),
@@ -133,13 +131,11 @@ flopscope.Grid = class {
                     const toggle = this.options.flat
                         ? ""
                         : line.open === undefined
-                          ? el("span", { class: "open" })
-                          : el("button", {
-                                class: "open",
-                                type: "button",
+                          ? el("span.open")
+                          : el("button.open", {
                                 tabindex: "-1",
-                                text: line.open ? "▼" : "▶",
                                 "aria-label": line.open ? "Close" : "Open",
+                                text: line.open ? "▼" : "▶",
                             });
                     if (toggle) toggle.style.marginLeft = `${14 * line.depth}px`;
                     return el(
@@ -160,7 +156,7 @@ flopscope.Grid = class {
                             style: { width: `calc(${(100 * share).toFixed(2)}% - 4px)` },
                         }),
                     cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
-                    el("span", { class: "front", text: cell.text }),
+                    el("span.front", cell.text),
                 );
             });
             rows.push(

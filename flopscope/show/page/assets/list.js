@@ -83,7 +83,7 @@ flopscope.list = function (parent, options) {
     }
 
     flopscope.lists = (flopscope.lists || 0) + 1;
-    const shown = el("span", { class: "count", "aria-live": "polite" });
+    const shown = el("span.count", { "aria-live": "polite" });
     const grid = new flopscope.Grid({
         label: options.label,
         id: `list${flopscope.lists}`,
@@ -105,15 +105,12 @@ flopscope.list = function (parent, options) {
     grid.element.classList.add("list");
     parent.append(
         el(
-            "div",
-            { class: "listbox" },
+            "div.listbox",
             options.filter &&
                 el(
-                    "div",
-                    { class: "controls" },
+                    "div.controls",
                     el(
                         "label",
-                        {},
                         "Filter",
                         el("input", {
                             type: "search",

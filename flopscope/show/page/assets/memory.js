@@ -40,7 +40,7 @@
                 "By op",
                 device.left_out_rows ? `${format.count(device.left_out_rows)} with less are left out` : "",
             ),
-            el("div", { class: "high" }, draw.table(records, byOp, `Memory of ${device.name} by op`)),
+            el("div.high", draw.table(records, byOp, `Memory of ${device.name} by op`)),
         ];
     }
 
@@ -93,18 +93,17 @@
                             : "sums of the recorded changes: what was allocated before them is unknown and counts " +
                                   "as the least that is possible",
                     ),
-                    el("div", { class: "tiles" }, tiles),
+                    el("div.tiles", tiles),
                     ...tables(device, rows, page),
                 );
             }
             if (data.unplaced) {
                 element.append(
-                    el("p", {
-                        class: "notice",
-                        text:
-                            `${format.plural(data.unplaced, "change")} of memory without a time ` +
+                    el(
+                        "p.notice",
+                        `${format.plural(data.unplaced, "change")} of memory without a time ` +
                             `${data.unplaced === 1 ? "is" : "are"} left out.`,
-                    }),
+                    ),
                 );
             }
         },

@@ -37,14 +37,13 @@ flopscope.Ops = class {
             onSelect: (line) => this.select(line),
             onToggle: (line) => this.toggle(line),
         });
-        this.details = el("aside", {
-            class: "details",
+        this.details = el("aside.details", {
             hidden: true,
             tabindex: "0",
             "aria-label": "Details of the selected row",
         });
-        this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
-        this.notes = el("p", { class: "note" });
+        this.split = el("div.rows-and-details", this.grid.element, this.details);
+        this.notes = el("p.note");
         this.body.append(this.controls(), this.split, this.notes, this.glossary());
         this.page.onSelect((row, details) => this.follow(row, details));
         await this.show();

@@ -35,10 +35,9 @@ flopscope.overview = {
             });
         });
         return el(
-            "div",
-            { class: "accounting" },
-            el("div", { class: "stack", "aria-hidden": "true" }, stack),
-            el("div", { class: "parts" }, draw.table([total, ...rows], columns, `Parts of the time${of}`)),
+            "div.accounting",
+            el("div.stack", { "aria-hidden": "true" }, stack),
+            el("div.parts", draw.table([total, ...rows], columns, `Parts of the time${of}`)),
             draw.words(
                 "What the parts mean",
                 shown.map((part) => [part.label, part.doc]),
@@ -71,13 +70,8 @@ flopscope.overview = {
         const left = ofStep.length - MOST;
         return el(
             "div",
-            {},
             draw.steps(listed, labels, most, `Time of each step${of}`),
-            left > 0 &&
-                el("p", {
-                    class: "note",
-                    text: `${format.count(left)} more are not drawn; prof.accounting() has all.`,
-                }),
+            left > 0 && el("p.note", `${format.count(left)} more are not drawn; prof.accounting() has all.`),
         );
     },
 
@@ -90,14 +84,12 @@ flopscope.overview = {
         const left = rows.length - OPEN;
         return el(
             "div",
-            {},
-            el("div", { class: "advice" }, cards.slice(0, OPEN)),
+            el("div.advice", cards.slice(0, OPEN)),
             left > 0 &&
                 el(
-                    "details",
-                    { class: "more" },
-                    el("summary", { text: `${format.count(left)} more, which ${left > 1 ? "save" : "saves"} less` }),
-                    el("div", { class: "advice" }, cards.slice(OPEN)),
+                    "details.more",
+                    el("summary", `${format.count(left)} more, which ${left > 1 ? "save" : "saves"} less`),
+                    el("div.advice", cards.slice(OPEN)),
                 ),
         );
     },
@@ -113,7 +105,7 @@ flopscope.overview = {
             ["Calls", (entry) => (entry.calls ? format.count(entry.calls) : "")],
         ];
         const list = (entries, what) =>
-            el("div", { class: "evidence" }, draw.table(entries, columns, `${what} of advice ${number}${of}`));
+            el("div.evidence", draw.table(entries, columns, `${what} of advice ${number}${of}`));
         const lines = row.evidence;
         const few = number > 1 ? 0 : lines.length > FEW + 1 ? FEW : lines.length;
         const evidence = [
@@ -121,28 +113,25 @@ flopscope.overview = {
             few < lines.length &&
                 el(
                     "details",
-                    {},
-                    el("summary", { text: `${format.plural(lines.length - few, few ? "more row" : "row")}` }),
+                    el("summary", `${format.plural(lines.length - few, few ? "more row" : "row")}`),
                     list(lines.slice(few), few ? "More evidence" : "Evidence"),
                 ),
         ];
         return el(
-            "article",
-            { class: "card", "aria-label": `Advice ${number}: ${row.action}` },
+            "article.card",
+            { "aria-label": `Advice ${number}: ${row.action}` },
             el(
-                "div",
-                { class: "top" },
-                el("span", { class: "action", text: `${number}. ${row.action}` }),
-                el("span", {
-                    class: "saves",
-                    text:
-                        `${row.saves} ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ` +
+                "div.top",
+                el("span.action", `${number}. ${row.action}`),
+                el(
+                    "span.saves",
+                    `${row.saves} ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ` +
                         `${format.percent(row.saving_pct)}`,
-                }),
+                ),
             ),
             draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
-            el("p", { text: row.reason }),
-            row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
+            el("p", row.reason),
+            row.where && el("p.where.cut.mono", { title: row.where, text: `at ${row.where}` }),
             evidence,
         );
     },
@@ -169,7 +158,7 @@ flopscope.overview = {
             ["Time", "time:time"],
             ...(rows.some((row) => format.known(row.headroom)) ? [["To gain", gain]] : []),
         ];
-        return el("div", { class: "largest" }, draw.table(rows, columns, `Largest ops${of}`));
+        return el("div.largest", draw.table(rows, columns, `Largest ops${of}`));
     },
 
     tiles(data) {
@@ -209,7 +198,7 @@ flopscope.overview = {
         }
         add("Bytes known", share(data.coverage.bytes), "Share of the time of the work whose bytes are known.");
         add("FLOPs known", share(data.coverage.flops), "Share of the time of the work whose FLOPs are known.");
-        return el("div", { class: "tiles" }, tiles);
+        return el("div.tiles", tiles);
     },
 
     /* What the profile may hold, whether it does, and what brings it. */
@@ -217,7 +206,7 @@ flopscope.overview = {
         const { element: el, draw } = flopscope;
         const there = ({ present }) =>
             present === null
-                ? el("span", { class: "note", text: "– none" })
+                ? el("span.note", "– none")
                 : el("span", { class: present ? "yes" : "no", text: present ? "✓ yes" : "✗ no" });
         const brings = (one) =>
             one.present === null
@@ -228,9 +217,9 @@ flopscope.overview = {
         const columns = [
             ["<Part", "text:what"],
             ["<Recorded", there],
-            ["<What it brings", (one) => el("span", {}, brings(one))],
+            ["<What it brings", (one) => el("span", brings(one))],
         ];
-        return el("div", { class: "features" }, draw.table(missing, columns, `What was recorded${of}`));
+        return el("div.features", draw.table(missing, columns, `What was recorded${of}`));
     },
 };
 
@@ -242,15 +231,15 @@ flopscope.section("overview", {
         const append = (...children) => body.append(...children.filter(Boolean)),
             of = name ? ` of ${name}` : "";
         append(overview.tiles(data));
-        const first = el("div", {}),
-            beside = el("div", {});
-        append(el("div", { class: "split" }, first, beside));
+        const first = el("div"),
+            beside = el("div");
+        append(el("div.split", first, beside));
         first.append(draw.heading("What to change first", "by estimated gain; no time is claimed twice"));
         if (data.advice.length) first.append(overview.advice(data.advice, data.steps > 0, of));
         else {
             first.append(
-                el("p", { class: "empty", text: "Nothing was found that saves at least 1% of the time." }),
-                ...data.unjudged.map((text) => el("p", { class: "notice", text })),
+                el("p.empty", "Nothing was found that saves at least 1% of the time."),
+                ...data.unjudged.map((text) => el("p.notice", text)),
             );
         }
         if (data.largest.rows.length) {
@@ -269,34 +258,27 @@ flopscope.section("overview", {
             const steps = await overview.steps(data.accounting, page, of);
             if (steps) append(draw.heading("Each step", "on one scale; point at a bar for its parts"), steps);
         } else {
-            append(
-                el("p", {
-                    class: "empty",
-                    text: "There is no time to account for: no op and no work of a device was recorded.",
-                }),
-            );
+            append(el("p.empty", "There is no time to account for: no op and no work of a device was recorded."));
         }
-        const left = el("div", {}),
-            right = el("div", {});
-        append(el("div", { class: "split" }, left, right));
+        const left = el("div"),
+            right = el("div");
+        append(el("div.split", left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
         left.append(overview.features(data.missing, of));
         if (data.notes.length) {
             left.append(
                 draw.heading("Notes"),
                 el(
-                    "ul",
-                    { class: "notes" },
-                    data.notes.map((text) => el("li", { text })),
+                    "ul.notes",
+                    data.notes.map((text) => el("li", text)),
                 ),
             );
         }
         right.append(
             draw.heading("Program"),
             el(
-                "dl",
-                { class: "facts" },
-                data.facts.map(([label, text]) => [el("dt", { text: label }), el("dd", { text })]),
+                "dl.facts",
+                data.facts.map(([label, text]) => [el("dt", label), el("dd", text)]),
             ),
         );
     },

@@ -3,7 +3,7 @@
 "use strict";
 
 {
-    const el = (...parts) => flopscope.element(...parts);
+    const { element: el } = flopscope;
     const { format } = flopscope;
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
@@ -40,7 +40,7 @@
         const more = (row) => row.own - row.others;
         const alone = !rows.some((row) => format.known(row.others));
         rows.sort((a, b) => (alone ? b.own - a.own : more(b) - more(a)));
-        if (!rows.length) return el("p", { class: "empty", text: "No time of this rank is recorded." });
+        if (!rows.length) return el("p.empty", "No time of this rank is recorded.");
         const who = `rank ${facts.rank[place]}`;
         return flopscope.draw.beside(
             rows.map((row) => ({ ...row, times: [row.own, row.others], difference: more(row) })),
@@ -60,23 +60,20 @@
             : [
                   draw.heading("What else is slow", `the largest cost first${left}`),
                   el(
-                      "ol",
-                      { class: "findings", start: "2" },
+                      "ol.findings",
+                      { start: "2" },
                       further.map((one) =>
                           el(
                               "li",
-                              {},
                               one.what,
                               " ",
-                              el("span", { class: "note", text: one.action }),
+                              el("span.note", one.action),
                               " ",
                               one.place < 0
                                   ? ""
-                                  : el("button", {
-                                        class: "link",
-                                        type: "button",
-                                        text: `Show rank ${rankOf(one.place)}`,
+                                  : el("button.link", {
                                         on: { click: () => choose(one.place) },
+                                        text: `Show rank ${rankOf(one.place)}`,
                                     }),
                           ),
                       ),
@@ -160,11 +157,9 @@
                 if (place >= 0) choose(place);
             };
             if (data.findings.length) {
-                element.append(
-                    el("p", { class: "todo" }, el("strong", { text: "What to do: " }), data.findings[0].action),
-                );
+                element.append(el("p.todo", el("strong", "What to do: "), data.findings[0].action));
             }
-            const [title, parts] = [el("div", {}), el("div", {})];
+            const [title, parts] = [el("div"), el("div")];
             element.append(title, parts);
             element.append(...furtherFindings(data, choose, (place) => facts.rank[place]));
             const notes = [data.why, ...data.notes].filter(Boolean);
@@ -172,9 +167,8 @@
                 element.append(
                     draw.heading("Notes"),
                     el(
-                        "ul",
-                        { class: "notes" },
-                        notes.map((text) => el("li", { text })),
+                        "ul.notes",
+                        notes.map((text) => el("li", text)),
                     ),
                 );
             }

@@ -2,7 +2,7 @@
 "use strict";
 
 {
-    const el = (...parts) => flopscope.element(...parts);
+    const { element: el } = flopscope;
 
     /* The picture: a click or Enter selects the row of a mark; left and right step through the marks by time. */
     function picture(device, page) {
@@ -68,7 +68,7 @@
         }
         const meanings = device.bounds.map((bound) => [bound, page.bounds[bound]]);
         return [
-            ...lines.map((text) => el("p", { class: "note", text })),
+            ...lines.map((text) => el("p.note", text)),
             meanings.length ? draw.words("What the bounds mean", meanings) : "",
         ];
     }
@@ -78,13 +78,13 @@
         mount(body, data, page) {
             data.devices.forEach((device, i) => {
                 const title = [device.name, device.model].filter(Boolean).join(" · ");
-                const legend = el("p", { class: "legend" }, device.bounds.map(flopscope.draw.bound));
+                const legend = el("p.legend", device.bounds.map(flopscope.draw.bound));
                 const shown = device.bounds.length ? [legend, picture(device, page)] : [];
-                const all = el("div", { class: "roofline" }, shown, notes(device, page));
+                const all = el("div.roofline", shown, notes(device, page));
                 body.append(
                     data.devices.length > 1
-                        ? el("details", { class: "device", open: i === 0 }, el("summary", { text: title }), all)
-                        : el("div", {}, el("p", { class: "note", text: title }), all),
+                        ? el("details.device", { open: i === 0 }, el("summary", title), all)
+                        : el("div", el("p.note", title), all),
                 );
             });
         },

@@ -16,10 +16,14 @@ const flopscope = {
 
 /* Elements ------------------------------------------------------------------------------------------------------- */
 
-/* Make an element: properties by name ("class", "text", "title", "on" for listeners, else attributes), and children. */
-flopscope.element = function (tag, properties, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(properties || {})) {
+/* Make an element: its tag, with classes as in "p.note"; properties by name, if there are any ("class" in place of those
+   of the tag, "text", "on" for listeners, else attributes); and children: elements, texts, arrays of them. */
+flopscope.element = function (tag, ...children) {
+    const [kind, ...classes] = tag.split(".");
+    const properties = children[0] && children[0].constructor === Object ? children.shift() : {};
+    const element = document.createElement(kind);
+    if (classes.length) element.className = classes.join(" ");
+    for (const [name, value] of Object.entries(properties)) {
         if (value === undefined || value === null || value === false) continue;
         if (name === "text") element.textContent = value;
         else if (name === "class") element.className = value;

@@ -6,12 +6,7 @@ flopscope.start = async function () {
     if (typeof DecompressionStream === "undefined") {
         document
             .getElementById("sections")
-            .append(
-                el("p", {
-                    class: "notice",
-                    text: "This browser cannot inflate the page's data: use one of 2023 or later.",
-                }),
-            );
+            .append(el("p.notice", "This browser cannot inflate the page's data: use one of 2023 or later."));
         return;
     }
     const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
@@ -29,10 +24,10 @@ flopscope.start = async function () {
         const link = el("a", { href: `#${id}`, text: title });
         links.set(id, link);
         nav.append(link);
-        const body = el("div", { class: "body", "aria-busy": "true" });
+        const body = el("div.body", { "aria-busy": "true" });
         const section = el(
-            "section",
-            { id, class: "section", tabindex: "-1", "aria-labelledby": `title-${id}` },
+            "section.section",
+            { id, tabindex: "-1", "aria-labelledby": `title-${id}` },
             el("h2", { id: `title-${id}`, text: title }),
             body,
         );
@@ -50,9 +45,7 @@ flopscope.start = async function () {
                     try {
                         await description.mount(body, page.data.sections[id], page);
                     } catch (problem) {
-                        body.replaceChildren(
-                            el("p", { class: "notice", text: `This section could not be drawn: ${problem.message}` }),
-                        );
+                        body.replaceChildren(el("p.notice", `This section could not be drawn: ${problem.message}`));
                         throw problem;
                     } finally {
                         body.removeAttribute("aria-busy");
@@ -111,7 +104,7 @@ flopscope.start = async function () {
 
     /* Theme */
     const themes = ["auto", "light", "dark"];
-    const theme = el("button", { type: "button", class: "tool", id: "theme" });
+    const theme = el("button.tool", { id: "theme" });
     const nameTheme = () => {
         const name = root.dataset.theme;
         theme.textContent = { auto: "◐", light: "☀", dark: "☾" }[name];
@@ -151,10 +144,10 @@ flopscope.start = async function () {
         const text = flopscope.describe(row, page);
         flopscope.announce(`Selected: ${text.join(", ")}`);
         shown.replaceChildren(
-            el("span", { class: "what cut", title: text[0], text: text[0] }),
-            details.note ? el("span", { class: "note", text: details.note }) : "",
-            ...text.slice(1).map((part) => el("span", { class: "cut", title: part, text: part })),
-            el("span", { class: "space" }),
+            el("span.what.cut", { title: text[0], text: text[0] }),
+            details.note ? el("span.note", details.note) : "",
+            ...text.slice(1).map((part) => el("span.cut", { title: part, text: part })),
+            el("span.space"),
             elements.has("ops") && details.source !== "ops"
                 ? flopscope.draw.button("Show in Ops", () => page.visit("ops"))
                 : "",

@@ -9,7 +9,7 @@ for (const [name, title] of [
         title,
         mount(body, data) {
             const { element: el, draw } = flopscope;
-            body.append(...data.notes.map((text) => el("p", { class: "note", text })));
+            body.append(...data.notes.map((text) => el("p.note", text)));
             for (const table of data.tables) body.append(...draw.texts(table, name === "lines" ? "mono whole" : ""));
         },
     });

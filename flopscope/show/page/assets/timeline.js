@@ -44,17 +44,9 @@ flopscope.TimelineView = class {
     build() {
         const el = flopscope.element;
         const button = (text, title, click, name) =>
-            el("button", {
-                type: "button",
-                class: `button ${name || ""}`,
-                text,
-                title,
-                "aria-label": title,
-                on: { click },
-            });
-        this.search = el("input", {
+            el("button", { class: `button ${name || ""}`, title, "aria-label": title, on: { click }, text });
+        this.search = el("input.timeline-search", {
             type: "search",
-            class: "timeline-search",
             placeholder: "Search names",
             "aria-label": "Search the names of events",
             on: {
@@ -67,27 +59,25 @@ flopscope.TimelineView = class {
                 },
             },
         });
-        this.found = el("span", { class: "note", role: "status" });
+        this.found = el("span.note", { role: "status" });
         this.toolbar = el(
-            "div",
-            { class: "controls timeline-tools" },
+            "div.controls.timeline-tools",
             this.search,
             button("‹", "Previous match (Shift+Enter)", () => this.step(true)),
             button("›", "Next match (Enter)", () => this.step(false)),
             this.found,
-            el("span", { class: "space" }),
+            el("span.space"),
             button("−", "Zoom out (S)", () => this.zoom(1.6)),
             button("+", "Zoom in (W)", () => this.zoom(1 / 1.6)),
             button("Whole", "Show all of the time (0)", () => this.show(this.whole)),
         );
-        this.axis = el("canvas", { class: "timeline-axis", "aria-hidden": "true" });
-        this.canvas = el("canvas", { class: "timeline-canvas" });
-        this.labels = el("div", { class: "timeline-labels" });
-        this.body = el("div", { class: "timeline-body" }, this.labels, this.canvas);
+        this.axis = el("canvas.timeline-axis", { "aria-hidden": "true" });
+        this.canvas = el("canvas.timeline-canvas");
+        this.labels = el("div.timeline-labels");
+        this.body = el("div.timeline-body", this.labels, this.canvas);
         this.scroller = el(
-            "div",
+            "div.timeline-scroll",
             {
-                class: "timeline-scroll",
                 tabindex: "0",
                 role: "application",
                 "aria-label":
@@ -96,20 +86,19 @@ flopscope.TimelineView = class {
             },
             this.body,
         );
-        this.details = el("div", { class: "timeline-details", "aria-live": "polite" });
-        this.legend = el("div", { class: "timeline-legend" });
+        this.details = el("div.timeline-details", { "aria-live": "polite" });
+        this.legend = el("div.timeline-legend");
         this.element.replaceChildren(
             this.notes(),
             this.toolbar,
-            el("div", { class: "timeline-head" }, this.axis),
+            el("div.timeline-head", this.axis),
             this.scroller,
-            el("p", {
-                class: "note timeline-hint",
-                text:
-                    "Drag moves, Ctrl + wheel or W and S zoom. With the focus here, A and D move, comma and full " +
+            el(
+                "p.note.timeline-hint",
+                "Drag moves, Ctrl + wheel or W and S zoom. With the focus here, A and D move, comma and full " +
                     "stop select the neighbours, L goes from work to its launch and back, F zooms to the " +
                     "selection, 0 shows all.",
-            }),
+            ),
             this.legend,
             this.details,
         );
@@ -165,9 +154,8 @@ flopscope.TimelineView = class {
         );
         lines.push(...flopscope.timelineCounters.notes(this.timeline.counters, this.timeline.tracks, devices));
         return el(
-            "div",
-            { class: "timeline-notes" },
-            lines.map((line) => el("p", { class: "notice", text: line })),
+            "div.timeline-notes",
+            lines.map((line) => el("p.notice", line)),
         );
     }
 
@@ -245,7 +233,7 @@ flopscope.TimelineView = class {
         const el = flopscope.element,
             { timeline } = this;
         const swatch = (name, text, title) =>
-            el("span", { class: "timeline-key", title }, el("i", { class: `timeline-swatch ${name}` }), text);
+            el("span.timeline-key", { title }, el("i", { class: `timeline-swatch ${name}` }), text);
         const items = [];
         if (this.byBound) {
             const { rows } = this.page;
@@ -265,15 +253,14 @@ flopscope.TimelineView = class {
             );
         }
         items.push(
-            el("span", {
-                class: "note",
-                text:
-                    "Where blocks are narrower than a pixel, the height is the share of the time that the lane " +
+            el(
+                "span.note",
+                "Where blocks are narrower than a pixel, the height is the share of the time that the lane " +
                     "is busy.",
-            }),
+            ),
         );
         this.legend.replaceChildren(
-            ...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", { text: item }) : item)),
+            ...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", item) : item)),
         );
     }
 
@@ -285,14 +272,12 @@ flopscope.TimelineView = class {
             ...rows.map((row) => {
                 const style = { top: `${row.y}px`, height: `${row.height}px` };
                 if (row.role !== "group") {
-                    return el("div", { class: `timeline-label ${row.role}`, style, text: row.label, title: row.label });
+                    return el("div", { class: `timeline-label ${row.role}`, style, title: row.label, text: row.label });
                 }
                 const { group } = row;
                 return el(
-                    "button",
+                    "button.timeline-group",
                     {
-                        type: "button",
-                        class: "timeline-group",
                         style,
                         "aria-expanded": String(group.open),
                         title: `${group.title}${group.model ? `, ${group.model}` : ""}`,
@@ -306,9 +291,9 @@ flopscope.TimelineView = class {
                             },
                         },
                     },
-                    el("span", { class: "timeline-arrow", text: group.open ? "▾" : "▸", "aria-hidden": "true" }),
-                    el("span", { class: "cut", text: group.title }),
-                    group.model ? el("span", { class: "note cut", text: group.model.replace(/^NVIDIA /, "") }) : "",
+                    el("span.timeline-arrow", { "aria-hidden": "true", text: group.open ? "▾" : "▸" }),
+                    el("span.cut", group.title),
+                    group.model ? el("span.note.cut", group.model.replace(/^NVIDIA /, "")) : "",
                 );
             }),
         );

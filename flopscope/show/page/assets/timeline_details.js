@@ -101,10 +101,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         const el = flopscope.element;
         if (this.selected < 0) {
             this.details.replaceChildren(
-                el("p", {
-                    class: "note",
-                    text: "Click an event for its details, or press Enter and then comma and full stop.",
-                }),
+                el("p.note", "Click an event for its details, or press Enter and then comma and full stop."),
             );
             return;
         }
@@ -130,25 +127,18 @@ Object.assign(flopscope.TimelineView.prototype, {
             );
         }
         this.details.replaceChildren(
-            el(
-                "div",
-                { class: "timeline-chosen" },
-                el("h3", { class: "cut", title: facts[0][1], text: facts[0][1] }),
-                ...buttons,
-            ),
+            el("div.timeline-chosen", el("h3.cut", { title: facts[0][1], text: facts[0][1] }), ...buttons),
             el(
                 "dl",
-                {},
                 facts
                     .slice(1)
                     .map(([name, value]) =>
                         el(
                             "div",
-                            {},
-                            el("dt", { text: name }),
+                            el("dt", name),
                             el(
-                                "dd",
-                                { class: "cut", title: value },
+                                "dd.cut",
+                                { title: value },
                                 name === "Op" && row >= 0 ? flopscope.draw.link(value, row, "timeline-details") : value,
                             ),
                         ),
