@@ -104,7 +104,7 @@ test("starts are decoded from differences, of each lane anew, and large ones sta
         ],
         [[0, 1]],
     ]);
-    timeline.page = { column: async (values) => values };
+    timeline.page = { load: async (columns) => columns };
     const encoded = { values: Uint8Array.of(10, 255, 3), large: Uint8Array.of(1), apart: Float64Array.of(5e9) };
     assert.deepEqual([...(await timeline.amountsOf(encoded))], [10, 5e9, 3]);
     assert.deepEqual([...(await timeline.startsOf(encoded))], [10, 5e9 + 10, 3]);

@@ -52,8 +52,7 @@
         const runs = await Promise.all(
             data.steps.map(async (run) => {
                 const names = await page.column(run.names);
-                const columns = Object.entries(run.parts).map(async ([part, one]) => [part, await page.column(one)]);
-                const loaded = await Promise.all(columns);
+                const loaded = Object.entries(await page.load(run.parts));
                 return Array.from(names, (name, i) => ({
                     label: page.strings[name] || "",
                     total: loaded.reduce((sum, [, column]) => sum + (column[i] || 0), 0),
@@ -79,13 +78,10 @@
     async function changes(element, data, page) {
         const { format, draw } = flopscope;
         const rows = data.changes;
-        const load = (reference) => page.column(reference);
-        const [name, cause, why, parent, unitA, unitB] = await Promise.all(
-            [rows.name, rows.cause, rows.why, rows.parent, rows.unit_a, rows.unit_b].map(load),
-        );
-        const numbers = {};
-        for (const [key, reference] of Object.entries(rows.numbers)) numbers[key] = await load(reference);
-        const text = (column, i) => (column[i] < 0 ? "" : page.strings[column[i]]);
+        const texts = await page.load(rows, ["name", "cause", "why", "unit_a", "unit_b"]);
+        const parent = await page.column(rows.parent);
+        const numbers = await page.load(rows.numbers);
+        const text = (name, i) => (texts[name][i] < 0 ? "" : page.strings[texts[name][i]]);
         const per =
             data.per === "step"
                 ? "times and calls of a step"
@@ -125,9 +121,9 @@
         const chosen = el("p.chosen", { "aria-live": "polite", text: "Choose a row to read why it changed." });
         const describe = (i) =>
             [
-                `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
+                `${text("name", i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} ` +
                     `(${format.signed(numbers.difference[i])})`,
-                `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
+                `${text("cause", i)}${text("why", i) ? `: ${text("why", i)}` : ""}`,
             ].join("; ");
         flopscope.list(element, {
             select: (i) => {
@@ -140,9 +136,9 @@
             sort: [3, true],
             placeholder: "name, shape, cause",
             parent: (i) => parent[i],
-            filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`,
+            filter: (i) => `${text("name", i)} ${text("cause", i)} ${text("why", i)}`,
             columns: [
-                { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
+                { title: "Name", width: 240, left: true, text: (i) => text("name", i) || "(no name)" },
                 number("a", "time_a", format.time, { ...bar("time_a"), width: 100 }),
                 number("b", "time_b", format.time, { ...bar("time_b"), width: 100 }),
                 number("b − a", "difference", format.signed, { width: 96, magnitude: true }),
@@ -153,8 +149,8 @@
                 }),
                 number("Calls a", "calls_a", calls, { width: 76 }),
                 number("Calls b", "calls_b", calls, { width: 76 }),
-                { title: "Cause", width: 86, left: true, text: (i) => text(cause, i) },
-                { title: "Why", width: 320, left: true, text: (i) => text(why, i) },
+                { title: "Cause", width: 86, left: true, text: (i) => text("cause", i) },
+                { title: "Why", width: 320, left: true, text: (i) => text("why", i) },
                 number("Roof a", "pct_roofline_a", format.percent, { doc: "Of the roofline." }),
                 number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
                 ...of("FLOPs", "flops", format.flops),
@@ -163,14 +159,14 @@
                     title: "Unit a",
                     width: 104,
                     left: true,
-                    text: (i) => text(unitA, i) || format.MISSING,
+                    text: (i) => text("unit_a", i) || format.MISSING,
                     missing: gone("a"),
                 },
                 {
                     title: "Unit b",
                     width: 104,
                     left: true,
-                    text: (i) => text(unitB, i) || format.MISSING,
+                    text: (i) => text("unit_b", i) || format.MISSING,
                     missing: gone("b"),
                 },
             ],

@@ -11,14 +11,7 @@ Object.assign(flopscope.Ops.prototype, {
             "aria-label": "Filter rows by text",
             spellcheck: "false",
             autocomplete: "off",
-            on: {
-                input: () => {
-                    this.filter = this.input.value;
-                    this.refresh();
-                    this.remember();
-                    this.grid.element.scrollTop = 0;
-                },
-            },
+            on: { input: () => this.change({ filter: this.input.value }) },
         });
         this.input.addEventListener("keydown", (event) => {
             if (event.key === "Enter" || event.key === "ArrowDown") {
@@ -38,18 +31,7 @@ Object.assign(flopscope.Ops.prototype, {
             "div.segments",
             { role: "group", "aria-label": "Kind of row" },
             shown.map(([kind, title]) =>
-                el("button", {
-                    "data-kind": kind,
-                    on: {
-                        click: () => {
-                            this.kind = kind;
-                            this.fill();
-                            this.refresh();
-                            this.remember();
-                        },
-                    },
-                    text: title,
-                }),
+                el("button", { "data-kind": kind, on: { click: () => this.change({ kind }) }, text: title }),
             ),
         );
         const categories = [
@@ -59,32 +41,13 @@ Object.assign(flopscope.Ops.prototype, {
             .sort();
         this.categories = el(
             "select",
-            {
-                id: "category",
-                on: {
-                    change: () => {
-                        this.category = this.categories.value;
-                        this.refresh();
-                        this.remember();
-                    },
-                },
-            },
+            { id: "category", on: { change: () => this.change({ category: this.categories.value }) } },
             el("option", { value: "", text: "all" }),
             categories.map((one) => el("option", { value: one, text: one })),
         );
         this.groups = el(
             "select",
-            {
-                id: "group",
-                on: {
-                    change: () => {
-                        this.id = this.groups.value;
-                        this.show();
-                        this.remember();
-                        this.grid.element.scrollTop = 0;
-                    },
-                },
-            },
+            { id: "group", on: { change: () => this.change({ id: this.groups.value }) } },
             [...this.groupings.values()]
                 .filter((one) => !one.hidden)
                 .map((one) => el("option", { value: one.id, text: one.title })),
@@ -101,6 +64,15 @@ Object.assign(flopscope.Ops.prototype, {
         );
         this.fill();
         return bar;
+    },
+
+    /* Show what the reader chose, and keep it in the address. */
+    async change(chosen) {
+        Object.assign(this, chosen);
+        this.fill();
+        await this.show();
+        this.remember();
+        this.grid.element.scrollTop = 0;
     },
 
     /* Show the state in the controls. */

@@ -99,6 +99,18 @@ flopscope.draw = (() => {
 
     const heading = (text, note) => el("div.heading", el("h3", text), note && el("span.note", note));
 
+    /* Sentences in a list with a heading; nothing without any. */
+    const notes = (texts) =>
+        texts.length
+            ? [
+                  heading("Notes"),
+                  el(
+                      "ul.notes",
+                      texts.map((text) => el("li", text)),
+                  ),
+              ]
+            : [];
+
     /* The name of a part of the time, with its colour; ``note``: what it means. */
     const part = (name, label, note) =>
         el(
@@ -179,5 +191,22 @@ flopscope.draw = (() => {
         return el("div.beside", table(rows, columns, caption));
     }
 
-    return { bar, track, bound, button, cut, ends, link, table, heading, tile, part, texts, words, steps, beside };
+    return {
+        bar,
+        track,
+        bound,
+        button,
+        cut,
+        ends,
+        link,
+        table,
+        heading,
+        notes,
+        tile,
+        part,
+        texts,
+        words,
+        steps,
+        beside,
+    };
 })();

@@ -31,16 +31,8 @@ flopscope.list = function (parent, options) {
         const value = column.value ? column.value(i) : column.text(i);
         return column.magnitude ? Math.abs(value) : value;
     };
-    const UNKNOWN = new Set([null, undefined, "", NaN, format.MISSING]);
-    const isUnknown = (value) => UNKNOWN.has(value);
-
-    function compare(a, b) {
-        if (sort.name === null) return a - b;
-        const [x, y] = [valueOf(columns[sort.name], a), valueOf(columns[sort.name], b)];
-        if (isUnknown(x) || isUnknown(y)) return isUnknown(x) - isUnknown(y) || a - b; // last in both directions
-        const order = typeof x === "string" ? x.localeCompare(y) : x - y;
-        return (sort.down ? -order : order) || a - b;
-    }
+    const sorted = (records) =>
+        sort.name === null ? records : flopscope.sortBy(records, (i) => valueOf(columns[sort.name], i), sort.down);
 
     const lineOf = (i, depth) => ({
         key: i,
@@ -63,11 +55,11 @@ flopscope.list = function (parent, options) {
 
     function arrange() {
         const fits = (i) => !query || options.filter(i).toLowerCase().includes(query);
-        const found = roots.filter((i) => fits(i) || (children.get(i) || []).some(fits)).sort(compare);
+        const found = sorted(roots.filter((i) => fits(i) || (children.get(i) || []).some(fits)));
         const lines = [];
         for (const i of found) {
             lines.push(lineOf(i, 0));
-            if (opened.has(i)) for (const child of [...children.get(i)].sort(compare)) lines.push(lineOf(child, 1));
+            if (opened.has(i)) for (const child of sorted([...children.get(i)])) lines.push(lineOf(child, 1));
         }
         grid.setColumns(columns, sort);
         grid.element.style.height =

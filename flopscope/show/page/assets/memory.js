@@ -50,14 +50,8 @@
             const el = flopscope.element,
                 { format, draw } = flopscope;
             element.classList.add("memory");
-            const load = async (from, names) =>
-                Object.fromEntries(
-                    await Promise.all(
-                        names.filter((name) => from[name]).map(async (name) => [name, await page.column(from[name])]),
-                    ),
-                );
             for (const device of data.devices) {
-                const rows = await load(device, ["rows", "allocated", "freed", "allocations", "held"]);
+                const rows = await page.load(device, ["rows", "allocated", "freed", "allocations", "held"]);
                 const model = device.model >= 0 ? page.strings[device.model] : "";
                 const tiles = [
                     draw.tile(

@@ -242,34 +242,14 @@ flopscope.Ops = class {
     }
 
     sorted(table, rows) {
-        const name = this.sortedBy(),
-            { down } = this.sort;
+        const name = this.sortedBy();
         if (this.sort.name === "usual" && name === "headroom") {
-            const gains = new Map(rows.map((row) => [row, this.gain(table, row)]));
-            // No difference of infinities
-            const order = (a, b) => (gains.get(a) === gains.get(b) ? 0 : gains.get(b) - gains.get(a));
-            return rows.sort(
-                (a, b) =>
-                    order(a, b) || table.get("self_cpu_time_total", b) - table.get("self_cpu_time_total", a) || a - b,
-            );
+            flopscope.sortBy(rows, (row) => table.get("self_cpu_time_total", row), true);
+            return flopscope.sortBy(rows, (row) => this.gain(table, row), true);
         }
-        const sign = down ? -1 : 1;
-        if (table.isText(name)) {
-            return rows.sort((a, b) => {
-                const x = table.get(name, a),
-                    y = table.get(name, b);
-                if (x === null || y === null) return (x === null) - (y === null) || a - b;
-                return -sign * (x < y ? -1 : x > y ? 1 : 0) || a - b; // texts begin with A
-            });
-        }
-        const values = table.columns[name];
-        if (!values) return rows;
-        return rows.sort((a, b) => {
-            const x = values[a],
-                y = values[b];
-            if (x !== x || y !== y) return (x !== x) - (y !== y) || a - b;
-            return sign * (x - y) || a - b;
-        });
+        if (!table.columns[name]) return rows;
+        // Texts begin with A
+        return flopscope.sortBy(rows, (row) => table.get(name, row), this.sort.down !== table.isText(name));
     }
 
     lines() {

@@ -49,8 +49,7 @@ flopscope.overview = {
     async steps(data, page, of) {
         const { element: el, format, draw } = flopscope;
         const MOST = 400;
-        const columns = {};
-        for (const [name, reference] of Object.entries(data.columns)) columns[name] = await page.column(reference);
+        const columns = await page.load(data.columns);
         const ofStep = Array.from({ length: data.count - 1 }, (_, i) => i); // the last row is the whole
         if (ofStep.length < 2) return null;
         const most = ofStep.reduce((largest, i) => Math.max(largest, columns.total[i]), 0);
@@ -265,15 +264,7 @@ flopscope.section("overview", {
         append(el("div.split", left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
         left.append(overview.features(data.missing, of));
-        if (data.notes.length) {
-            left.append(
-                draw.heading("Notes"),
-                el(
-                    "ul.notes",
-                    data.notes.map((text) => el("li", text)),
-                ),
-            );
-        }
+        left.append(...draw.notes(data.notes));
         right.append(
             draw.heading("Program"),
             el(

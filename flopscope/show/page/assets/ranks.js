@@ -8,22 +8,14 @@
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
     async function loadFacts(data, page) {
-        const load = async (references) =>
-            Object.fromEntries(
-                await Promise.all(
-                    Object.entries(references || {}).map(async ([name, reference]) => [
-                        name,
-                        await page.column(reference),
-                    ]),
-                ),
-            );
-        const facts = { count: data.count, opened: data.opened.place };
-        [facts.rank, facts.time] = await Promise.all([data.rank, data.time].map((one) => page.column(one)));
-        [facts.parts, facts.others] = await Promise.all([data.parts, data.others].map(load));
-        const where = await page.column(data.where);
-        facts.where = (place) => page.strings[where[place]] || "";
-        facts.label = (part) => data.part_labels[part];
-        return facts;
+        const { rank, time, where } = await page.load(data, ["rank", "time", "where"]);
+        return {
+            ...{ count: data.count, opened: data.opened.place, rank, time },
+            parts: await page.load(data.parts),
+            others: await page.load(data.others),
+            where: (place) => page.strings[where[place]] || "",
+            label: (part) => data.part_labels[part],
+        };
     }
 
     /* The parts of one rank's time beside those of the others, first what it has most more of than they. */
@@ -88,10 +80,8 @@
 
     /* Add the list of all ranks. A column without a unit has texts, one without a bar's class no bars. */
     async function rankList(parent, data, page, select) {
-        const values = {};
         const { where, device, label, rank, time } = data;
-        const columnsOf = { where, device, label, rank, time, ...data.own, ...data.waits, ...data.parts };
-        for (const [name, one] of Object.entries(columnsOf)) values[name] = await page.column(one);
+        const values = await page.load({ where, device, label, rank, time, ...data.own, ...data.waits, ...data.parts });
         const read = (name, i) => page.strings[values[name][i]] || "";
         const columns = data.columns.map(({ name, title, unit, doc, missing, bar }) => {
             if (unit === null) return { title, width: 160, left: true, text: (i) => read(name, i) || format.MISSING };
@@ -162,16 +152,7 @@
             const [title, parts] = [el("div"), el("div")];
             element.append(title, parts);
             element.append(...furtherFindings(data, choose, (place) => facts.rank[place]));
-            const notes = [data.why, ...data.notes].filter(Boolean);
-            if (notes.length) {
-                element.append(
-                    draw.heading("Notes"),
-                    el(
-                        "ul.notes",
-                        notes.map((text) => el("li", text)),
-                    ),
-                );
-            }
+            element.append(...draw.notes([data.why, ...data.notes].filter(Boolean)));
             element.append(draw.heading("Each rank", "parts are means of a step; waits are sums over the profile"));
             list = await rankList(element, data, page, choose);
             show(facts.opened);

@@ -102,16 +102,8 @@ flopscope.Table = class {
     }
 
     async load() {
-        const names = Object.keys(this.references);
-        const arrays = await Promise.all(names.map((name) => this.page.column(this.references[name])));
-        names.forEach((name, i) => {
-            this.columns[name] = arrays[i];
-        });
-        if (this.kernelReferences) {
-            const parts = Object.keys(this.kernelReferences);
-            const found = await Promise.all(parts.map((part) => this.page.column(this.kernelReferences[part])));
-            this.kernelColumns = Object.fromEntries(parts.map((part, i) => [part, found[i]]));
-        }
+        this.columns = await this.page.load(this.references);
+        if (this.kernelReferences) this.kernelColumns = await this.page.load(this.kernelReferences);
         return this;
     }
 
@@ -186,6 +178,12 @@ flopscope.Page = class {
         return new Type(await this.blobs.get(reference.blob), reference.offset, reference.length);
     }
 
+    /* Return columns of a record by their names; null for those that it has none of. */
+    async load(record, names = Object.keys(record)) {
+        const found = await Promise.all(names.map((name) => record[name] && this.column(record[name])));
+        return Object.fromEntries(names.map((name, i) => [name, found[i] || null]));
+    }
+
     /* Select a row of the page's table, or nothing with null. ``details`` may name the event and where the choice was
        made: {event, source}. */
     select(row, details = {}) {
@@ -217,6 +215,28 @@ flopscope.perFrame = function (draw) {
             });
         }
     };
+};
+
+/* Sort items by a value of each, a number or a text; those whose value is unknown are last in both directions. */
+flopscope.sortBy = function (items, valueOf, down) {
+    const values = new Map(items.map((item) => [item, valueOf(item)]));
+    const UNKNOWN = new Set([null, undefined, "", NaN, flopscope.format.MISSING]);
+    return items.sort((a, b) => {
+        const [x, y] = [values.get(a), values.get(b)];
+        if (UNKNOWN.has(x) || UNKNOWN.has(y)) return UNKNOWN.has(x) - UNKNOWN.has(y);
+        const order = x < y ? -1 : x > y ? 1 : 0;
+        return down ? -order : order;
+    });
+};
+
+/* The first whole number from ``low`` on, or ``high``, for which ``holds`` is true, as it is for all above it. */
+flopscope.firstWhere = function (low, high, holds) {
+    while (low < high) {
+        const middle = (low + high) >>> 1;
+        if (holds(middle)) high = middle;
+        else low = middle + 1;
+    }
+    return low;
 };
 
 /* The value of a CSS variable: flopscope.color("bound-compute"). */

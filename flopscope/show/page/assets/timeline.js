@@ -108,47 +108,26 @@ flopscope.TimelineView = class {
         const el = flopscope.element,
             { facts } = this.timeline,
             { count, plural } = flopscope.format;
-        const lines = [];
-        const text = flopscope.timeAxis.text;
-        if (facts.merged_ns > 0) {
-            lines.push(
+        const text = flopscope.timeAxis.text(facts.merged_ns),
+            are = (number) => (number === 1 ? "is" : "are");
+        const lines = [
+            facts.merged_ns > 0 &&
                 `${count(facts.events)} events are drawn as ${count(facts.blocks)} blocks: in a lane, neighbours ` +
-                    `shorter than ${text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of ` +
-                    `their summed time, because a page holds about ${count(facts.limit)}. ` +
-                    "Search finds a block by its longest event.",
-            );
-        }
-        if (facts.places_left_out) {
-            lines.push(
-                `${plural(facts.places_left_out, "device or thread", "devices and threads")} with the fewest events ${
-                    facts.places_left_out === 1 ? "is" : "are"
-                } not drawn: ${plural(facts.events_left_out, "event")}.`,
-            );
-        }
-        if (facts.names_left_out) {
-            lines.push(
-                `${plural(facts.names_left_out, "name")} with the least time ` +
-                    `${facts.names_left_out === 1 ? "is" : "are"} not in this page: their events are drawn as ` +
-                    `“(another name)”.`,
-            );
-        }
-        if (facts.unplaced) {
-            lines.push(
-                `${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`,
-            );
-        }
-        if (facts.deep) {
-            lines.push(
-                `${plural(facts.deep, "event")} nested or overlapping too deeply ` +
-                    `${facts.deep === 1 ? "is" : "are"} not drawn.`,
-            );
-        }
-        if (facts.open) {
-            lines.push(
-                `${plural(facts.open, "event")} had not ended and ${facts.open === 1 ? "is" : "are"} drawn ` +
-                    `until the last known time.`,
-            );
-        }
+                    `shorter than ${text} within ${text} of time are one block of their summed time, because a page ` +
+                    `holds about ${count(facts.limit)}. Search finds a block by its longest event.`,
+            facts.places_left_out > 0 &&
+                `${plural(facts.places_left_out, "device or thread", "devices and threads")} with the fewest events ` +
+                    `${are(facts.places_left_out)} not drawn: ${plural(facts.events_left_out, "event")}.`,
+            facts.names_left_out > 0 &&
+                `${plural(facts.names_left_out, "name")} with the least time ${are(facts.names_left_out)} not in this ` +
+                    "page: their events are drawn as “(another name)”.",
+            facts.unplaced > 0 &&
+                `${plural(facts.unplaced, "event")} without a start ${are(facts.unplaced)} not drawn.`,
+            facts.deep > 0 &&
+                `${plural(facts.deep, "event")} nested or overlapping too deeply ${are(facts.deep)} not drawn.`,
+            facts.open > 0 &&
+                `${plural(facts.open, "event")} had not ended and ${are(facts.open)} drawn until the last known time.`,
+        ].filter(Boolean);
         const devices = new Set(
             this.timeline.lanes.filter((lane) => lane.device >= 0).map((lane) => `${lane.part}|${lane.device}`),
         );

@@ -16,11 +16,8 @@ flopscope.timelineCounters = (() => {
     async function load(tracks, page) {
         return Promise.all(
             tracks.map(async (one) => {
-                const [start, duration, mean, low, high] = await Promise.all(
-                    ["start", "duration", "mean", "low", "high"].map((name) =>
-                        one[name] ? page.column(one[name]) : null,
-                    ),
-                );
+                const names = ["start", "duration", "mean", "low", "high"];
+                const { start, duration, mean, low, high } = await page.load(one, names);
                 const begin = Float64Array.from(start);
                 for (let i = 1; i < begin.length; i++) begin[i] += begin[i - 1];
                 const [name, label, unit] = [one.name, one.label, one.unit].map((place) => page.strings[place]);
@@ -58,14 +55,8 @@ flopscope.timelineCounters = (() => {
 
     /* The first sample that ends after a time. */
     function firstAfter(track, time) {
-        let low = 0,
-            high = track.start.length;
-        while (low < high) {
-            const middle = (low + high) >>> 1;
-            if (track.start[middle] + track.duration[middle] <= time) low = middle + 1;
-            else high = middle;
-        }
-        return low;
+        const { start, duration } = track;
+        return flopscope.firstWhere(0, start.length, (i) => start[i] + duration[i] > time);
     }
 
     /* The mean of a part of the time, with the least and the largest of its samples; null where nothing was counted. */

@@ -63,14 +63,8 @@ Object.assign(flopscope.TimelineView.prototype, {
     /* Call for each step in view. */
     eachStep(call) {
         const { steps } = this.timeline;
-        let low = 0,
-            high = steps.length;
-        while (low < high) {
-            const middle = (low + high) >>> 1;
-            if (steps[middle].end < this.view.from) low = middle + 1;
-            else high = middle;
-        }
-        for (; low < steps.length && steps[low].begin <= this.view.to; low++) call(steps[low], low);
+        let i = flopscope.firstWhere(0, steps.length, (place) => steps[place].end >= this.view.from);
+        for (; i < steps.length && steps[i].begin <= this.view.to; i++) call(steps[i], i);
     },
 
     paintTexts(context) {

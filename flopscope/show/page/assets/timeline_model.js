@@ -9,12 +9,7 @@
 flopscope.Timeline = class {
     static async load(data, page) {
         const timeline = new flopscope.Timeline();
-        const [label, row, link, count] = await Promise.all([
-            page.column(data.label),
-            page.column(data.row),
-            page.column(data.link),
-            data.count ? page.column(data.count) : null,
-        ]);
+        const { label, row, link, count } = await page.load(data, ["label", "row", "link", "count"]);
         Object.assign(timeline, {
             page,
             label,
@@ -54,12 +49,7 @@ flopscope.Timeline = class {
     }
 
     async amountsOf(encoded) {
-        const { page } = this;
-        const [values, large, apart] = await Promise.all([
-            page.column(encoded.values),
-            page.column(encoded.large),
-            page.column(encoded.apart),
-        ]);
+        const { values, large, apart } = await this.page.load(encoded);
         const amounts = Float64Array.from(values);
         for (let i = 0; i < large.length; i++) amounts[large[i]] = apart[i];
         return amounts;
@@ -104,9 +94,8 @@ flopscope.Timeline = class {
 
     async labelsOf(described) {
         const { page } = this;
-        const [kind, name, short, row, launch] = await Promise.all(
-            ["kind", "name", "short", "row", "launch"].map((part) => page.column(described[part])),
-        );
+        const parts = ["kind", "name", "short", "row", "launch"];
+        const { kind, name, short, row, launch } = await page.load(described, parts);
         return {
             count: kind.length,
             kind: (label) => described.kinds[kind[label]],
@@ -118,20 +107,10 @@ flopscope.Timeline = class {
     }
 
     async loadRest(data) {
-        const { page } = this;
-        const [places, values, name, begin, end] = await Promise.all([
-            page.column(data.bytes.places),
-            page.column(data.bytes.values),
-            page.column(data.steps.name),
-            page.column(data.steps.begin),
-            page.column(data.steps.end),
-        ]);
-        this.bytes = { places, values };
-        this.steps = Array.from(begin, (from, i) => ({
-            name: page.strings[name[i]] || "step",
-            begin: from,
-            end: end[i],
-        }));
+        this.bytes = await this.page.load(data.bytes);
+        const { name, begin, end } = await this.page.load(data.steps);
+        const text = (i) => this.page.strings[name[i]] || "step";
+        this.steps = Array.from(begin, (from, i) => ({ name: text(i), begin: from, end: end[i] }));
     }
 
     extent() {
@@ -223,14 +202,7 @@ flopscope.Timeline = class {
     }
 
     laneOf(block) {
-        let low = 0,
-            high = this.lanes.length - 1;
-        while (low < high) {
-            const middle = (low + high + 1) >>> 1;
-            if (this.lanes[middle].first <= block) low = middle;
-            else high = middle - 1;
-        }
-        return this.lanes[low];
+        return this.lanes[flopscope.firstWhere(0, this.lanes.length, (i) => this.lanes[i].end > block)];
     }
 
     nameOf(block) {
@@ -251,14 +223,8 @@ flopscope.Timeline = class {
 
     bytesOf(block) {
         const { places, values } = this.bytes;
-        let low = 0,
-            high = places.length;
-        while (low < high) {
-            const middle = (low + high) >>> 1;
-            if (places[middle] < block) low = middle + 1;
-            else high = middle;
-        }
-        return low < places.length && places[low] === block ? values[low] : 0;
+        const at = flopscope.firstWhere(0, places.length, (i) => places[i] >= block);
+        return places[at] === block ? values[at] : 0;
     }
 
     /* The work that a host block launched, itself or within it: at most `most` blocks. */
