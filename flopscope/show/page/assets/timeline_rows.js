@@ -6,22 +6,18 @@ flopscope.timelineRows = (() => {
     const ORDER = ["idle", "work", "annotation", "wait", "host", "overhead"];
     const MOST_OPEN = 12; // groups that are open at first
 
-    function keyOf(lane) {
-        if (lane.device >= 0) return `${lane.part}|device ${lane.device}`;
-        if (lane.role === "idle") return `${lane.part}|cpu`;
-        return lane.id === null ? `${lane.part}|none` : `${lane.part}|thread ${lane.id}`;
-    }
-
-    function titleOf(lane) {
-        const own =
-            lane.device >= 0
-                ? flopscope.page.unit(lane.device)
-                : lane.role === "idle"
-                  ? "CPU"
-                  : lane.id === null
-                    ? "Across threads"
-                    : `Thread ${lane.id}`;
-        return lane.part ? `${lane.part} · ${own}` : own;
+    /* The group of a lane: its title, and its rank among the groups of a process. */
+    function groupOf(lane) {
+        const { part, device, role, id } = lane;
+        const [rank, own] =
+            device >= 0
+                ? [0, flopscope.page.unit(device)]
+                : role === "idle"
+                  ? [1, "CPU"]
+                  : id === null
+                    ? [3, "Across threads"]
+                    : [2, `Thread ${id}`];
+        return { part, rank, title: part ? `${part} · ${own}` : own, model: lane.model, lanes: [] };
     }
 
     /* The text of a row: of the first lane of each stream, and of what is special. */
@@ -44,11 +40,9 @@ flopscope.timelineRows = (() => {
     function groups(timeline) {
         const found = new Map();
         for (const lane of timeline.lanes) {
-            const key = keyOf(lane);
-            if (!found.has(key)) {
-                found.set(key, { key, title: titleOf(lane), model: lane.model, lanes: [], part: lane.part });
-            }
-            found.get(key).lanes.push(lane);
+            const group = groupOf(lane);
+            if (!found.has(group.title)) found.set(group.title, group);
+            found.get(group.title).lanes.push(lane);
         }
         const listed = [...found.values()];
         for (const group of listed) {
@@ -58,14 +52,6 @@ flopscope.timelineRows = (() => {
                     (a.role === "idle" ? 0 : Number(a.id || 0) - Number(b.id || 0)) ||
                     a.depth - b.depth,
             );
-            group.rank =
-                group.lanes[0].device >= 0
-                    ? 0
-                    : group.lanes[0].role === "idle"
-                      ? 1
-                      : group.lanes[0].id !== null
-                        ? 2
-                        : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
             const { device } = group.lanes[0];
             group.rows = rowsOf(group);
