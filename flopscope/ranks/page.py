@@ -35,8 +35,8 @@ MOST_FINDINGS = 50
 
 def ranks_page(ranks: Ranks, title: str | None = None) -> Page:
     """Return the page of many ranks."""
-    with Page("") as page:
-        add_ranks(page, ranks, title)
+    page = Page("")
+    add_ranks(page, ranks, title)
     return page
 
 
@@ -199,11 +199,11 @@ def report_of_ranks(
     """
     place, why = opened(ranks)
     shown = ranks.comparison.digests[place].rank
-    with profile_page(profiles[shown], peaks=peaks) as page:
-        page.sections["timeline"] = timeline_of(_parts(profiles, shown, ranks), page.columns)
-        add_ranks(page, ranks, title)
-        if len(ranks) > 1:
-            page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
+    page = profile_page(profiles[shown], peaks=peaks)
+    page.sections["timeline"] = timeline_of(_parts(profiles, shown, ranks), page.columns)
+    add_ranks(page, ranks, title)
+    if len(ranks) > 1:
+        page.subtitle += f" · the other sections show rank {shown}, {why}; Timeline shows all"
     return page
 
 

@@ -173,7 +173,6 @@ def test_without_samples_there_are_no_lines() -> None:
     assert said[0].filename == __file__
     page = profile_page(prof)
     assert "lines" not in page.sections
-    page.columns.close()
 
 
 def test_only_one_profile_samples_at_a_time() -> None:
@@ -428,7 +427,6 @@ def test_a_page_without_ops_begins_with_the_line_that_took_most_of_the_time() ->
     assert len({row[0] for row in rows}) == len(rows)
     assert rows[0][0].endswith(" spin") and shares == sorted(shares, reverse=True) and sum(shares) < 101
     assert json.dumps(page.content())
-    page.columns.close()
 
 
 def test_a_page_with_ops_lists_the_lines_after_them() -> None:
@@ -444,7 +442,6 @@ def test_a_page_with_ops_lists_the_lines_after_them() -> None:
     head, *rows = lines["tables"][0]["rows"]
     assert head[-1] == "no op ran" and lines["notes"][1].startswith("no op ran: ")
     assert any(row[0].endswith(" spin") and row[-1].endswith("ms") for row in rows)
-    page.columns.close()
 
 
 @pytest.mark.parametrize("fill", [0xFF, 0x00, 0x41, 0x7F])

@@ -27,10 +27,10 @@ SIDE = ("flops", "bytes", "pct_roofline")
 def compare_page(comparison: Comparison, title: str | None = None) -> Page:
     """Return the page of a comparison."""
     head, _, rest = " ".join(comparison.verdict[:1]).partition("; ")
-    with Page(title or " → ".join(comparison.names), headline=head, lead=rest[:1].upper() + rest[1:]) as page:
-        of = "; the time of a step is the median" if comparison.per == "step" else ""
-        page.subtitle = f"comparison of two runs: a is before, b is after the arrow{of}"
-        page.sections["compare"] = section(comparison, page.columns)
+    page = Page(title or " → ".join(comparison.names), headline=head, lead=rest[:1].upper() + rest[1:])
+    of = "; the time of a step is the median" if comparison.per == "step" else ""
+    page.subtitle = f"comparison of two runs: a is before, b is after the arrow{of}"
+    page.sections["compare"] = section(comparison, page.columns)
     return page
 
 

@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -41,12 +41,8 @@ class Columns:
     def __init__(self) -> None:
         self.strings: list[str] = []
         self._places: dict[str, int] = {}
-        self._pool = ThreadPoolExecutor(THREADS)
-        self._blobs: dict[int, Future[str]] = {}
-        self._parts: list[bytes] = []  # of the blob that small columns share
-        self._size = 0
-        self._shared = 0  # its number
-        self._count = 1
+        self._blobs: list[list[bytes]] = [[]]  # the columns of each
+        self._shared, self._size = 0, 0  # the number of the blob that small columns share, and its bytes
 
     def add(self, values: npt.ArrayLike) -> dict[str, Any]:
         """Add a column of numbers or booleans and return its description, which belongs into the JSON.
@@ -60,11 +56,13 @@ class Columns:
             return {**column, "fill": first.item()}
         data = array.tobytes()
         if len(data) >= SHARED:
-            return {**column, "blob": self._start((data,)), "offset": 0}
+            self._blobs.append([data])
+            return {**column, "blob": len(self._blobs) - 1, "offset": 0}
         if self._size + len(data) > SHARED:
-            self._close()
+            self._blobs.append([])
+            self._shared, self._size = len(self._blobs) - 1, 0
         offset, padding = self._size, -len(data) % 8
-        self._parts += [data, b"\0" * padding]
+        self._blobs[self._shared] += [data, b"\0" * padding]
         self._size += len(data) + padding
         return {**column, "blob": self._shared, "offset": offset}
 
@@ -87,27 +85,9 @@ class Columns:
         return self.add(np.array(known, dtype=np.int64))
 
     def blobs(self) -> Sequence[str]:
-        """Return the blobs, in base64, and end the threads. No column can be added afterwards."""
-        if self._parts or not self._blobs:
-            self._close()
-        found = [self._blobs[number].result() for number in sorted(self._blobs)]
-        self.close()
-        return found
-
-    def close(self) -> None:
-        """End the threads, without the blobs if an error prevents the page."""
-        self._pool.shutdown(cancel_futures=True)
-
-    def _start(self, parts: Sequence[bytes]) -> int:
-        number, self._count = self._count, self._count + 1
-        self._blobs[number] = self._pool.submit(_packed, parts)
-        return number
-
-    def _close(self) -> None:
-        """Compress the shared blob and begin another."""
-        self._blobs[self._shared] = self._pool.submit(_packed, self._parts)
-        self._shared, self._count = self._count, self._count + 1
-        self._parts, self._size = [], 0
+        """Return the blobs, compressed and in base64."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            return list(pool.map(_packed, self._blobs))
 
 
 def _packed(parts: Sequence[bytes]) -> str:

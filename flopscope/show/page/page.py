@@ -59,14 +59,6 @@ class Page:
         """torch's type of the devices."""
         self.made = datetime.now(timezone.utc)
 
-    def __enter__(self) -> Page:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        """End the threads of the columns if an error prevents the page."""
-        if kind is not None:
-            self.columns.close()
-
     def content(self) -> dict[str, Any]:
         """Return the JSON of the page."""
         return {
@@ -85,29 +77,26 @@ class Page:
 def profile_page(results: Results, *, peaks: str | None = None, title: str | None = None) -> Page:
     """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded."""
     source = Profile(results, peaks, timeline.MOST_BLOCKS)
-    with Page(title or overview.title_of(source)) as page:
-        page.device_type = source.core.device_type
-        page.rows = encode_table(source.rows, page.columns)
-        for name, section in SECTIONS.items():
-            if section is not None and (name == "lines" or not source.has_lines_alone):
-                content = section(source, page.columns)
-                page.sections |= {} if content is None else {name: content}
-        told = lines if source.has_lines_alone else overview
-        page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
-        page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
+    page = Page(title or overview.title_of(source))
+    page.device_type = source.core.device_type
+    page.rows = encode_table(source.rows, page.columns)
+    for name, section in SECTIONS.items():
+        if section is not None and (name == "lines" or not source.has_lines_alone):
+            content = section(source, page.columns)
+            page.sections |= {} if content is None else {name: content}
+    told = lines if source.has_lines_alone else overview
+    page.subtitle, page.headline = overview.subtitle_of(source), told.headline_of(source)
+    page.lead = " ".join(filter(None, [source.analysis.facts.hints.busy, told.lead_of(source)]))
     return page
 
 
 def write(path: str | os.PathLike[str], page: Page) -> None:
     """Write a page. An existing file is replaced only by a complete one. Raise OSError if it cannot be written."""
-    try:
-        parts = render(page)
-        head = next(parts)  # what it needs is read before another file is open
-        with replacing(path) as stream:
-            stream.write(head)
-            stream.writelines(parts)
-    finally:
-        page.columns.close()
+    parts = render(page)
+    head = next(parts)  # what it needs is read before another file is open
+    with replacing(path) as stream:
+        stream.write(head)
+        stream.writelines(parts)
 
 
 def render(page: Page) -> Iterator[str]:
