@@ -14,8 +14,12 @@ export function load(names, blobs = []) {
             { textContent: deflateSync(bytes).toString("base64"), dataset: { blob: String(i) } },
         ]),
     );
-    const canvas = { getContext: () => ({ measureText: (text) => ({ width: 6 * text.length }) }) };
-    const document = { querySelector: (selector) => elements.get(selector), createElement: () => canvas };
+    const getContext = () => ({ measureText: (text) => ({ width: 6 * text.length }) });
+    const createElement = () => {
+        const children = [];
+        return { getContext, children, append: (child) => children.push(child) };
+    };
+    const document = { querySelector: (selector) => elements.get(selector), createElement };
     const context = vm.createContext({ document, atob, Blob, DecompressionStream, Response, URLSearchParams });
     const scripts = ["shell.js", ...names].map((name) => readFileSync(new URL(name, PAGE), "utf8"));
     return vm.runInContext(`${scripts.join("\n")}\nflopscope`, context);

@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { load } from "./load.mjs";
 
-const flopscope = load(["format.js", "overview.js"]);
-flopscope.draw = { tile: (title, value, doc) => ({ title, value, doc }) };
-flopscope.element = (tag, children) => children;
+const flopscope = load(["format.js", "draw.js", "overview.js"]);
+flopscope.draw.tile = (title, value, doc) => ({ title, value, doc });
 
 /* The first tile of an overview whose profile took 300 ms in 3 steps, or as `accounting` has it. */
 function time(accounting, steps, tile = 0) {
@@ -16,7 +15,7 @@ function time(accounting, steps, tile = 0) {
         hfu: null,
         coverage: { bytes: 1, flops: 1 },
     };
-    return flopscope.overview.tiles(data)[tile];
+    return flopscope.overview.tiles(data).children[tile];
 }
 
 test("limits are lower ones where a part of the work is unknown, and missing where most is", () => {

@@ -3,14 +3,11 @@
 "use strict";
 
 {
-    const { element: el } = flopscope;
-
-    const ratio = (value) => (flopscope.format.known(value) ? `${value.toPrecision(3)}×` : flopscope.format.MISSING);
+    const ratio = (value) => (format.known(value) ? `${value.toPrecision(3)}×` : format.MISSING);
 
     const PER = { step: "a step", run: "the run", call: "a call" };
 
     function tiles(data) {
-        const { format, draw } = flopscope;
         const [a, b] = data.time;
         const what = data.per === "step" ? "Of the step with the median time." : "Of the whole run.";
         const shown = [
@@ -39,7 +36,7 @@
     /* Each part of the accounting of both runs, the largest difference first. */
     function parts(data) {
         const rows = [...data.parts].sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a));
-        return flopscope.draw.beside(
+        return draw.beside(
             rows.map((part) => ({ ...part, times: [part.a, part.b], difference: part.b - part.a })),
             ["a, above", "b, below", "b − a"],
             "Parts of the time of both runs",
@@ -61,22 +58,21 @@
             }),
         );
         const most = Math.max(...runs.flat().map(({ total }) => total));
-        element.append(flopscope.draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
+        element.append(draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
         const side = (listed, i) => {
             const name = `${"ab"[i]}: ${data.names[i]}`,
                 left = data.steps[i].count - listed.length;
             return el(
                 "div",
                 el("p.note", name),
-                flopscope.draw.steps(listed, labels, most, `Steps of ${name}`),
-                left > 0 && el("p.note", `${flopscope.format.count(left)} more steps are not drawn.`),
+                draw.steps(listed, labels, most, `Steps of ${name}`),
+                left > 0 && el("p.note", `${format.count(left)} more steps are not drawn.`),
             );
         };
         element.append(el("div.sides", runs.map(side)));
     }
 
     async function changes(element, data, page) {
-        const { format, draw } = flopscope;
         const rows = data.changes;
         const texts = await page.load(rows, ["name", "cause", "why", "unit_a", "unit_b"]);
         const parent = await page.column(rows.parent);
@@ -177,10 +173,7 @@
     async function overviews(element, data, page) {
         if (!data.overviews.some(Boolean)) return;
         element.append(
-            flopscope.draw.heading(
-                "Each run alone",
-                "its accounting, advice and what it recorded; savings are of a mean step",
-            ),
+            draw.heading("Each run alone", "its accounting, advice and what it recorded; savings are of a mean step"),
         );
         const sides = el("div.sides");
         element.append(sides);
@@ -202,7 +195,7 @@
             }
             if (data.parts.length) {
                 const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";
-                element.append(flopscope.draw.heading("Where the difference is", what));
+                element.append(draw.heading("Where the difference is", what));
                 element.append(parts(data));
             }
             await bothSteps(element, data, page);

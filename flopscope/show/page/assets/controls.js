@@ -3,7 +3,6 @@
 
 Object.assign(flopscope.Ops.prototype, {
     controls() {
-        const { element: el } = flopscope;
         this.input = el("input", {
             type: "search",
             id: "filter",
@@ -98,7 +97,6 @@ Object.assign(flopscope.Ops.prototype, {
     },
 
     menu() {
-        const { element: el } = flopscope;
         const panel = el("div.panel", { id: "columns-panel", hidden: true });
         const button = el("button.button", {
             "aria-expanded": "false",
@@ -126,7 +124,6 @@ Object.assign(flopscope.Ops.prototype, {
     },
 
     fillMenu(panel) {
-        const { element: el } = flopscope;
         const shown = new Set(this.visible().map((column) => column.name));
         const change = (name, isShown) => {
             const names = this.visible()
@@ -136,7 +133,7 @@ Object.assign(flopscope.Ops.prototype, {
             this.refresh();
         };
         panel.replaceChildren(
-            flopscope.draw.button("The usual columns", () => {
+            draw.button("The usual columns", () => {
                 this.chosen = null;
                 this.refresh();
                 this.fillMenu(panel);

@@ -6,7 +6,6 @@
 
     flopscope.details = {
         make(rows, row, page, finest, close) {
-            const { element: el, format, draw } = flopscope;
             const get = (name) => rows.get(name, row);
             const bound = get("bound") && get("bound") !== "unknown" ? get("bound") : "";
             const reason = rows.columns.why ? page.data.reasons[rows.columns.why[row]][1] : "";
@@ -76,7 +75,7 @@
         /* All digits of a number, with its unit, for the title. */
         exact(column, value, table, row) {
             if (column.type === "text") return value;
-            return flopscope.format.known(value)
+            return format.known(value)
                 ? `${value} ${column.unit}`.trim()
                 : flopscope.details.missing(table, column.name, row);
         },

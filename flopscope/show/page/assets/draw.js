@@ -1,9 +1,7 @@
 /* Parts that several sections draw: bars, chips, small tables, cards. Texts are set as text, never as markup. */
 "use strict";
 
-flopscope.draw = (() => {
-    const el = flopscope.element;
-
+const draw = (() => {
     /* A bar of a share from 0 to 1, beginning at ``from``. */
     function bar(share, name, from = 0) {
         const clamp = (value) => Math.min(Math.max(Number.isFinite(value) ? value : 0, 0), 1);
@@ -19,7 +17,7 @@ flopscope.draw = (() => {
     /* What bounds a row: a swatch and its name. */
     function bound(name) {
         if (!name || name === "unknown") {
-            return el("span.unknown", { title: flopscope.page.bounds.unknown, text: flopscope.format.MISSING });
+            return el("span.unknown", { title: flopscope.page.bounds.unknown, text: format.MISSING });
         }
         return el(
             "span.bound",
@@ -51,11 +49,11 @@ flopscope.draw = (() => {
     /* A button that acts; ``more``: other attributes. */
     const button = (text, act, more = {}) => el("button.button", { ...more, on: { click: act }, text });
 
-    /* What a column shows of a record: a function, or "format:field" for a text of flopscope.format. */
+    /* What a column shows of a record: a function, or "format:field" for a text of format. */
     function shown(what) {
         if (typeof what === "function") return what;
         const [name, field] = what.split(":");
-        return (record) => (name === "text" ? record[field] : flopscope.format[name](record[field]));
+        return (record) => (name === "text" ? record[field] : format[name](record[field]));
     }
 
     /* A small table. Columns: [title, what it shows, doc, why a value may be missing]; "<" begins the title of one that
@@ -76,7 +74,7 @@ flopscope.draw = (() => {
                 "tr",
                 listed.map(({ place, show, missing }) => {
                     const content = show(record);
-                    if (content !== flopscope.format.MISSING) return el("td", { class: place }, content);
+                    if (content !== format.MISSING) return el("td", { class: place }, content);
                     const title = missing || "Not known for this profile.";
                     return el("td", { class: `${place} unknown`, title, text: content });
                 }),
@@ -136,14 +134,13 @@ flopscope.draw = (() => {
             "div.tile",
             { title: doc },
             el("span.label", label),
-            el("span", { class: `value${text === flopscope.format.MISSING ? " unknown" : ""}`, text }),
+            el("span", { class: `value${text === format.MISSING ? " unknown" : ""}`, text }),
         );
     }
 
     /* A table of stacked bars, one for each step, all on one scale. steps: {label, total, parts, note}, parts the times
        by name; labels: of the parts; most: the longest total. */
     function steps(listed, labels, most, caption) {
-        const { format } = flopscope;
         const stack = ({ total, parts }) =>
             el(
                 "span.stack",
@@ -172,7 +169,6 @@ flopscope.draw = (() => {
     /* Parts of the time of two things, one bar above the other, with their times and the difference.
        rows: {name, label, times, difference}; with ``alone`` only the first is there. */
     function beside(rows, heads, caption, alone = false) {
-        const { format } = flopscope;
         const most = Math.max(...rows.flatMap((row) => row.times.map((time) => time || 0)), 1e-9);
         const bars = ({ name, times }) =>
             (alone ? times.slice(0, 1) : times).map((time, i) =>
@@ -210,3 +206,4 @@ flopscope.draw = (() => {
         beside,
     };
 })();
+flopscope.draw = draw;

@@ -1,7 +1,7 @@
 /* Texts of numbers with their units, as in flopscope's tables (flopscope/support/units.py). Unknown is "–". */
 "use strict";
 
-flopscope.format = (() => {
+const format = (() => {
     const MISSING = "–";
     const SPACE = "\u202f"; // narrow, and no line breaks at it
 
@@ -127,3 +127,4 @@ flopscope.format = (() => {
         plural,
     };
 })();
+flopscope.format = format;

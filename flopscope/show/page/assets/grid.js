@@ -9,7 +9,6 @@
 
 flopscope.Grid = class {
     constructor(options) {
-        const el = flopscope.element;
         this.options = options;
         this.height = 27;
         this.lines = [];
@@ -49,7 +48,6 @@ flopscope.Grid = class {
     setColumns(columns, sort) {
         this.columns = columns;
         this.sort = sort;
-        const el = flopscope.element;
         this.header.replaceChildren(
             ...columns.map((column, i) => {
                 const isSorted = column.name === sort.name;
@@ -110,7 +108,6 @@ flopscope.Grid = class {
     }
 
     draw() {
-        const el = flopscope.element;
         const from = Math.max(0, Math.floor((this.element.scrollTop - 32) / this.height) - 6);
         const until = Math.min(
             this.lines.length,
@@ -143,7 +140,7 @@ flopscope.Grid = class {
                         properties,
                         toggle,
                         cell.swatch && el("i", { class: `swatch ${cell.swatch}` }),
-                        flopscope.draw.ends(cell.text),
+                        draw.ends(cell.text),
                     );
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;

@@ -11,7 +11,6 @@
 
    Returns an object with ``show(i)``, which brings a record into view and marks it. */
 flopscope.list = function (parent, options) {
-    const { element: el, format } = flopscope;
     const HEAD = 34;
     const { count } = options;
     const columns = options.columns.map((column, name) => ({ ...column, name, left: column.left || name === 0 }));

@@ -7,8 +7,6 @@
 
     /* Who allocates, and who holds what is allocated at the peak: by op. */
     function tables(device, columns, page) {
-        const el = flopscope.element,
-            { format, draw } = flopscope;
         const records = Array.from(columns.rows, (row, i) => ({
             row,
             name: row >= 0 && page.rows ? page.rows.get("key", row) || "" : "(outside of ops)",
@@ -47,8 +45,6 @@
     flopscope.section("memory", {
         title: "Memory",
         async mount(element, data, page) {
-            const el = flopscope.element,
-                { format, draw } = flopscope;
             element.classList.add("memory");
             for (const device of data.devices) {
                 const rows = await page.load(device, ["rows", "allocated", "freed", "allocations", "held"]);

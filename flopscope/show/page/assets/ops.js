@@ -27,7 +27,6 @@ flopscope.Ops = class {
     }
 
     async mount() {
-        const { element: el } = flopscope;
         this.grid = new flopscope.Grid({
             label: "Ops",
             id: "ops-row",
@@ -56,7 +55,7 @@ flopscope.Ops = class {
             columns = ["self_device_time_total", "headroom", "pct_roofline", "bound"].filter((name) =>
                 byName.has(name),
             );
-        return flopscope.draw.words("What the words mean", [
+        return draw.words("What the words mean", [
             ...columns.map((name) => [byName.get(name).header, byName.get(name).doc]),
             ...Object.entries(this.page.bounds),
             ...this.page.data.reasons.slice(1),
@@ -104,7 +103,6 @@ flopscope.Ops = class {
                 : "Nothing was recorded.",
         );
         this.mark();
-        const { format } = flopscope;
         const total = this.grouping.table.count;
         this.count.textContent =
             this.top === total
@@ -138,7 +136,6 @@ flopscope.Ops = class {
        first. */
     unrated() {
         const { table } = this.grouping,
-            { format } = flopscope,
             times = new Map();
         if (this.isSum() || !table.columns.why) return [];
         let whole = 0;
@@ -371,7 +368,7 @@ flopscope.Ops = class {
         this.current = { key: line.key, id: line.id, row: line.row };
         const row = this.finest(line.id, line.row);
         const shapes = line.id === "name" ? this.under("name", line.row).length : 0;
-        const note = shapes ? `of ${flopscope.format.plural(shapes, "shape")}, the one with the most time:` : "";
+        const note = shapes ? `of ${format.plural(shapes, "shape")}, the one with the most time:` : "";
         this.page.select(row < 0 ? null : row, { source: "ops", line: line.key, note });
         this.showDetails();
         this.mark();

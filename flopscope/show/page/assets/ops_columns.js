@@ -96,7 +96,6 @@ Object.assign(flopscope.Ops.prototype, {
     },
 
     cell(line, column) {
-        const { format } = flopscope;
         const { table } = this.groupings.get(line.id);
         const { name } = column;
         if (line.kind === "kernel") {

@@ -4,7 +4,6 @@
 flopscope.overview = {
     /* The waterfall: one stacked bar, and below it each part where it stands in the bar. */
     accounting(data, steps, of) {
-        const { element: el, format, draw } = flopscope;
         const { whole, per, parts } = data;
         const shown = parts.filter((part) => whole[part.name] > 0);
         const total = {
@@ -47,7 +46,6 @@ flopscope.overview = {
 
     /* A stacked bar for each device and step, all on one scale. */
     async steps(data, page, of) {
-        const { element: el, format, draw } = flopscope;
         const MOST = 400;
         const columns = await page.load(data.columns);
         const ofStep = Array.from({ length: data.count - 1 }, (_, i) => i); // the last row is the whole
@@ -75,7 +73,6 @@ flopscope.overview = {
     },
 
     advice(rows, perStep, of) {
-        const { element: el, format } = flopscope;
         const OPEN = 3; // pieces that are shown; the evidence of the first is open
         const cards = rows.map((row, i) =>
             this.card(row, i + 1, perStep, Math.max(...rows.map((one) => one.saving_pct)), of),
@@ -95,7 +92,6 @@ flopscope.overview = {
 
     /* A piece of advice: what to do, what it saves, why, and the rows that it rests on. */
     card(row, number, perStep, most, of) {
-        const { element: el, format, draw } = flopscope;
         const FEW = 3; // rows of evidence that are open
         const columns = [
             ["<Op", (entry) => draw.link(entry.op, entry.row, "advice")],
@@ -137,7 +133,6 @@ flopscope.overview = {
 
     /* The ops with the most to gain, or with the most time: name, a bar of its time and the part beyond its limit. */
     largest(rows, of) {
-        const { element: el, format, draw } = flopscope;
         const most = Math.max(...rows.map((row) => row.time), 1e-9);
         const bars = (row) => {
             const room = format.known(row.headroom) ? row.headroom : 0;
@@ -161,7 +156,6 @@ flopscope.overview = {
     },
 
     tiles(data) {
-        const { element: el, format, draw } = flopscope;
         const tiles = [];
         const add = (label, text, doc) => tiles.push(draw.tile(label, text, doc));
         const share = (value) => format.percent(format.known(value) ? 100 * value : null);
@@ -202,7 +196,6 @@ flopscope.overview = {
 
     /* What the profile may hold, whether it does, and what brings it. */
     features(missing, of) {
-        const { element: el, draw } = flopscope;
         const there = ({ present }) =>
             present === null
                 ? el("span.note", "– none")
@@ -226,7 +219,7 @@ flopscope.section("overview", {
     title: "Overview",
     early: true,
     async mount(body, data, page, name) {
-        const { element: el, draw, overview } = flopscope;
+        const { overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean)),
             of = name ? ` of ${name}` : "";
         append(overview.tiles(data));

@@ -3,8 +3,6 @@
 "use strict";
 
 {
-    const { element: el } = flopscope;
-    const { format } = flopscope;
     const LEAST = 0.005; // of a step: smaller parts are not compared
 
     async function loadFacts(data, page) {
@@ -34,7 +32,7 @@
         rows.sort((a, b) => (alone ? b.own - a.own : more(b) - more(a)));
         if (!rows.length) return el("p.empty", "No time of this rank is recorded.");
         const who = `rank ${facts.rank[place]}`;
-        return flopscope.draw.beside(
+        return draw.beside(
             rows.map((row) => ({ ...row, times: [row.own, row.others], difference: more(row) })),
             [who, "others", "difference"],
             `Parts of the time of ${who}${alone ? "" : " and of the others"}`,
@@ -44,7 +42,6 @@
 
     /* The findings from the second on: the headline of the page is the first. */
     function furtherFindings(data, choose, rankOf) {
-        const { draw } = flopscope;
         const left = data.findings_left_out ? `; ${format.count(data.findings_left_out)} more are not listed` : "";
         const further = data.findings.slice(1);
         return !further.length
@@ -116,7 +113,6 @@
         title: "Ranks",
 
         async mount(element, data, page) {
-            const { draw } = flopscope;
             const facts = await loadFacts(data, page);
             let list = null;
             const show = (place) => {

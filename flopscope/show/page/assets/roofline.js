@@ -2,8 +2,6 @@
 "use strict";
 
 {
-    const { element: el } = flopscope;
-
     /* The picture: a click or Enter selects the row of a mark; left and right step through the marks by time. */
     function picture(device, page) {
         const svg = document.importNode(
@@ -42,7 +40,6 @@
     }
 
     function notes(device, page) {
-        const { format, draw } = flopscope;
         const lines = device.bounds.length ? [] : ["No op has known FLOPs and bytes, so nothing is drawn."];
         for (const one of device.left_out.filter(({ rows }) => rows)) {
             const names = one.names.map((name) => page.strings[name].slice(0, 40)).join(", ");
@@ -78,7 +75,7 @@
         mount(body, data, page) {
             data.devices.forEach((device, i) => {
                 const title = [device.name, device.model].filter(Boolean).join(" · ");
-                const legend = el("p.legend", device.bounds.map(flopscope.draw.bound));
+                const legend = el("p.legend", device.bounds.map(draw.bound));
                 const shown = device.bounds.length ? [legend, picture(device, page)] : [];
                 const all = el("div.roofline", shown, notes(device, page));
                 body.append(

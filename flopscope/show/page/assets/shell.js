@@ -2,7 +2,7 @@
 
    flopscope.section(id, {title, mount(element, data, page)})   registers a section of the page
    flopscope.page                                               data, columns, rows and the selection
-   flopscope.format, flopscope.draw                             texts with units; elements and colours
+   el, format, draw                                             elements, texts with units, parts of sections
 */
 "use strict";
 
@@ -18,7 +18,7 @@ const flopscope = {
 
 /* Make an element: its tag, with classes as in "p.note"; properties by name, if there are any ("class" in place of those
    of the tag, "text", "on" for listeners, else attributes); and children: elements, texts, arrays of them. */
-flopscope.element = function (tag, ...children) {
+function el(tag, ...children) {
     const [kind, ...classes] = tag.split(".");
     const properties = children[0] && children[0].constructor === Object ? children.shift() : {};
     const element = document.createElement(kind);
@@ -37,7 +37,7 @@ flopscope.element = function (tag, ...children) {
         if (child !== null && child !== undefined && child !== false) element.append(child);
     }
     return element;
-};
+}
 
 /* Data ----------------------------------------------------------------------------------------------------------- */
 
@@ -220,7 +220,7 @@ flopscope.perFrame = function (draw) {
 /* Sort items by a value of each, a number or a text; those whose value is unknown are last in both directions. */
 flopscope.sortBy = function (items, valueOf, down) {
     const values = new Map(items.map((item) => [item, valueOf(item)]));
-    const UNKNOWN = new Set([null, undefined, "", NaN, flopscope.format.MISSING]);
+    const UNKNOWN = new Set([null, undefined, "", NaN, format.MISSING]);
     return items.sort((a, b) => {
         const [x, y] = [values.get(a), values.get(b)];
         if (UNKNOWN.has(x) || UNKNOWN.has(y)) return UNKNOWN.has(x) - UNKNOWN.has(y);

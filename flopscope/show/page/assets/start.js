@@ -2,7 +2,6 @@
 "use strict";
 
 flopscope.start = async function () {
-    const el = flopscope.element;
     if (typeof DecompressionStream === "undefined") {
         document
             .getElementById("sections")
@@ -148,10 +147,8 @@ flopscope.start = async function () {
             details.note ? el("span.note", details.note) : "",
             ...text.slice(1).map((part) => el("span.cut", { title: part, text: part })),
             el("span.space"),
-            elements.has("ops") && details.source !== "ops"
-                ? flopscope.draw.button("Show in Ops", () => page.visit("ops"))
-                : "",
-            flopscope.draw.button("Clear", () => page.select(null), { title: "Esc" }),
+            elements.has("ops") && details.source !== "ops" ? draw.button("Show in Ops", () => page.visit("ops")) : "",
+            draw.button("Clear", () => page.select(null), { title: "Esc" }),
         );
     });
 
@@ -169,7 +166,6 @@ flopscope.start = async function () {
 /* What a row is, in a few texts: name, shapes, time, share of the roofline, bound. */
 flopscope.describe = function (row, page) {
     const { rows } = page;
-    const format = flopscope.format;
     const texts = [rows.get("key", row) || "(no name)"];
     const shapes = rows.get("input_shapes", row);
     if (shapes) texts.push(shapes);

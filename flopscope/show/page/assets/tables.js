@@ -8,7 +8,6 @@ for (const [name, title] of [
     flopscope.section(name, {
         title,
         mount(body, data) {
-            const { element: el, draw } = flopscope;
             body.append(...data.notes.map((text) => el("p.note", text)));
             for (const table of data.tables) body.append(...draw.texts(table, name === "lines" ? "mono whole" : ""));
         },

@@ -42,7 +42,6 @@ flopscope.TimelineView = class {
     /* Elements ----------------------------------------------------------------------------------------------------- */
 
     build() {
-        const el = flopscope.element;
         const button = (text, title, click, name) =>
             el("button", { class: `button ${name || ""}`, title, "aria-label": title, on: { click }, text });
         this.search = el("input.timeline-search", {
@@ -105,9 +104,8 @@ flopscope.TimelineView = class {
     }
 
     notes() {
-        const el = flopscope.element,
-            { facts } = this.timeline,
-            { count, plural } = flopscope.format;
+        const { facts } = this.timeline,
+            { count, plural } = format;
         const text = flopscope.timeAxis.text(facts.merged_ns),
             are = (number) => (number === 1 ? "is" : "are");
         const lines = [
@@ -209,8 +207,7 @@ flopscope.TimelineView = class {
     }
 
     sayLegend() {
-        const el = flopscope.element,
-            { timeline } = this;
+        const { timeline } = this;
         const swatch = (name, text, title) =>
             el("span.timeline-key", { title }, el("i", { class: `timeline-swatch ${name}` }), text);
         const items = [];
@@ -244,7 +241,6 @@ flopscope.TimelineView = class {
     }
 
     layOut() {
-        const el = flopscope.element;
         const { rows, height } = flopscope.timelineRows.place(this.groups);
         this.rows = rows;
         this.labels.replaceChildren(

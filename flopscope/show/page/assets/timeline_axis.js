@@ -25,7 +25,7 @@ flopscope.timeAxis = (() => {
         for (let k = Math.ceil(from / step); k * step <= to && found.length < 200; k++) {
             const value = (k * step) / unit[1] || 0; // no -0
             const digits = { minimumFractionDigits: decimals, maximumFractionDigits: decimals };
-            const text = `${value.toLocaleString("en-US", digits)}${flopscope.format.SPACE}${unit[0]}`;
+            const text = `${value.toLocaleString("en-US", digits)}${format.SPACE}${unit[0]}`;
             found.push({ time: k * step, text });
         }
         return found;
@@ -37,7 +37,7 @@ flopscope.timeAxis = (() => {
         const [unit, scale] = UNITS.find(([, one]) => size >= one) || UNITS[3];
         return (
             `${(ns / scale).toLocaleString("en-US", { maximumFractionDigits: scale === 1 ? 0 : 3 })}` +
-            `${flopscope.format.SPACE}${unit}`
+            `${format.SPACE}${unit}`
         );
     }
 

@@ -8,7 +8,6 @@ flopscope.timelineCounters = (() => {
         ...{ dram_bytes_read: 1, dram_bytes_written: 6, sm_active: 3, tensor_active: 2 },
         ...{ memory_allocated: 1, memory_reserved: 7 },
     };
-    const { format } = flopscope;
 
     /* The text of a value in the unit of its track. */
     const text = (track, value) => format.unit(value, track.unit);

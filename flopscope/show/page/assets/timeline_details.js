@@ -23,7 +23,6 @@ Object.assign(flopscope.TimelineView.prototype, {
     /* Texts of a block: [name, value], its own name first. */
     facts(block) {
         const { timeline, page } = this,
-            { format } = flopscope,
             { text } = flopscope.timeAxis;
         const lane = timeline.laneOf(block),
             several = timeline.count && timeline.count[block] > 1;
@@ -79,7 +78,6 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     factsOfRow(row) {
         const { rows } = this.page,
-            { format } = flopscope,
             calls = rows.get("count", row) || 1;
         const facts = [["Op", rows.get("key", row) || ""]];
         const add = (name, value, text) => {
@@ -98,7 +96,6 @@ Object.assign(flopscope.TimelineView.prototype, {
     },
 
     showDetails() {
-        const el = flopscope.element;
         if (this.selected < 0) {
             this.details.replaceChildren(
                 el("p.note", "Click an event for its details, or press Enter and then comma and full stop."),
@@ -107,10 +104,10 @@ Object.assign(flopscope.TimelineView.prototype, {
         }
         const facts = this.facts(this.selected),
             row = this.timeline.rowOf(this.selected);
-        const buttons = [flopscope.draw.button("Zoom to it", () => this.fit(), { title: "F" })];
+        const buttons = [draw.button("Zoom to it", () => this.fit(), { title: "F" })];
         if (this.arrows.length) {
             buttons.push(
-                flopscope.draw.button(
+                draw.button(
                     this.timeline.laneOf(this.selected).role === "work" ? "Go to its launch" : "Go to its work",
                     () => this.jump(),
                     { title: "L" },
@@ -120,7 +117,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         if (this.timeline.laneOf(this.selected).role === "idle" && this.timeline.link[this.selected] > 0) {
             const next = this.timeline.link[this.selected] - 1;
             buttons.push(
-                flopscope.draw.button("Go to the work that ended it", () => {
+                draw.button("Go to the work that ended it", () => {
                     this.choose(next);
                     this.showBlock(next, 0);
                 }),
@@ -139,7 +136,7 @@ Object.assign(flopscope.TimelineView.prototype, {
                             el(
                                 "dd.cut",
                                 { title: value },
-                                name === "Op" && row >= 0 ? flopscope.draw.link(value, row, "timeline-details") : value,
+                                name === "Op" && row >= 0 ? draw.link(value, row, "timeline-details") : value,
                             ),
                         ),
                     ),

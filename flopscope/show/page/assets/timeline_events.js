@@ -323,7 +323,7 @@ Object.assign(flopscope.TimelineView.prototype, {
             for (let i = 0; i < timeline.length; i++) {
                 if (labels[timeline.label[i]]) count += timeline.count ? timeline.count[i] : 1;
             }
-            this.found.textContent = `${flopscope.format.plural(count, "event")}`;
+            this.found.textContent = `${format.plural(count, "event")}`;
         }
         this.draw();
     },
