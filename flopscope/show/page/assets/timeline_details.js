@@ -20,79 +20,72 @@ Object.assign(flopscope.TimelineView.prototype, {
             .join("\n");
     },
 
-    /* Texts of a block: [name, value], its own name first. */
+    /* Texts of a block: [name, value], its own name first; of what is not known there are none. */
     facts(block) {
-        const { timeline, page } = this,
-            { text } = flopscope.timeAxis;
-        const lane = timeline.laneOf(block),
-            several = timeline.count && timeline.count[block] > 1;
-        const facts = [
-            [
-                "",
-                several
-                    ? `${format.count(timeline.count[block])} events, the longest: ${timeline.nameOf(block)}`
-                    : timeline.nameOf(block),
-            ],
-        ];
-        facts.push(["Duration", text(timeline.duration[block])]);
-        if (several) facts.push(["Busy", text(timeline.busy[block])]);
-        facts.push(["Start", text(timeline.start[block])]);
+        const { timeline } = this,
+            { text } = flopscope.timeAxis,
+            { device, id, part, role } = timeline.laneOf(block);
+        const several = timeline.count && timeline.count[block] > 1,
+            own = timeline.nameOf(block);
         const where =
-            lane.device >= 0
-                ? `${flopscope.page.unit(lane.device)}${lane.id !== null ? `, stream ${lane.id}` : ""}`
-                : lane.id !== null
-                  ? `thread ${lane.id}`
+            device >= 0
+                ? `${flopscope.page.unit(device)}${id !== null ? `, stream ${id}` : ""}`
+                : id !== null
+                  ? `thread ${id}`
                   : "across threads";
-        facts.push(["On", `${lane.part ? `${lane.part}, ` : ""}${where}`]);
-        if (lane.role === "idle") return facts;
+        const name = several ? `${format.count(timeline.count[block])} events, the longest: ${own}` : own;
+        const known = [
+            ["Duration", text(timeline.duration[block])],
+            ["Busy", several && text(timeline.busy[block])],
+            ["Start", text(timeline.start[block])],
+            ["On", `${part ? `${part}, ` : ""}${where}`],
+            ...(role === "idle" ? [] : this.factsOfWork(block, role === "work")),
+        ];
+        return [["", name], ...known.filter(([, value]) => value)];
+    },
+
+    factsOfWork(block, isOfDevice) {
+        const { timeline, page } = this;
         const label = timeline.label[block] - 1,
-            launch = label >= 0 ? timeline.labels.launch(label) : null;
-        facts.push(["Kind", timeline.labels.kind(label)]);
-        if (launch) {
-            facts.push(
-                ["Grid", launch.grid],
-                ["Block", `${launch.block} threads`],
-                ["Registers", `${launch.registers} a thread`],
-            );
-            if (launch.shared) facts.push(["Shared memory", format.bytes(launch.shared)]);
-            if (launch.graph) facts.push(["CUDA graph", String(launch.graph)]);
-        }
-        const bytes = timeline.bytesOf(block);
-        if (bytes) {
-            facts.push(
-                ["Bytes", format.bytes(bytes)],
-                ["Rate", format.byteRate((bytes / timeline.duration[block]) * 1e9)],
-            );
-        }
-        if (timeline.link[block] > 0 && lane.role === "work") {
-            const call = timeline.link[block] - 1;
-            facts.push(
-                ["Launched by", timeline.nameOf(call)],
-                ["After the launch began", text(timeline.start[block] - timeline.start[call])],
-            );
-        }
-        const row = timeline.rowOf(block);
-        if (row >= 0 && page.rows) facts.push(...this.factsOfRow(row));
-        return facts;
+            launch = (label >= 0 && timeline.labels.launch(label)) || {},
+            bytes = timeline.bytesOf(block),
+            call = isOfDevice ? timeline.link[block] - 1 : -1,
+            row = timeline.rowOf(block);
+        const late = timeline.start[block] - timeline.start[call];
+        return [
+            ["Kind", timeline.labels.kind(label)],
+            ["Grid", launch.grid],
+            ["Block", launch.block && `${launch.block} threads`],
+            ["Registers", "registers" in launch && `${launch.registers} a thread`],
+            ["Shared memory", launch.shared && format.bytes(launch.shared)],
+            ["CUDA graph", launch.graph && String(launch.graph)],
+            ["Bytes", bytes && format.bytes(bytes)],
+            ["Rate", bytes && format.byteRate((bytes / timeline.duration[block]) * 1e9)],
+            ["Launched by", call >= 0 && timeline.nameOf(call)],
+            ["After the launch began", call >= 0 && flopscope.timeAxis.text(late)],
+            ...(row >= 0 && page.rows ? this.factsOfRow(row) : []),
+        ];
     },
 
     factsOfRow(row) {
         const { rows } = this.page,
-            calls = rows.get("count", row) || 1;
-        const facts = [["Op", rows.get("key", row) || ""]];
-        const add = (name, value, text) => {
-            if (format.known(value)) facts.push([name, text(value)]);
+            calls = rows.get("count", row) || 1,
+            bound = rows.get("bound", row);
+        const text = (name, scale, print) => {
+            const value = rows.get(name, row) * scale;
+            return format.known(value) && print(value);
         };
-        if (rows.get("input_shapes", row)) facts.push(["Shapes", rows.get("input_shapes", row)]);
-        if (rows.get("input_dtypes", row)) facts.push(["Dtypes", rows.get("input_dtypes", row)]);
-        add("FLOPs a call", rows.get("flops", row) / calls, format.flops);
-        add("Bytes a call", rows.get("bytes_total_moved", row) / calls, format.bytes);
-        add("Rate of the op", rows.get("tflops_per_s", row) * 1e12, format.flopRate);
-        add("Bandwidth of the op", rows.get("gbytes_per_s", row) * 1e9, format.byteRate);
-        add("Of the roofline", rows.get("pct_roofline", row), format.percent);
-        const bound = rows.get("bound", row);
-        if (bound && bound !== "unknown") facts.push(["Bound", bound]);
-        return facts;
+        return [
+            ["Op", rows.get("key", row)],
+            ["Shapes", rows.get("input_shapes", row)],
+            ["Dtypes", rows.get("input_dtypes", row)],
+            ["FLOPs a call", text("flops", 1 / calls, format.flops)],
+            ["Bytes a call", text("bytes_total_moved", 1 / calls, format.bytes)],
+            ["Rate of the op", text("tflops_per_s", 1e12, format.flopRate)],
+            ["Bandwidth of the op", text("gbytes_per_s", 1e9, format.byteRate)],
+            ["Of the roofline", text("pct_roofline", 1, format.percent)],
+            ["Bound", bound !== "unknown" && bound],
+        ];
     },
 
     showDetails() {
