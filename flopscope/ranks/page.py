@@ -20,7 +20,7 @@ from flopscope.results.results import store_of
 from flopscope.show.page.encode import Columns, sentence, text_table
 from flopscope.show.page.page import Page, profile_page
 from flopscope.show.page.profile import Profile
-from flopscope.show.page.timeline import Part, rows_of, timeline_of
+from flopscope.show.page.timeline import Part, rows_in, timeline_of
 from flopscope.support.units import plural, short_time_text
 
 if TYPE_CHECKING:
@@ -214,13 +214,9 @@ def _parts(profiles: Mapping[int, Results], shown: int, ranks: Ranks) -> list[Pa
     ahead = {rank: round(1000 * offset) for rank, offset in clocks.items() if math.isfinite(offset)}
     base = base_time_of(profiles[min(clocks)])
     source = Profile(profiles[shown])
+    row_of = rows_in(source.rows.columns, source.has_shape_rows)
+    shifts = {rank: base_time_of(profiles[rank]) - base - ahead.get(rank, 0) for rank in clocks}
     return [
-        Part(
-            store_of(profiles[rank], "report"),
-            f"Rank {rank}",
-            base_time_of(profiles[rank]) - base - ahead.get(rank, 0),
-            rows_of(source.rows.columns),
-            by_shape=source.has_shape_rows,
-        )
+        Part(store_of(profiles[rank], "report"), f"Rank {rank}", shifts[rank], row_of)
         for rank in sorted(clocks, key=lambda rank: (rank != shown, rank))
     ]

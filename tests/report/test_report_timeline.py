@@ -19,7 +19,7 @@ from flopscope.results.results import store_of
 from flopscope.show.page import timeline as timeline_module
 from flopscope.show.page.encode import Columns
 from flopscope.show.page.page import Page, write
-from flopscope.show.page.timeline import Part, rows_of, timeline_of
+from flopscope.show.page.timeline import Part, rows_in, timeline_of
 
 NONE = -1
 MISSING = -(2**63)
@@ -248,7 +248,9 @@ def test_steps_launches_and_bytes_are_described(tmp_path: Path) -> None:
 def test_ranks_share_a_clock_and_the_rows_of_the_page(tmp_path: Path) -> None:
     traces = [many(5).load(), many(3).load()]
     columns = traces[0].key_averages(group_by_input_shape=True).columns
-    parts = [Part(store_of(one, "test"), f"Rank {i}", 1_000_000 * i, rows_of(columns)) for i, one in enumerate(traces)]
+    parts = [
+        Part(store_of(one, "test"), f"Rank {i}", 1_000_000 * i, rows_in(columns, True)) for i, one in enumerate(traces)
+    ]
     timeline = drawn_parts(parts, tmp_path, 10**6)
     names = [timeline.page.strings[lane["part"]] for lane in timeline.lanes]
     assert list(dict.fromkeys(names)) == ["Rank 0", "Rank 1"]

@@ -6,7 +6,7 @@ differences of integers. Times are ns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,8 +33,6 @@ MOST_LABELS = 20_000
 ANOTHER = "(another name)"
 
 LARGE = 2**32 - 1  # a difference of times that is given apart
-Identity = tuple[str, str, bool, str]
-"""Name of a row, its kind of device, whether it is an annotation, and its shapes."""
 
 
 class Part(NamedTuple):
@@ -45,12 +43,8 @@ class Part(NamedTuple):
     """Of the process; empty if there is only one."""
     shift: int = 0
     """ns to add to its times."""
-    rows: Mapping[Identity, int] | None = None
-    """The rows of the page's table; the part's own rows may differ. None: see ``row_of``."""
-    row_of: npt.NDArray[np.int64] | None = None
-    """The row of the page for each row of the part's table by shape, -1 for none; None: they are the same."""
-    by_shape: bool = True
-    """Whether the rows of the page are separated by shape."""
+    row_of: Callable[[Mapping[str, Any]], npt.NDArray[np.int64] | None] = lambda columns: None
+    """Of the columns of the part's table by shape, the row of the page for each row, -1 for none; None: the same."""
     drawn: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     """The columns of its table by shape, and its timeline; None: they are yet to be computed."""
 
@@ -59,7 +53,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the timeline of a profile; None if no event has a time."""
     drawn = source.take("timeline")
     known = None if drawn is None else (source.shaped.columns, drawn)
-    return timeline_of([Part(source.core, row_of=source.row_of, drawn=known)], columns)
+    return timeline_of([Part(source.core, row_of=lambda _: source.row_of, drawn=known)], columns)
 
 
 def _idle_labels(on_device: bool) -> list[str]:
@@ -68,12 +62,17 @@ def _idle_labels(on_device: bool) -> list[str]:
     return list(labels.values() if on_device else (labels | {"host": _core.bare_parts["host"].label}).values())
 
 
-def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
-    """Return the rows of a table by what identifies them in the tables of other recordings of the program."""
-    return {identity: row for row, identity in enumerate(_identities(columns))}
+def rows_in(columns: Mapping[str, Any], by_shape: bool) -> Callable[[Mapping[str, Any]], npt.NDArray[np.int64]]:
+    """Return ``Part.row_of`` for other recordings of the program that a page's table is of, by what identifies rows.
+
+    by_shape: whether the rows of the page are separated by shape.
+    """
+    rows = {identity: row for row, identity in enumerate(_identities(columns, True))}
+    return lambda own: np.array([rows.get(one, -1) for one in _identities(own, by_shape)], dtype=np.int64)
 
 
-def _identities(columns: Mapping[str, Any], by_shape: bool = True) -> Iterator[Identity]:
+def _identities(columns: Mapping[str, Any], by_shape: bool) -> Iterator[tuple[str, str, bool, str]]:
+    """Yield the name of each row, its kind of device, whether it is an annotation, and its shapes."""
     for (key, device, is_range), shapes in zip(identities(columns), columns["input_shapes"], strict=True):
         yield key, device, bool(is_range), str(shapes if by_shape else [])
 
@@ -143,7 +142,8 @@ class _LaidOut:
         begin = facts["begin"]
         self.origin = begin + part.shift if begin != UNKNOWN_TIME else int(self.start.min()) if len(self.start) else 0
         self.duration = self.column("duration")
-        self._rows = self._places(columns)
+        own = part.row_of(columns)
+        self._rows = None if own is None else np.append(0, own + 1).astype(np.uint32)  # of the page, by own row plus 1
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of the core, for the blocks that are drawn."""
@@ -171,16 +171,6 @@ class _LaidOut:
     def row(self, own: int) -> int:
         """Return the row of the page for one of the part's own, -1 for none."""
         return own if self._rows is None else int(self._rows[own + 1]) - 1
-
-    def _places(self, columns: Mapping[str, Any]) -> npt.NDArray[np.uint32] | None:
-        """Return by own row plus 1 the row of the page plus 1; None if they are the same."""
-        if self.part.row_of is not None:
-            return np.concatenate([[0], self.part.row_of + 1]).astype(np.uint32)
-        rows = self.part.rows
-        if rows is None:
-            return None
-        own = _identities(columns, self.part.by_shape)
-        return np.array([0, *(rows.get(one, -1) + 1 for one in own)], dtype=np.uint32)
 
     def links(self) -> npt.NDArray[np.uint32]:
         """Return the linked blocks of this part, plus 1; 0: none."""
