@@ -7,7 +7,7 @@ work and roofline. All numbers come from the C core; only averages per call are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
@@ -44,15 +44,10 @@ SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
 
 
 # The value of a column that with_rows() is given no value for.
-_BLANK_TEXTS = {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None, "category": None}
-_BLANK_TEXTS |= {"bytes_source": None, "flops_source": None}
-_BLANK: dict[str, Callable[[Column], Any]] = {
-    "int64": lambda c: 0,
-    "float64": lambda c: math.nan,
-    "bool": lambda c: False,
-    "text": lambda c: _BLANK_TEXTS.get(c.name, ""),
-    "texts": lambda c: [],
-}
+_BLANK = {"int64": 0, "float64": math.nan, "bool": False, "text": "", "texts": []}
+_BLANK_ROW = {column.name: _BLANK[column.type] for column in COLUMNS}
+_BLANK_ROW |= {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu"}
+_BLANK_ROW |= dict.fromkeys(("unit", "category", "bytes_source", "flops_source"))
 
 
 def _sort_value(value: Any) -> tuple[bool, Any]:
@@ -247,8 +242,8 @@ class EventTable(Sequence[EventRow]):
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]]) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
-        given = list(rows)
-        columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
+        given = [{**_BLANK_ROW, **row} for row in rows]
+        columns = {column.name: [row[column.name] for row in given] for column in COLUMNS}
         return EventTable(columns, replace(self.facts, is_mixed=True))
 
     def of_kind(self, kind: str) -> EventTable:
