@@ -68,12 +68,8 @@ STRAGGLERS = Document(
 
 def records(frame: pandas.DataFrame) -> list[dict[str, Any]]:
     """Return a dict for each row, in which missing values are None."""
-    import pandas
-
-    def known(value: Any) -> Any:
-        return value if isinstance(value, list) or not pandas.isna(value) else None
-
-    return [{str(name): known(value) for name, value in row.items()} for row in frame.to_dict("records")]
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
 
 
 def with_types(name: str, frame: pandas.DataFrame) -> pandas.DataFrame:
