@@ -50,41 +50,6 @@ flopscope.ARRAYS = {
     u1: Uint8Array,
 };
 
-/* The binary blobs of the page; each is inflated when a column of it is first asked for. */
-flopscope.Blobs = class {
-    constructor() {
-        this.buffers = new Map();
-    }
-
-    get(which) {
-        const number = Number(which);
-        if (!this.buffers.has(number)) this.buffers.set(number, this.inflate(number));
-        return this.buffers.get(number);
-    }
-
-    /* Inflate all of them, one after the other while the page is idle, so that the browser can print what was not in
-       view: it waits for no data then. */
-    async inflateAll() {
-        const idle = window.requestIdleCallback || ((call) => setTimeout(call, 50));
-        for (const element of document.querySelectorAll("script[data-blob]")) {
-            await new Promise((done) => {
-                idle(done);
-            });
-            await this.get(element.dataset.blob);
-        }
-    }
-
-    async inflate(number) {
-        const element = document.querySelector(`script[data-blob="${number}"]`);
-        const text = atob(element.textContent);
-        element.textContent = ""; // its memory is free now
-        const bytes = new Uint8Array(text.length);
-        for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
-        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-        return new Response(stream).arrayBuffer();
-    }
-};
-
 /* A table of the page: columns that are loaded at once. */
 flopscope.Table = class {
     constructor(description, page) {
@@ -150,7 +115,7 @@ flopscope.Page = class {
         this.strings = data.strings;
         this.bounds = data.bounds; // what each means
         this.deviceType = data.device_type;
-        this.blobs = new flopscope.Blobs();
+        this.blobs = new Map(); // the inflated ones
         this.rows = data.rows ? new flopscope.Table(data.rows, this) : null;
         this.ready = this.rows ? this.rows.load() : Promise.resolve(null); // sections are mounted after it
         this.selected = null;
@@ -159,14 +124,37 @@ flopscope.Page = class {
         this.mounted = new Map();
     }
 
-    /* What a device is called: torch's type of it, and its index. */
-    device(index) {
-        return `${this.deviceType}:${index}`;
-    }
-
-    /* The same in the timeline: "GPU 0", or "MTIA 0" where the device is none. */
+    /* What a device is called: "GPU 0", or "MTIA 0" where the device is none. */
     unit(index) {
         return `${["cuda", "xpu"].includes(this.deviceType) ? "GPU" : this.deviceType.toUpperCase()} ${index}`;
+    }
+
+    /* The bytes of a blob, which is inflated when a column of it is first asked for. */
+    blob(number) {
+        if (!this.blobs.has(number)) this.blobs.set(number, this.inflate(number));
+        return this.blobs.get(number);
+    }
+
+    /* Inflate all blobs, one after the other while the page is idle, so that the browser can print what was not in
+       view: it waits for no data then. */
+    async inflateAll() {
+        const idle = window.requestIdleCallback || ((call) => setTimeout(call, 50));
+        for (const element of document.querySelectorAll("script[data-blob]")) {
+            await new Promise((done) => {
+                idle(done);
+            });
+            await this.blob(Number(element.dataset.blob));
+        }
+    }
+
+    async inflate(number) {
+        const element = document.querySelector(`script[data-blob="${number}"]`);
+        const text = atob(element.textContent);
+        element.textContent = ""; // its memory is free now
+        const bytes = new Uint8Array(text.length);
+        for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+        return new Response(stream).arrayBuffer();
     }
 
     /* Return the numbers of a column, a typed array. */
@@ -175,7 +163,7 @@ flopscope.Page = class {
         if (!("blob" in reference)) {
             return new Type(reference.length).fill(reference.fill === null ? NaN : reference.fill);
         }
-        return new Type(await this.blobs.get(reference.blob), reference.offset, reference.length);
+        return new Type(await this.blob(reference.blob), reference.offset, reference.length);
     }
 
     /* Return columns of a record by their names; null for those that it has none of. */
@@ -197,10 +185,6 @@ flopscope.Page = class {
     onSelect(listener) {
         this.listeners.push(listener);
     }
-};
-
-flopscope.onTheme = function (listener) {
-    flopscopeTheme.listeners.push(listener);
 };
 
 /* Return a function that has ``draw`` called in the next frame, once for all its calls before it. */

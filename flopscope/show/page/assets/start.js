@@ -112,7 +112,7 @@ flopscope.start = async function () {
     };
     const nextTheme = () => flopscopeTheme.set(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
     theme.addEventListener("click", nextTheme);
-    flopscope.onTheme(nameTheme);
+    flopscopeTheme.listeners.push(nameTheme);
     nameTheme();
     document.getElementById("tools").append(theme);
 
@@ -159,7 +159,7 @@ flopscope.start = async function () {
     follow();
     await page.ready;
     root.dataset.ready = "true";
-    await page.blobs.inflateAll();
+    await page.inflateAll();
     root.dataset.inflated = "true";
 };
 

@@ -13,7 +13,7 @@ Object.assign(flopscope.TimelineView.prototype, {
             this.measure();
             this.paint(); // in this frame: a canvas is empty after its size changed
         }).observe(this.element);
-        flopscope.onTheme(() => {
+        flopscopeTheme.listeners.push(() => {
             this.paintColors();
             this.sayLegend();
             this.paint(); // at once: the page may be about to be printed
@@ -134,41 +134,32 @@ Object.assign(flopscope.TimelineView.prototype, {
 
     press(event) {
         if (event.button !== 0) return;
+        event.preventDefault();
         this.scroller.focus({ preventScroll: true });
         const began = { x: event.clientX, y: event.clientY, top: this.scroller.scrollTop, ...this.view };
+        const { target } = event,
+            over = new AbortController();
         let moved = false;
-        this.drag(
-            event,
-            (now) => {
-                const dx = now.clientX - began.x,
-                    dy = now.clientY - began.y;
-                moved = moved || Math.hypot(dx, dy) > 4;
-                if (!moved) return;
-                this.canvas.classList.add("dragged");
-                const shift = (-dx / this.width) * (began.to - began.from);
-                this.scroller.scrollTop = began.top - dy;
-                this.show({ from: began.from + shift, to: began.to + shift });
-            },
-            (now) => {
-                this.canvas.classList.remove("dragged");
-                if (!moved) this.choose(this.blockAt(now));
-            },
-        );
-    },
-
-    drag(event, move, end) {
-        event.preventDefault();
-        const target = event.target;
-        target.setPointerCapture(event.pointerId);
-        const finish = (now) => {
-            target.removeEventListener("pointermove", move);
-            target.removeEventListener("pointerup", finish);
-            target.removeEventListener("pointercancel", finish);
-            end(now);
+        const move = (now) => {
+            const dx = now.clientX - began.x,
+                dy = now.clientY - began.y;
+            moved = moved || Math.hypot(dx, dy) > 4;
+            if (!moved) return;
+            this.canvas.classList.add("dragged");
+            const shift = (-dx / this.width) * (began.to - began.from);
+            this.scroller.scrollTop = began.top - dy;
+            this.show({ from: began.from + shift, to: began.to + shift });
         };
-        target.addEventListener("pointermove", move);
-        target.addEventListener("pointerup", finish);
-        target.addEventListener("pointercancel", finish);
+        const end = (now) => {
+            over.abort();
+            this.canvas.classList.remove("dragged");
+            if (!moved) this.choose(this.blockAt(now));
+        };
+        target.setPointerCapture(event.pointerId);
+        const listen = (kind, act) => target.addEventListener(kind, act, { signal: over.signal });
+        listen("pointermove", move);
+        listen("pointerup", end);
+        listen("pointercancel", end);
     },
 
     key(event) {
