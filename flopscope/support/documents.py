@@ -7,7 +7,7 @@ the unit already. Unknown values are null, and the document's ``why`` says why, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flopscope.support.package import VERSION
@@ -177,19 +177,22 @@ def _value(value: Any, path: str, field: Field, why: dict[str, str]) -> Any:
     return found
 
 
-def plain(value: Any) -> Any:
-    """Return a value with None for what is unknown, lists for tuples, and Python's own numbers and texts."""
+def plain(value: Any, text: Callable[[str], str] = str.__str__) -> Any:
+    """Return a value with None for what is unknown, lists for tuples, and Python's own numbers and texts.
+
+    text: what becomes of texts.
+    """
+    if isinstance(value, str):
+        return text(value)
     if _is_plain(value) or value is None:
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {text(str(name)): plain(one, text) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    if isinstance(value, str):
-        return str.__str__(value)
-    return plain(value.item()) if hasattr(value, "item") else value  # a number of NumPy
+        return [plain(one, text) for one in value]
+    return plain(value.item(), text) if hasattr(value, "item") else value  # a number of NumPy
 
 
 def _has_unknown(value: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.support.columns import Rows
+from flopscope.support.documents import plain
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING
 
@@ -141,18 +141,9 @@ def text_table(title: str, parts: Iterable[str | Rows], left: int = 1) -> dict[s
 
 def json_text(content: Any) -> str:
     """Return JSON that may stand in a script element: no ``<``, ``>`` or ``&``; unknown numbers are null."""
-    text = json.dumps(_known(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(plain(content, _shown), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(_ESCAPES)
 
 
-def _known(content: Any) -> Any:
-    """Return the content with None in place of NaN and infinities, with Python's numbers and printable texts."""
-    if isinstance(content, str):
-        return printable(content) if len(content) <= 2 * MOST_TEXT else cut(content)
-    if isinstance(content, dict):
-        return {_known(str(key)): _known(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_known(value) for value in content]
-    if isinstance(content, np.generic):
-        content = content.item()
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+def _shown(text: str) -> str:
+    return printable(text) if len(text) <= 2 * MOST_TEXT else cut(text)
