@@ -16,8 +16,8 @@ const flopscope = {
 
 /* Elements ------------------------------------------------------------------------------------------------------- */
 
-/* Make an element: its tag, with classes as in "p.note"; properties by name, if there are any ("class" in place of those
-   of the tag, "text", "on" for listeners, else attributes); and children: elements, texts, arrays of them. */
+/* Make an element: its tag, with classes as in "p.note"; properties by name, if there are any ("class" in place of
+   those of the tag, "text", "on" for listeners, else attributes); and children: elements, texts, arrays of them. */
 function el(tag, ...children) {
     const [kind, ...classes] = tag.split(".");
     const properties = children[0] && children[0].constructor === Object ? children.shift() : {};

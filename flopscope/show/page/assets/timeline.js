@@ -117,8 +117,8 @@ flopscope.TimelineView = class {
                 `${plural(facts.places_left_out, "device or thread", "devices and threads")} with the fewest events ` +
                     `${are(facts.places_left_out)} not drawn: ${plural(facts.events_left_out, "event")}.`,
             facts.names_left_out > 0 &&
-                `${plural(facts.names_left_out, "name")} with the least time ${are(facts.names_left_out)} not in this ` +
-                    "page: their events are drawn as “(another name)”.",
+                `${plural(facts.names_left_out, "name")} with the least time ${are(facts.names_left_out)} not in ` +
+                    "this page: their events are drawn as “(another name)”.",
             facts.unplaced > 0 &&
                 `${plural(facts.unplaced, "event")} without a start ${are(facts.unplaced)} not drawn.`,
             facts.deep > 0 &&
