@@ -178,11 +178,7 @@ static fs_status build(fs_accounting *accounting, const fs_store *store, const f
     if (between != NULL)
         FS_TRY_GOTO(status, fs_steps_cut(&accounting->steps, store, between->begin, between->end, err), done);
     FS_TRY_GOTO(status, fs_names_create(&all->names, store, err), done);
-    accounting->hosts = fs_calloc(accounting->steps.count + (size_t)1, sizeof *accounting->hosts);
-    if (accounting->hosts == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&accounting->hosts, accounting->steps.count + (size_t)1, err), done);
     FS_TRY_GOTO(
         status,
         fs_host_prepare(&all->host, store, table, &accounting->steps, &all->calls, &all->names, accounting->hosts, err),

@@ -509,13 +509,11 @@ fs_status fs_devices_add(fs_devices *all, int device, const uint32_t *order, uin
 
 fs_status fs_devices_begin(fs_devices *all, fs_error *err)
 {
-    size_t works = (all->table->work_count + (size_t)1) * sizeof *all->cells;
-    size_t lanes = (fs_store_lane_count(all->store) + (size_t)1) * sizeof *all->last_rows;
-    all->cells = fs_malloc(works);
-    all->last_rows = fs_malloc(lanes);
-    all->launching = fs_malloc(FS_DEVICE_LIMIT * sizeof *all->launching);
-    if (all->cells == NULL || all->last_rows == NULL || all->launching == NULL) return fs_no_memory(err);
-    memset(all->last_rows, 0xff, lanes); /* FS_NONE */
+    size_t lanes = fs_store_lane_count(all->store) + (size_t)1;
+    FS_TRY(FS_NEW(&all->cells, all->table->work_count + (size_t)1, err));
+    FS_TRY(FS_NEW(&all->last_rows, lanes, err));
+    FS_TRY(FS_NEW(&all->launching, FS_DEVICE_LIMIT, err));
+    memset(all->last_rows, 0xff, lanes * sizeof *all->last_rows); /* FS_NONE */
     return fs_launch_marks_create(&all->launched, all->store, err);
 }
 

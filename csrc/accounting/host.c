@@ -311,12 +311,11 @@ fs_status fs_host_prepare(fs_host *host, const fs_store *store, const fs_table *
     uint32_t count = fs_store_count(store);
     survey all = {.host = host, .names = names, .table = table, .calls = calls};
     *host = (fs_host){.store = store, .steps = steps};
-    host->ops = fs_malloc((count + (size_t)1) * sizeof *host->ops);
-    host->marks = fs_calloc(count + (size_t)1, sizeof *host->marks);
-    size_t firsts = (fs_store_name_count(store) + (size_t)1) * sizeof *host->first_works;
-    host->first_works = fs_malloc(firsts);
-    if (host->ops == NULL || host->marks == NULL || host->first_works == NULL) return fs_no_memory(err);
-    memset(host->first_works, 0xff, firsts); /* FS_NONE */
+    size_t firsts = fs_store_name_count(store) + (size_t)1;
+    FS_TRY(FS_NEW(&host->ops, count + (size_t)1, err));
+    FS_TRY(FS_NEW_ZEROED(&host->marks, count + (size_t)1, err));
+    FS_TRY(FS_NEW(&host->first_works, firsts, err));
+    memset(host->first_works, 0xff, firsts * sizeof *host->first_works); /* FS_NONE */
     fs_status status = survey_host(&all, hosts, err);
     clear(&all);
     if (status == FS_OK) add_waits(host, hosts);

@@ -195,9 +195,8 @@ static fs_status find_late(fs_intervals *late, const fs_store *store, uint32_t f
 static fs_status make_sums(fs_late_sums *sums, const fs_store *store, fs_error *err)
 {
     uint32_t names = fs_store_name_count(store);
-    *sums = (fs_late_sums){.items = fs_calloc(2 * ((size_t)names + 1), sizeof *sums->items)};
-    if (sums->items == NULL) return fs_no_memory(err);
-    sums->count = 2 * (names + 1);
+    *sums = (fs_late_sums){.count = 2 * (names + 1)};
+    FS_TRY(FS_NEW_ZEROED(&sums->items, sums->count, err));
     for (uint32_t i = 0; i < sums->count; i++)
         sums->items[i] = (fs_late_sum){i / 2 < names ? (int64_t)(i / 2) : -1, i % 2, 0, 0};
     return FS_OK;
@@ -303,12 +302,10 @@ static fs_status make_spending(spending *of, fs_error *err)
 {
     of->count = fs_store_count(of->store);
     of->lane_count = fs_store_lane_count(of->store);
-    of->ends = fs_calloc(of->count + (size_t)1, sizeof *of->ends);
-    of->own = fs_calloc(of->count + (size_t)1, sizeof *of->own);
-    of->launching = fs_calloc(of->count + (size_t)1, 1);
-    of->threads = fs_calloc(of->lane_count + (size_t)1, sizeof *of->threads);
-    if (of->ends && of->own && of->launching && of->threads) return FS_OK;
-    return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&of->ends, of->count + (size_t)1, err));
+    FS_TRY(FS_NEW_ZEROED(&of->own, of->count + (size_t)1, err));
+    FS_TRY(FS_NEW_ZEROED(&of->launching, of->count + (size_t)1, err));
+    return FS_NEW_ZEROED(&of->threads, of->lane_count + (size_t)1, err);
 }
 
 static uint32_t parent_of(const fs_chunk *chunk, uint32_t at, uint32_t index)

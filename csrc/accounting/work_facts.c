@@ -165,20 +165,17 @@ static fs_status allocate(looking *all, fs_error *err)
 {
     fs_work_facts *facts = all->facts;
     uint32_t count = facts->table->work_count, size = SMALLEST_BLOCK;
-    size_t works = count + (size_t)1, rows = (facts->table->row_count + (size_t)1) * sizeof *facts->owners;
+    size_t works = count + (size_t)1, rows = facts->table->row_count + (size_t)1;
     if (count / MOST_BLOCKS >= size) size = count / MOST_BLOCKS + 1;
     all->count = (uint32_t)((count + (size_t)size - 1) / size);
-    facts->budgets = fs_malloc(works * sizeof *facts->budgets);
-    facts->classes = fs_malloc(works);
-    facts->copying = fs_malloc(works);
-    facts->calls = fs_malloc(works * sizeof *facts->calls);
-    facts->owners = fs_malloc(rows);
-    all->by_signature = fs_calloc(fs_store_signature_count(facts->store) + (size_t)1, 1);
-    all->blocks = fs_calloc(all->count, sizeof *all->blocks);
-    if (facts->budgets == NULL || facts->classes == NULL || facts->copying == NULL || facts->calls == NULL ||
-        facts->owners == NULL || all->by_signature == NULL || all->blocks == NULL)
-        return fs_no_memory(err);
-    memset(facts->owners, 0xff, rows); /* FS_NONE */
+    FS_TRY(FS_NEW(&facts->budgets, works, err));
+    FS_TRY(FS_NEW(&facts->classes, works, err));
+    FS_TRY(FS_NEW(&facts->copying, works, err));
+    FS_TRY(FS_NEW(&facts->calls, works, err));
+    FS_TRY(FS_NEW(&facts->owners, rows, err));
+    FS_TRY(FS_NEW_ZEROED(&all->by_signature, fs_store_signature_count(facts->store) + (size_t)1, err));
+    FS_TRY(FS_NEW_ZEROED(&all->blocks, all->count, err));
+    memset(facts->owners, 0xff, rows * sizeof *facts->owners); /* FS_NONE */
     for (uint32_t i = 0; i < all->count; i++) {
         all->blocks[i].begin = i * size;
         all->blocks[i].end = i + 1 < all->count ? (i + 1) * size : count;

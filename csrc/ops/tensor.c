@@ -182,10 +182,7 @@ fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device,
     fs_storage *storage = NULL;
     fs_status status = set_shape(tensor, dtype, device, ndim, shape, err);
     if (status == FS_OK) status = set_strides(tensor, strides, data, err);
-    if (status == FS_OK) {
-        storage = fs_malloc(sizeof *storage);
-        if (storage == NULL) status = fs_no_memory(err);
-    }
+    if (status == FS_OK) status = FS_NEW(&storage, 1, err);
     if (status != FS_OK) {
         drop(&foreign);
         return status;

@@ -76,32 +76,27 @@ static int compare_calls(const void *left, const void *right)
 static fs_status put_in_order(attribution *all, fs_error *err)
 {
     fs_store *store = all->store;
-    call *calls = fs_malloc(all->call_count * sizeof *calls);
+    call *calls;
     fs_event *events = NULL;
-    uint32_t found = 0, first = FS_NONE;
-    if (calls == NULL) return fs_no_memory(err);
+    uint32_t *places = NULL, found = 0, first = FS_NONE;
+    fs_status status = FS_OK;
+    FS_TRY(FS_NEW(&calls, all->call_count, err));
     for (uint32_t i = 0; i < all->count; i++) {
         if (!is_call(AT(store, i, kind))) continue;
         calls[found] = (call){AT(store, i, start), end_of(store, i), i};
         if (found > 0 && first == FS_NONE && compare_calls(&calls[found - 1], &calls[found]) > 0) first = found;
         found++;
     }
-    fs_status status = FS_OK;
     if (first != FS_NONE) {
-        events = fs_malloc(found * sizeof *events);
-        uint32_t *places = fs_malloc(found * sizeof *places);
-        if (events == NULL || places == NULL) {
-            status = fs_no_memory(err);
-        } else {
-            for (uint32_t i = 0; i < found; i++) places[i] = calls[i].index;
-            status = fs_sort(calls, found, sizeof *calls, compare_calls, err);
-        }
-        if (status == FS_OK) {
-            for (uint32_t i = 0; i < found; i++) fs_store_get(store, calls[i].index, &events[i]);
-            for (uint32_t i = 0; i < found; i++) fs_store_set(store, places[i], &events[i]);
-        }
-        fs_free(places);
+        FS_TRY_GOTO(status, FS_NEW(&events, found, err), done);
+        FS_TRY_GOTO(status, FS_NEW(&places, found, err), done);
+        for (uint32_t i = 0; i < found; i++) places[i] = calls[i].index;
+        FS_TRY_GOTO(status, fs_sort(calls, found, sizeof *calls, compare_calls, err), done);
+        for (uint32_t i = 0; i < found; i++) fs_store_get(store, calls[i].index, &events[i]);
+        for (uint32_t i = 0; i < found; i++) fs_store_set(store, places[i], &events[i]);
     }
+done:
+    fs_free(places);
     fs_free(events);
     fs_free(calls);
     return status;

@@ -295,12 +295,9 @@ static fs_status fill_rows(collecting *all, fs_collective_row **rows, uint32_t *
 {
     fs_status status;
     size_t room = all->found.count + (size_t)1;
-    fs_collective_row *result = fs_calloc(room, sizeof *result);
-    all->occurrences = fs_calloc(room, sizeof *all->occurrences);
-    if (result == NULL || all->occurrences == NULL) {
-        status = fs_no_memory(err);
-        goto failed;
-    }
+    fs_collective_row *result;
+    FS_TRY(FS_NEW_ZEROED(&all->occurrences, room, err));
+    FS_TRY(FS_NEW_ZEROED(&result, room, err));
     for (uint32_t i = 0; i < all->found.count; i++) {
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), failed);
         FS_TRY_GOTO(status, fill_row(all, &all->found.items[i], &result[i], err), failed);

@@ -229,16 +229,11 @@ fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficienc
                            fs_error *err)
 {
     fs_status status;
-    uint32_t signatures = fs_store_signature_count(store);
     measuring all = {.store = store};
     FS_TRY_GOTO(status, take_steps(&all, step, err), done);
     FS_TRY_GOTO(status, fs_names_create(&all.names, store, err), done);
-    all.devices = fs_calloc(FS_DEVICE_LIMIT, sizeof *all.devices);
-    all.launches = fs_calloc(signatures + (size_t)1, sizeof *all.launches);
-    if (all.devices == NULL || all.launches == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&all.devices, FS_DEVICE_LIMIT, err), done);
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&all.launches, fs_store_signature_count(store) + (size_t)1, err), done);
     FS_TRY_GOTO(status, add_events(&all, err), done);
     status = fill_rows(&all, rows, count, err);
 done:

@@ -57,9 +57,8 @@ fs_status fs_launch_marks_create(fs_launch_marks *marks, const fs_store *store, 
 {
     uint32_t lanes = fs_store_lane_count(store);
     marks->store = store;
-    marks->launched = fs_calloc(fs_store_count(store) + (size_t)1, 1);
-    marks->stream_ends = fs_malloc((lanes + (size_t)1) * sizeof *marks->stream_ends);
-    if (marks->launched == NULL || marks->stream_ends == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&marks->launched, fs_store_count(store) + (size_t)1, err));
+    FS_TRY(FS_NEW(&marks->stream_ends, lanes + (size_t)1, err));
     for (uint32_t lane = 0; lane < lanes; lane++) marks->stream_ends[lane] = FS_MISSING;
     return FS_OK;
 }

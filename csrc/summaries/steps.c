@@ -155,11 +155,7 @@ fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_ap
     FS_TRY(fs_step_marks_find(&found.marks, store, calls, err));
     uint32_t count = found.marks.count;
     if (count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
-    steps->steps = fs_calloc(count + (size_t)1, sizeof *steps->steps);
-    if (steps->steps == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&steps->steps, count + (size_t)1, err), done);
     steps->count = count;
     steps->marked = count > 0;
     if (count > 0) place_steps(&found, steps->steps);
@@ -269,11 +265,8 @@ fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *
     fs_status status;
     fs_intervals parts[FS_PART_OTHER] = {0};
     FS_TRY(fs_steps_find(steps, store, err));
-    int64_t *taken = fs_malloc((steps->count + 1) * sizeof *taken);
-    if (taken == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    int64_t *taken;
+    FS_TRY_GOTO(status, FS_NEW(&taken, steps->count + (size_t)1, err), done);
     FS_TRY_GOTO(status, cover_parts(store, parts, err), done);
     FS_TRY_GOTO(status, subtract_parts(steps, parts, taken, err), done);
 done:

@@ -144,17 +144,14 @@ static fs_status divide_track(const fs_counter_track *track, fs_counted_work *wo
 {
     division by = {
         .samples = track->samples, .count = track->count, .works = works, .work_count = count, .leads = leads};
-    by.first = fs_malloc((size_t)count * sizeof *by.first);
-    by.rates = fs_malloc((size_t)count * sizeof *by.rates);
-    by.weights = fs_malloc(((size_t)track->count + 1) * sizeof *by.weights);
-    by.covered = fs_malloc((size_t)count * sizeof *by.covered);
-    fs_status status = FS_OK;
-    if (by.first == NULL || by.rates == NULL || by.weights == NULL || by.covered == NULL) {
-        status = fs_no_memory(err);
-    } else {
-        status = place_works(&by, err);
-        if (status == FS_OK) status = divide(&by, (fs_metric)track->metric, err);
-    }
+    fs_status status;
+    FS_TRY_GOTO(status, FS_NEW(&by.first, count, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&by.rates, count, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&by.weights, (size_t)track->count + 1, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&by.covered, count, err), done);
+    FS_TRY_GOTO(status, place_works(&by, err), done);
+    status = divide(&by, (fs_metric)track->metric, err);
+done:
     fs_free(by.first);
     fs_free(by.rates);
     fs_free(by.weights);

@@ -218,21 +218,18 @@ static fs_status build_busy(fs_build *build, fs_error *err)
     busying all = {.build = build};
     divide(&all);
     size_t places = (size_t)all.run_count * build->group_count;
-    all.spans = fs_malloc(places * build->device_count * sizeof *all.spans);
-    all.timings = fs_malloc(places * sizeof *all.timings);
-    all.again = fs_calloc(all.run_count, sizeof *all.again);
-    fs_status status = FS_OK;
-    if (all.spans == NULL || all.timings == NULL || all.again == NULL) {
-        status = fs_no_memory(err);
-    } else {
-        fs_parallel_for(all.run_count, 1, add_runs, &all);
-        status = fs_interrupt_poll(err);
-        if (status == FS_OK && find_repeated(&all)) {
-            fs_parallel_for(all.run_count, 1, repeat_runs, &all);
-            status = fs_interrupt_poll(err);
-        }
-        if (status == FS_OK) join_runs(&all);
+    fs_status status;
+    FS_TRY_GOTO(status, FS_NEW(&all.spans, places * build->device_count, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&all.timings, places, err), done);
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&all.again, all.run_count, err), done);
+    fs_parallel_for(all.run_count, 1, add_runs, &all);
+    FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
+    if (find_repeated(&all)) {
+        fs_parallel_for(all.run_count, 1, repeat_runs, &all);
+        FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
     }
+    join_runs(&all);
+done:
     fs_free(all.spans);
     fs_free(all.timings);
     fs_free(all.again);
@@ -353,11 +350,9 @@ static fs_status build_share_works(fs_build *build, fs_error *err)
     if (build->slice_count == 1) return FS_OK;
     uint32_t runs = (build->work_count + PLACED_WORKS - 1) / PLACED_WORKS;
     sharing all = {.build = build};
-    all.works = fs_malloc(build->work_count * sizeof *all.works);
-    all.begins = fs_calloc(runs, sizeof *all.begins);
-    fs_status status;
-    if (all.works == NULL || all.begins == NULL) status = fs_no_memory(err);
-    else status = share(&all, runs, err);
+    FS_TRY(FS_NEW(&all.works, build->work_count, err));
+    fs_status status = FS_NEW_ZEROED(&all.begins, runs, err);
+    if (status == FS_OK) status = share(&all, runs, err);
     fs_free(all.works);
     fs_free(all.begins);
     return status;
@@ -735,8 +730,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         FS_TRY(FS_NEW_ZEROED(&build->counted_sums, sums, err));
     }
     if (!build->works_sorted) FS_TRY(build_sort_works(build, err));
-    if (build->slice_count > 1) build->places = fs_malloc(build->work_count * sizeof *build->places);
-    if (build->slice_count > 1 && build->places == NULL) return fs_no_memory(err);
+    if (build->slice_count > 1) FS_TRY(FS_NEW(&build->places, build->work_count, err));
     FS_TRY(build_busy(build, err));
     FS_TRY(fs_counted_rows_find(build, err));
     FS_TRY(build_share_works(build, err));

@@ -118,19 +118,11 @@ static fs_status find_all(finding *all, bool second, fs_error *err)
     return FS_OK;
 }
 
-static fs_status classes_of_names(const fs_store *store, uint8_t **names, fs_error *err)
-{
-    uint32_t count = fs_store_name_count(store);
-    *names = fs_calloc(count + (size_t)1, 1);
-    if (*names == NULL) return fs_no_memory(err);
-    return FS_OK;
-}
-
 fs_status fs_table_finds_modules(const fs_store *store, bool *found, fs_error *err)
 {
     uint8_t *names;
     uint32_t count = fs_store_count(store), at;
-    FS_TRY(classes_of_names(store, &names, err));
+    FS_TRY(FS_NEW_ZEROED(&names, fs_store_name_count(store) + (size_t)1, err));
     *found = false;
     for (uint32_t index = 0; index < count && !*found; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
@@ -146,7 +138,7 @@ static fs_status build_modules(fs_build *build, uint32_t *modules, fs_error *err
 {
     fs_status status;
     finding all = {.build = build, .modules = modules};
-    FS_TRY(classes_of_names(build->store, &all.names, err));
+    FS_TRY(FS_NEW_ZEROED(&all.names, fs_store_name_count(build->store) + (size_t)1, err));
     status = find_all(&all, false, err);
     if (status == FS_OK) status = find_all(&all, true, err);
     fs_intern_clear(&all.found);
@@ -302,8 +294,7 @@ static fs_status prepare(parting *all, fs_error *err)
     };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
         if (!arrays[i].used) continue;
-        *arrays[i].array = fs_malloc(build->count * sizeof(uint32_t));
-        if (*arrays[i].array == NULL) return fs_no_memory(err);
+        FS_TRY(FS_NEW(arrays[i].array, build->count, err));
     }
     if (lines) {
         uint32_t names = fs_store_name_count(build->store);

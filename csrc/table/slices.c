@@ -114,13 +114,11 @@ static void count_samples(fs_build *slice, const fs_piece *pieces)
 
 static fs_status make_slices(fs_build *build, fs_piece *pieces, fs_error *err)
 {
-    build->states = fs_calloc(build->calls.count, sizeof *build->states);
+    FS_TRY(FS_NEW_ZEROED(&build->states, build->calls.count, err));
     if (build->slice_count > 1) {
-        build->rest = fs_calloc(build->slice_count - 1, sizeof *build->rest);
-        build->sums = fs_calloc(build->slice_count - 1, sizeof *build->sums);
+        FS_TRY(FS_NEW_ZEROED(&build->rest, build->slice_count - 1, err));
+        FS_TRY(FS_NEW_ZEROED(&build->sums, build->slice_count - 1, err));
     }
-    if (build->states == NULL || (build->slice_count > 1 && (build->rest == NULL || build->sums == NULL)))
-        return fs_no_memory(err);
     for (uint32_t i = 1; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         FS_TRY(make_slice(slice, &build->sums[i - 1], build, i, err));
@@ -174,16 +172,12 @@ static bool any_told(const fs_build *build)
 static fs_status allocate_nodes(fs_build *build, fs_error *err)
 {
     size_t room = build->node_room;
-    bool memory = build->table->has_memory, told = any_told(build), roofs = build->options->works,
-         rates = roofs && build->options->ratings;
-    build->nodes = fs_malloc(room * sizeof *build->nodes);
-    if (memory) build->memory = fs_malloc(room * sizeof *build->memory);
-    if (told) build->contexts = fs_calloc(room, sizeof *build->contexts);
-    if (roofs) build->roofs = fs_malloc(room * sizeof *build->roofs);
-    if (rates) build->rates = fs_malloc(room * sizeof *build->rates);
-    if (build->nodes == NULL || (memory && build->memory == NULL) || (told && build->contexts == NULL) ||
-        (roofs && build->roofs == NULL) || (rates && build->rates == NULL))
-        return fs_no_memory(err);
+    bool roofs = build->options->works;
+    FS_TRY(FS_NEW(&build->nodes, room, err));
+    if (build->table->has_memory) FS_TRY(FS_NEW(&build->memory, room, err));
+    if (any_told(build)) FS_TRY(FS_NEW_ZEROED(&build->contexts, room, err));
+    if (roofs) FS_TRY(FS_NEW(&build->roofs, room, err));
+    if (roofs && build->options->ratings) FS_TRY(FS_NEW(&build->rates, room, err));
     for (uint32_t i = 1; i < build->slice_count; i++) {
         fs_build *slice = fs_build_slice(build, i);
         slice->nodes = build->nodes;

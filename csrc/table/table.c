@@ -135,8 +135,8 @@ static fs_status build_works(fs_build *build, fs_error *err)
 {
     fs_table *table = build->table;
     uint32_t pieces = fs_piece_count(build), count = 0;
-    listing all = {.build = build, .firsts = fs_malloc(pieces * sizeof *all.firsts)};
-    if (all.firsts == NULL) return fs_no_memory(err);
+    listing all = {.build = build};
+    FS_TRY(FS_NEW(&all.firsts, pieces, err));
     fs_parallel_for(pieces, 1, count_works, &all);
     for (uint32_t piece = 0; piece < pieces; piece++) {
         uint32_t before = count;
@@ -144,8 +144,8 @@ static fs_status build_works(fs_build *build, fs_error *err)
         all.firsts[piece] = before;
     }
     fs_status status = fs_interrupt_poll(err);
-    if (status == FS_OK) all.works = table->works = fs_malloc((count + (size_t)1) * sizeof *table->works);
-    if (status == FS_OK && all.works == NULL) status = fs_no_memory(err);
+    if (status == FS_OK) status = FS_NEW(&table->works, count + (size_t)1, err);
+    all.works = table->works;
     if (status == FS_OK) fs_parallel_for(pieces, 1, list_works, &all);
     if (status == FS_OK) status = fs_interrupt_poll(err);
     table->work_count = count;

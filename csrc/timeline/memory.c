@@ -65,13 +65,10 @@ static void put(fs_memory_changes *changes, const fs_store *store, const fs_chun
 
 static fs_status allocate(fs_memory_changes *changes, uint32_t count, fs_error *err)
 {
-    bool good = true;
-#define ALLOCATE(type, name, prose)                                         \
-    changes->name = fs_malloc((count + (size_t)1) * sizeof *changes->name); \
-    good = good && changes->name != NULL;
+#define ALLOCATE(type, name, prose) FS_TRY(FS_NEW(&changes->name, count + (size_t)1, err));
     FS_MEMORY_COLUMN_LIST(ALLOCATE)
 #undef ALLOCATE
-    return good ? FS_OK : fs_no_memory(err);
+    return FS_OK;
 }
 
 static bool is_change(const fs_chunk *chunk, uint32_t at)

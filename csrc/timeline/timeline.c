@@ -379,10 +379,9 @@ static fs_status lay_out_all(laying *all, fs_error *err)
     add_up(all);
     FS_TRY(find_places(all, err));
     size_t count = lanes->item_count + (size_t)1;
-    all->order = fs_malloc(count * sizeof *all->order);
-    all->depths = fs_malloc(count);
-    lanes->sources = fs_malloc(count * sizeof *lanes->sources);
-    if (all->order == NULL || all->depths == NULL || lanes->sources == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&all->order, count, err));
+    FS_TRY(FS_NEW(&all->depths, count, err));
+    FS_TRY(FS_NEW(&lanes->sources, count, err));
     fs_parallel_for(all->piece_count, 1, list_pieces, all);
     FS_TRY(fs_interrupt_poll(err));
     if (all->used_count > 1) qsort(all->used, all->used_count, sizeof *all->used, largest_first);
@@ -524,8 +523,7 @@ static fs_status find_merged(drawing *all, uint32_t limit, fs_error *err)
     all->merged = -1;
     if (timeline->block_count <= limit) return FS_OK;
     uint32_t places = all->stretches[all->stretch_count - 1].end;
-    all->levels = fs_malloc(places);
-    if (all->levels == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&all->levels, places, err));
     fs_parallel_for(all->stretch_count, 1, find_levels, all);
     FS_TRY(fs_interrupt_poll(err));
     int64_t span = fs_sub_saturated(all->lanes.end, all->lanes.begin);
@@ -584,14 +582,10 @@ static fs_status allocate(drawing *all, fs_error *err)
 {
     fs_timeline *timeline = all->timeline;
     size_t blocks = timeline->block_count + (size_t)1, sources = all->lanes.event_count + (size_t)1;
-    bool good = true;
-#define ALLOCATE(type, name, prose)                              \
-    timeline->name = fs_malloc(blocks * sizeof *timeline->name); \
-    good = good && timeline->name != NULL;
+#define ALLOCATE(type, name, prose) FS_TRY(FS_NEW(&timeline->name, blocks, err));
     FS_TIMELINE_COLUMN_LIST(ALLOCATE)
 #undef ALLOCATE
-    all->blocks = fs_malloc(sources * sizeof *all->blocks);
-    if (!good || all->blocks == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&all->blocks, sources, err));
     memset(all->blocks, 0xff, sources * sizeof *all->blocks);
     return FS_OK;
 }

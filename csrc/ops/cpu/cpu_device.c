@@ -127,8 +127,7 @@ fs_status fs_cpu_probe_fma(fs_dtype dtype, int64_t iterations, double *flops, fs
     const int threads = fs_parallel_threads();
     const fs_cpu_rows_loops *loops = FS_ISA_SELECT(fs_cpu_rows_loops);
     chain_work work = {.loops = &loops->of[dtype], .iterations = iterations};
-    work.of_thread = fs_calloc((size_t)threads, sizeof *work.of_thread);
-    if (work.of_thread == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&work.of_thread, (size_t)threads, err));
     fs_parallel_for(threads, 1, run_chains, &work);
 
     *flops = 0;

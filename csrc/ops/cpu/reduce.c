@@ -77,8 +77,7 @@ fs_status fs_cpu_reduce(fs_device device, fs_reduction_id op, const fs_reduction
 
     work.parts = (reduction->length + PART - 1) / PART;
     const int64_t items = reduction->rows * work.parts;
-    work.values = fs_malloc(2 * (size_t)items * sizeof(double));
-    if (work.values == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&work.values, 2 * (size_t)items, err));
     work.second = work.values + items;
     fs_parallel_for(items, 1, reduce_parts, &work);
     for (int64_t row = 0; row < reduction->rows; row++) work.loops->put(op, reduction, row, join_parts(&work, row));
@@ -146,8 +145,7 @@ fs_status fs_cpu_cumsum(fs_device device, const fs_cumsum *scan, fs_error *err)
     }
 
     const int64_t items = scan->rows * work.parts;
-    work.bases = fs_malloc((size_t)items * sizeof(double));
-    if (work.bases == NULL) return fs_no_memory(err);
+    FS_TRY(FS_NEW(&work.bases, (size_t)items, err));
     fs_parallel_for(items, 1, sum_parts, &work);
     for (int64_t row = 0; row < scan->rows; row++) {
         double base = 0;

@@ -560,22 +560,18 @@ fs_status fs_join_memory(fs_join *join, fs_error *err)
     if (join->memory_count == 0) return FS_OK;
     size_t count = (size_t)join->memory_count + 1, lanes = fs_store_lane_count(join->store) + (size_t)1;
     memory all = {.join = join};
-    all.sums = fs_calloc(count, sizeof *all.sums);
-    all.own = fs_calloc(join->host_count, sizeof *all.own);
-    uint32_t *words = fs_malloc((4 * count + lanes) * sizeof *words);
     fs_status status;
-    if (all.sums == NULL || all.own == NULL || words == NULL) {
-        status = fs_no_memory(err);
-    } else {
-        all.lanes = words;
-        all.hosts = all.lanes + count;
-        all.order = all.hosts + count;
-        all.free = all.order + count;
-        all.ends = all.free + count;
-        status = fill(&all, err);
-    }
+    FS_TRY(FS_NEW_ZEROED(&all.sums, count, err));
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&all.own, join->host_count, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&all.lanes, 4 * count + lanes, err), done);
+    all.hosts = all.lanes + count;
+    all.order = all.hosts + count;
+    all.free = all.order + count;
+    all.ends = all.free + count;
+    status = fill(&all, err);
+done:
     fs_free(all.sums);
     fs_free(all.own);
-    fs_free(words);
+    fs_free(all.lanes);
     return status;
 }

@@ -139,12 +139,13 @@ fs_status fs_hosts_list(fs_join *join, fs_error *err)
 fs_status fs_hosts_regroup(fs_join *join, fs_error *err)
 {
     uint32_t lanes = fs_store_lane_count(join->store);
-    fs_host *sorted = fs_malloc(join->host_count * sizeof *sorted);
-    uint32_t *next = fs_malloc((lanes + (size_t)1) * sizeof *next);
-    if (sorted == NULL || next == NULL) {
-        fs_free(sorted);
+    fs_host *sorted;
+    uint32_t *next;
+    FS_TRY(FS_NEW(&next, lanes + (size_t)1, err));
+    fs_status status = FS_NEW(&sorted, join->host_count, err);
+    if (status != FS_OK) {
         fs_free(next);
-        return fs_no_memory(err);
+        return status;
     }
     memset(join->firsts, 0, (lanes + (size_t)2) * sizeof *join->firsts);
     for (uint32_t i = 0; i < join->host_count; i++) join->firsts[join->hosts[i].record->lane + 1]++;
@@ -166,14 +167,12 @@ static fs_status create_index(fs_record_index *index, fs_error *err)
     bool scattered = range / 4 > index->count;
     if (scattered) {
         for (index->slot_count = 64; index->slot_count < 2 * (uint64_t)index->count;) index->slot_count *= 2;
-        index->ids = fs_malloc(index->slot_count * sizeof *index->ids);
+        FS_TRY(FS_NEW(&index->ids, index->slot_count, err));
         index->keys = fs_hash_keys();
     } else {
         index->slot_count = (uint32_t)range + 1;
     }
-    index->records = fs_calloc(index->slot_count, sizeof *index->records);
-    if (index->records == NULL || (scattered && index->ids == NULL)) return fs_no_memory(err);
-    return FS_OK;
+    return FS_NEW_ZEROED(&index->records, index->slot_count, err);
 }
 
 static void clear_index(fs_record_index *index)

@@ -417,7 +417,7 @@ static void read_chunks(void *context, int64_t begin, int64_t end)
 
 fs_status fs_xevents_read(fs_xspace *space, const fs_xchunk *chunks, uint32_t count, fs_error *err)
 {
-    fs_status status = FS_OK;
+    fs_status status;
     reading all = {.space = space, .chunks = chunks};
     if (count == 0) return FS_OK;
     FS_TRY(fs_rows_open_parts(space->rows, count, &all.first, err));
@@ -425,17 +425,15 @@ fs_status fs_xevents_read(fs_xspace *space, const fs_xchunk *chunks, uint32_t co
         fs_xplane_role role = space->planes[plane].role;
         if (role == FS_XPLANE_DEVICE || role == FS_XPLANE_HOST) FS_TRY(add_names(space, all.first, plane, err));
     }
-    all.statuses = fs_calloc(count, sizeof *all.statuses);
-    all.errors = fs_malloc(count * sizeof *all.errors);
-    if (all.statuses == NULL || all.errors == NULL) status = fs_no_memory(err);
-    if (status == FS_OK) {
-        fs_parallel_for(count, 1, read_chunks, &all);
-        status = fs_interrupt_poll(err);
-    }
+    FS_TRY(FS_NEW_ZEROED(&all.statuses, count, err));
+    FS_TRY_GOTO(status, FS_NEW(&all.errors, count, err), done);
+    fs_parallel_for(count, 1, read_chunks, &all);
+    status = fs_interrupt_poll(err);
     for (uint32_t i = 0; status == FS_OK && i < count; i++) {
         status = all.statuses[i];
         if (status != FS_OK) *err = all.errors[i];
     }
+done:
     fs_free(all.statuses);
     fs_free(all.errors);
     return status;

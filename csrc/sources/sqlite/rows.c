@@ -146,8 +146,7 @@ const char *const fs_row_column_names[FS_CELL_COUNT] = {
 
 fs_status fs_rows_create(fs_rows **rows, fs_error *err)
 {
-    *rows = fs_calloc(1, sizeof **rows);
-    return *rows != NULL ? FS_OK : fs_no_memory(err);
+    return FS_NEW_ZEROED(rows, 1, err);
 }
 
 static void clear_part(fs_part *part)

@@ -21,16 +21,11 @@
 static fs_status costs_make(fs_hlo_costs *costs, const fs_hlo_module *module, fs_error *err)
 {
     *costs = (fs_hlo_costs){.module = module};
-    costs->bodies = fs_calloc((size_t)module->computation_count + 1, sizeof *costs->bodies);
-    costs->shares = fs_calloc((size_t)module->instruction_count + 1, sizeof *costs->shares);
-    costs->read = fs_calloc((size_t)module->instruction_count + 1, sizeof *costs->read);
-    costs->owners = fs_calloc((size_t)module->instruction_count + 1, sizeof *costs->owners);
-    costs->parameters = fs_calloc((size_t)module->instruction_count + 1, sizeof *costs->parameters);
-    if (costs->bodies != NULL && costs->shares != NULL && costs->read != NULL && costs->owners != NULL &&
-        costs->parameters != NULL)
-        return FS_OK;
-    fs_hlo_costs_clear(costs);
-    return fs_no_memory(err);
+    FS_TRY(FS_NEW_ZEROED(&costs->bodies, (size_t)module->computation_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&costs->shares, (size_t)module->instruction_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&costs->read, (size_t)module->instruction_count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&costs->owners, (size_t)module->instruction_count + 1, err));
+    return FS_NEW_ZEROED(&costs->parameters, (size_t)module->instruction_count + 1, err);
 }
 
 void fs_hlo_costs_clear(fs_hlo_costs *costs)
@@ -416,25 +411,17 @@ fs_status fs_hlo_schedule(const fs_hlo_module *module, fs_hlo_step **steps, uint
     *steps = NULL;
     *count = 0;
     if (module->entry == FS_NONE || module->entry >= module->computation_count) return FS_OK;
-    FS_TRY(costs_make(&of.costs, module, err));
-    fs_status status = FS_OK;
-    of.counts = fs_malloc(module->computation_count * sizeof *of.counts);
-    of.first = fs_calloc((size_t)module->instruction_count + 1, sizeof *of.first);
-    if (of.counts == NULL || of.first == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    fs_status status;
+    FS_TRY_GOTO(status, costs_make(&of.costs, module, err), done);
+    FS_TRY_GOTO(status, FS_NEW(&of.counts, module->computation_count, err), done);
+    FS_TRY_GOTO(status, FS_NEW_ZEROED(&of.first, (size_t)module->instruction_count + 1, err), done);
     for (uint32_t i = 0; i < module->computation_count; i++) of.counts[i] = -1;
     double all = count_steps(&of, module->entry);
     if (all > MOST_STEPS) {
         status = fs_fail(err, FS_VALUE_ERROR, "the schedule has %.3g instructions, more than %d", all, MOST_STEPS);
         goto done;
     }
-    of.steps = fs_malloc(((size_t)all + 1) * sizeof *of.steps);
-    if (of.steps == NULL) {
-        status = fs_no_memory(err);
-        goto done;
-    }
+    FS_TRY_GOTO(status, FS_NEW(&of.steps, (size_t)all + 1, err), done);
     walk_computation(&of, module->entry, 1, false);
     *steps = of.steps;
     *count = of.count;

@@ -127,12 +127,9 @@ static fs_status add_module(joining *all, uint32_t index, fs_error *err)
 {
     const fs_hlo_module *module = &all->modules[index];
     size_t count = module->instruction_count;
-    uint8_t *runs = fs_malloc(count + 1);
-    all->described[index] = fs_malloc((count + 1) * sizeof **all->described);
-    if (runs == NULL || all->described[index] == NULL) {
-        fs_free(runs);
-        return fs_no_memory(err);
-    }
+    uint8_t *runs;
+    FS_TRY(FS_NEW(&all->described[index], count + 1, err));
+    FS_TRY(FS_NEW(&runs, count + 1, err));
     for (uint32_t i = 0; i < count; i++) {
         runs[i] = (uint8_t)fs_hlo_run_of(module, i);
         all->described[index][i].name = FS_NONE;
@@ -290,10 +287,9 @@ static void count_ties(joining *all)
 static fs_status number_modules(joining *all, fs_error *err)
 {
     fs_intern names = {0};
-    fs_status status = FS_OK;
-    uint32_t *counts = fs_calloc((size_t)all->module_count + 1, sizeof *counts), id;
-    all->numbers = fs_calloc((size_t)all->module_count + 1, sizeof *all->numbers);
-    if (counts == NULL || all->numbers == NULL) status = fs_no_memory(err);
+    uint32_t *counts, id;
+    FS_TRY(FS_NEW_ZEROED(&counts, (size_t)all->module_count + 1, err));
+    fs_status status = FS_NEW_ZEROED(&all->numbers, (size_t)all->module_count + 1, err);
     for (uint32_t i = 0; status == FS_OK && i <= all->module_count; i++) {
         uint32_t module = i == 0 ? all->biggest : i - 1;
         if (module == all->module_count || all->ran[module] == 0 || all->numbers[module] > 0) continue;
@@ -405,14 +401,14 @@ static fs_status cost_of(joining *all, uint32_t module, uint32_t instruction, fs
         fs_hlo_step *steps = NULL;
         uint32_t count = 0;
         FS_TRY(fs_hlo_schedule(&all->modules[module], &steps, &count, err));
-        all->costs[module] = fs_malloc(((size_t)all->modules[module].instruction_count + 1) * sizeof **all->costs);
-        for (uint32_t i = 0; all->costs[module] != NULL && i < all->modules[module].instruction_count; i++)
+        fs_status status = FS_NEW(&all->costs[module], (size_t)all->modules[module].instruction_count + 1, err);
+        for (uint32_t i = 0; status == FS_OK && i < all->modules[module].instruction_count; i++)
             all->costs[module][i] = (fs_hlo_work){fs_work_unknown, NAN};
-        for (uint32_t i = 0; all->costs[module] != NULL && i < count; i++)
+        for (uint32_t i = 0; status == FS_OK && i < count; i++)
             if (!is_part(all, module, steps[i].instruction, "-start"))
                 all->costs[module][steps[i].instruction] = steps[i].work;
         fs_free(steps);
-        if (all->costs[module] == NULL) return fs_no_memory(err);
+        FS_TRY(status);
         FS_TRY(fs_hlo_remarks_make(&all->remarks[module], &all->modules[module], err));
     }
     *cost = all->costs[module][instruction];

@@ -255,17 +255,14 @@ static void prepare_slots(fs_schedules *all)
 
 fs_status fs_schedules_prepare(fs_schedules *all, const fs_aligned_work *works, uint32_t count, fs_error *err)
 {
-    bool *seen = fs_calloc((size_t)all->names.count + 1, sizeof *seen);
+    bool *seen;
     fs_free(all->costs);
-    all->costs = fs_malloc(((size_t)all->slot_count + 1) * sizeof *all->costs);
+    FS_TRY(FS_NEW(&all->costs, (size_t)all->slot_count + 1, err));
     fs_free(all->lists);
+    FS_TRY(FS_NEW(&all->lists, (size_t)all->names.count + 1, err));
     fs_free(all->listed);
-    all->lists = fs_malloc(((size_t)all->names.count + 1) * sizeof *all->lists);
-    all->listed = fs_malloc(((size_t)all->named.count + 1) * sizeof *all->listed);
-    if (seen == NULL || all->costs == NULL || all->lists == NULL || all->listed == NULL) {
-        fs_free(seen);
-        return fs_no_memory(err);
-    }
+    FS_TRY(FS_NEW(&all->listed, (size_t)all->named.count + 1, err));
+    FS_TRY(FS_NEW_ZEROED(&seen, (size_t)all->names.count + 1, err));
     list_classes(all);
     mark_seen(all, works, count, seen);
     fs_free(seen);
@@ -516,11 +513,9 @@ fs_status fs_schedules_add_module(fs_schedules *all, const fs_hlo_module *module
     FS_TRY(fs_schedules_begin(all, err));
     if (module->entry >= module->computation_count) return FS_OK;
     walk of = {.all = all, .module = module, .runs = runs};
-    of.empty = fs_calloc(module->computation_count, sizeof *of.empty);
-    of.known = fs_calloc(module->computation_count, sizeof *of.known);
-    fs_status status = FS_OK;
-    if (of.empty == NULL || of.known == NULL) status = fs_no_memory(err);
-    else status = add_computation(&of, module->entry, err);
+    FS_TRY(FS_NEW_ZEROED(&of.empty, module->computation_count, err));
+    fs_status status = FS_NEW_ZEROED(&of.known, module->computation_count, err);
+    if (status == FS_OK) status = add_computation(&of, module->entry, err);
     fs_free(of.empty);
     fs_free(of.known);
     return status;
