@@ -101,6 +101,24 @@ PyObject *fs_set_default_device(PyObject *module, PyObject *device);
  * the module, so a module that is imported again has the same types. Return -1 with an exception set on failure. */
 int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
 
+/* The spec of a type whose objects are the struct `object`, with a full name and flags besides the usual ones. */
+#define FS_TYPE_SPEC(full_name, object, more_flags, type_slots) \
+    &(PyType_Spec){.name = full_name,                           \
+                   .basicsize = sizeof(object),                 \
+                   .flags = Py_TPFLAGS_DEFAULT | (more_flags),  \
+                   .slots = type_slots}
+
+/* End the deallocator of such a type. */
+void fs_free_object(PyObject *object);
+
+/* A getter, whose value is an expression of `self`, a pointer to the struct. */
+#define FS_GETTER(name, object, value)                              \
+    static PyObject *name(PyObject *self_, void *Py_UNUSED(unused)) \
+    {                                                               \
+        object *self = (object *)self_;                             \
+        return value;                                               \
+    }
+
 /* Return a name of the store as a string. Bytes that are not UTF-8, as in kernel names of other libraries, become
  * U+FFFD.
  */
@@ -167,31 +185,17 @@ PyObject *fs_counts_object(const fs_count *counts, size_t count);
 /* Append an item to a list, likewise. */
 bool fs_append(PyObject *list, PyObject *item);
 
-/* The Python types and functions of each file. Each function adds its own to the module: -1 with an exception set on
- * failure. */
-int fs_add_tensor(PyObject *module);
-int fs_add_ops(PyObject *module);
-int fs_add_dlpack(PyObject *module);
-int fs_add_store(PyObject *module);
-int fs_add_profiler(PyObject *module);      /* after the store */
-int fs_add_counters(PyObject *module);      /* after the store */
-int fs_add_stack_sampler(PyObject *module); /* after the store */
-int fs_add_step_times(PyObject *module);
-int fs_add_steady_growth(PyObject *module);
-int fs_add_launch_hook(PyObject *module);
-int fs_add_range(PyObject *module);           /* after the profiler */
-int fs_add_trace_reader(PyObject *module);    /* after the store */
-int fs_add_database_reader(PyObject *module); /* after the store */
-int fs_add_testing(PyObject *module);         /* after the store */
-int fs_add_replay(PyObject *module);          /* after the store */
-int fs_add_device(PyObject *module);
-int fs_add_facts(PyObject *module);
-int fs_add_work(PyObject *module);
-int fs_add_hlo(PyObject *module);
-int fs_add_measure(PyObject *module);
-int fs_add_nvtx(PyObject *module);
-int fs_add_roofline(PyObject *module);
-int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */
+/* The files that add Python types and functions to the module by fs_add_NAME, -1 with an exception set on failure, in
+ * this order: numpy also registers NumPy's BLAS with the CPU backend, and what follows the store needs its type. */
+/* clang-format off */
+#define FS_BINDING_LIST(X)                                                                                        \
+    X(numpy) X(tensor) X(ops) X(dlpack) X(store) X(profiler) X(counters) X(stack_sampler) X(step_times)           \
+    X(steady_growth) X(range) X(launch_hook) X(trace_reader) X(database_reader) X(device) X(work) X(hlo) X(measure) \
+    X(roofline) X(facts) X(replay) X(testing) X(nvtx)
+/* clang-format on */
+#define FS_BINDING_PART(name) int fs_add_##name(PyObject *module);
+FS_BINDING_LIST(FS_BINDING_PART)
+#undef FS_BINDING_PART
 
 /* numpy.c ---------------------------------------------------------------------------------------------------------- */
 

@@ -106,10 +106,8 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static void reader_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     fs_rows_destroy(((reader_object *)object)->rows);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 /* Return false, with an exception set, while another thread uses the reader and after it has finished. */
@@ -465,15 +463,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.DatabaseReader",
-    .basicsize = sizeof(reader_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 int fs_add_database_reader(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &spec);
+    return fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.DatabaseReader", reader_object, 0, slots));
 }

@@ -368,11 +368,9 @@ static int hook_clear(PyObject *object)
 
 static void hook_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     hook_clear(object);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 static PyMethodDef methods[] = {
@@ -400,13 +398,6 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.LaunchHook",
-    .basicsize = sizeof(hook_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
-};
-
 int fs_add_launch_hook(PyObject *module)
 {
     static PyTypeObject *type;
@@ -414,5 +405,6 @@ int fs_add_launch_hook(PyObject *module)
     if (names.name == NULL && (names.name = PyUnicode_InternFromString(#name)) == NULL) return -1;
     NAMES(INTERN)
 #undef INTERN
-    return fs_add_type(module, &type, &spec);
+    return fs_add_type(module, &type,
+                       FS_TYPE_SPEC("flopscope._core.LaunchHook", hook_object, Py_TPFLAGS_HAVE_GC, slots));
 }

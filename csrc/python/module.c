@@ -97,14 +97,10 @@ static int exec_module(PyObject *module)
     fs_cuda_set_library_finder(find_library);
     /* Registered to run before the exit handlers of C and after all of Python's. */
     if (!keeps_contexts && Py_AtExit(fs_driver_keep_contexts) == 0) keeps_contexts = true;
-    int (*const parts[])(PyObject *) = {
-        fs_add_numpy,    fs_add_tensor,      fs_add_ops,           fs_add_dlpack,          fs_add_store,
-        fs_add_profiler, fs_add_counters,    fs_add_stack_sampler, fs_add_step_times,      fs_add_steady_growth,
-        fs_add_range,    fs_add_launch_hook, fs_add_trace_reader,  fs_add_database_reader, fs_add_device,
-        fs_add_work,     fs_add_hlo,         fs_add_measure,       fs_add_roofline,        fs_add_facts,
-        fs_add_replay,   fs_add_testing,     fs_add_nvtx};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i](module) < 0) return -1;
+#define ADD(name) \
+    if (fs_add_##name(module) < 0) return -1;
+    FS_BINDING_LIST(ADD)
+#undef ADD
     return add_public_names(module);
 }
 

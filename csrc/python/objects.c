@@ -10,6 +10,13 @@ int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec)
     return PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, (PyObject *)*type);
 }
 
+void fs_free_object(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
 PyObject *fs_text_object(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");

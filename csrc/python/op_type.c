@@ -352,10 +352,7 @@ static PyObject *op_repr(PyObject *self)
     return PyUnicode_FromFormat("<op flopscope.%s%s>", op->name, form_signatures[op->form]);
 }
 
-static PyObject *op_name(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyUnicode_FromString(((op_object *)self)->op->name);
-}
+FS_GETTER(op_name, op_object, PyUnicode_FromString(self->op->name))
 
 static PyObject *op_module(PyObject *Py_UNUSED(self), void *Py_UNUSED(unused))
 {
@@ -397,10 +394,7 @@ static PyObject *op_doc(PyObject *self, void *Py_UNUSED(unused))
                                 affine ? ", and 1 more for each of weight and bias" : "");
 }
 
-static PyObject *op_text_signature(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyUnicode_FromString(form_signatures[((op_object *)self)->op->form]);
-}
+FS_GETTER(op_text_signature, op_object, PyUnicode_FromString(form_signatures[self->op->form]))
 
 /* Return what inspect.signature returns for a function with the same parameters. */
 static PyObject *op_signature(PyObject *self, void *Py_UNUSED(unused))
@@ -450,13 +444,6 @@ static PyType_Slot op_slots[] = {
     {Py_tp_methods, op_methods},     {Py_tp_members, op_members}, {0, NULL},
 };
 
-static PyType_Spec op_spec = {
-    .name = "flopscope.Op",
-    .basicsize = sizeof(op_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = op_slots,
-};
-
 PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b)
 {
     fs_call call = {.op = op};
@@ -486,9 +473,11 @@ int fs_add_ops(PyObject *module)
         return -1;
     }
     static PyTypeObject *type;
+    unsigned flags = Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    PyType_Spec *spec = FS_TYPE_SPEC("flopscope.Op", op_object, flags, op_slots);
     PyObject *names = PyList_New(0);
     int status = -1;
-    if (names == NULL || fs_add_type(module, &type, &op_spec) < 0) goto done;
+    if (names == NULL || fs_add_type(module, &type, spec) < 0) goto done;
     for (int i = 0; i < fs_op_count; i++) {
         op_object *object = PyObject_New(op_object, type);
         if (object == NULL) goto done;

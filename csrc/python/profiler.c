@@ -147,7 +147,6 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
 static void profiler_dealloc(PyObject *object)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->into != NULL && self->into->filled) FS_IGNORE(stop_sources(self, NULL));
     if (self->into != NULL && self->recorder != NULL) {
         self->into->dropped += lost(self);
@@ -156,8 +155,7 @@ static void profiler_dealloc(PyObject *object)
     fs_recorder_destroy(self->recorder);
     fs_free(self->late);
     Py_XDECREF(self->into);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 static PyObject *profiler_start(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -331,15 +329,8 @@ static PyObject *profiler_add_op(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *get_store(PyObject *object, void *Py_UNUSED(unused))
-{
-    return Py_NewRef(((fs_profiler_object *)object)->into);
-}
-
-static PyObject *get_running(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyBool_FromLong(fs_profiler_runs((fs_profiler_object *)object));
-}
+FS_GETTER(get_store, fs_profiler_object, Py_NewRef(self->into))
+FS_GETTER(get_running, fs_profiler_object, PyBool_FromLong(fs_profiler_runs(self)))
 
 static PyObject *get_capture(PyObject *object, void *Py_UNUSED(unused))
 {
@@ -395,14 +386,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.Profiler",
-    .basicsize = sizeof(fs_profiler_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 int fs_add_profiler(PyObject *module)
 {
-    return fs_add_type(module, &fs_profiler_type, &spec);
+    return fs_add_type(module, &fs_profiler_type,
+                       FS_TYPE_SPEC("flopscope._core.Profiler", fs_profiler_object, 0, slots));
 }

@@ -224,12 +224,10 @@ static int range_clear(PyObject *object)
 static void range_dealloc(PyObject *object)
 {
     range_object *self = (range_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     range_clear(object);
     if (self->entries != self->own) fs_free(self->entries);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 static PyMethodDef methods[] = {
@@ -257,13 +255,6 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "Range(name, args=None, *, flops=None, bytes=None, unit=None)\n--\n\n"
                 "A range of a profile, the base of record_function()."},
     {0, NULL},
-};
-
-static PyType_Spec spec = {
-    .name = "flopscope._core.Range",
-    .basicsize = sizeof(range_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = slots,
 };
 
 /* Recording ----------------------------------------------------------------------------------------------------- */
@@ -314,5 +305,7 @@ static PyMethodDef functions[] = {
 int fs_add_range(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    unsigned flags = Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
+    if (fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.Range", range_object, flags, slots)) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
 }

@@ -117,10 +117,8 @@ static PyObject *replay_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static void replay_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     fs_replay_clear(replay_of(self));
-    type->tp_free(self);
-    Py_DECREF(type);
+    fs_free_object(self);
 }
 
 static PyMethodDef methods[] = {
@@ -169,16 +167,10 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.Replay",
-    .basicsize = sizeof(replay_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 int fs_add_replay(PyObject *module)
 {
-    if (fs_add_type(module, &replay_type, &spec) < 0) return -1;
+    if (fs_add_type(module, &replay_type, FS_TYPE_SPEC("flopscope._core.Replay", replay_object, 0, slots)) < 0)
+        return -1;
     PyObject *dict = replay_type->tp_dict;
     return fs_put_column(dict, "kinds", fs_names_object(fs_replay_kind_names, FS_REPLAY_KIND_COUNT)) ? 0 : -1;
 }

@@ -474,14 +474,12 @@ static PyObject *sampler_stop(PyObject *object, PyObject *Py_UNUSED(unused))
 static void sampler_dealloc(PyObject *object)
 {
     sampler_object *self = (sampler_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     stop(self);
     if (self->file >= 0) close(self->file);
     places_clear(&self->places);
     fs_free(self->threads);
     fs_stacks_clear(&self->stacks);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 /* Results -------------------------------------------------------------------------------------------------------- */
@@ -598,15 +596,8 @@ static PyType_Slot sampler_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec sampler_spec = {
-    .name = "flopscope._core.StackSampler",
-    .basicsize = sizeof(sampler_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = sampler_slots,
-};
-
 int fs_add_stack_sampler(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &sampler_spec);
+    return fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.StackSampler", sampler_object, 0, sampler_slots));
 }

@@ -37,10 +37,8 @@ static PyObject *growth_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 
 static void growth_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     fs_free(((growth_object *)object)->samples);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 /* Two intervals become one, but for the first sample, where the growth began. */
@@ -102,15 +100,8 @@ static PyType_Slot growth_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec growth_spec = {
-    .name = "flopscope._core.SteadyGrowth",
-    .basicsize = sizeof(growth_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = growth_slots,
-};
-
 int fs_add_steady_growth(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &growth_spec);
+    return fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.SteadyGrowth", growth_object, 0, growth_slots));
 }

@@ -70,12 +70,10 @@ static PyObject *times_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void times_dealloc(PyObject *object)
 {
     times_object *self = (times_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->clock);
     fs_free(self->bare);
     fs_free(self->recorded);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 static fs_status add_recorded(times_object *self, double time, fs_error *err)
@@ -169,11 +167,8 @@ static PyObject *times_bare(PyObject *object, PyObject *args)
     return list_of(self->bare, first, end < self->kept ? end : self->kept);
 }
 
-static PyObject *times_slowest(PyObject *object, void *Py_UNUSED(unused))
-{
-    const times_object *self = (times_object *)object;
-    return FS_LIST_OF(one, self->slowest, self->slow_count, Py_BuildValue("[dLL]", one->time, one->number, one->ended));
-}
+FS_GETTER(times_slowest, times_object,
+          FS_LIST_OF(one, self->slowest, self->slow_count, Py_BuildValue("[dLL]", one->time, one->number, one->ended)))
 
 static PyMethodDef times_methods[] = {
     {"begin", times_begin, METH_NOARGS, "A recording has begun, between two steps."},
@@ -217,15 +212,8 @@ static PyType_Slot times_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec times_spec = {
-    .name = "flopscope._core.StepTimes",
-    .basicsize = sizeof(times_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = times_slots,
-};
-
 int fs_add_step_times(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &times_spec);
+    return fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.StepTimes", times_object, 0, times_slots));
 }

@@ -6,30 +6,38 @@
 
 struct fs_accounting;
 
-/* Each is documented where store_type.c lists it, which calls them while nothing changes the store. */
-PyObject *fs_store_object_table(PyObject *self, PyObject *args);
-PyObject *fs_store_object_accounting(PyObject *self, PyObject *args);
-PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
-PyObject *fs_store_object_enclosing(PyObject *self, PyObject *args);
-PyObject *fs_store_object_arguments(PyObject *self, PyObject *args);
-PyObject *fs_store_object_alike(PyObject *self, PyObject *args);
-PyObject *fs_store_object_events(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_gpu_summary(PyObject *self, PyObject *args);
-PyObject *fs_store_object_step_breakdown(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_phases(PyObject *self, PyObject *args);
-PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_collective_calls(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
-PyObject *fs_store_object_lines(PyObject *self, PyObject *args);
-PyObject *fs_store_object_names(PyObject *self, PyObject *unused);
-PyObject *fs_store_object_named_calls(PyObject *self, PyObject *args);
-PyObject *fs_store_object_late_within(PyObject *self, PyObject *args);
-PyObject *fs_store_object_late_spent(PyObject *self, PyObject *args);
-PyObject *fs_store_object_trace_text(PyObject *self, PyObject *args);
+/* What reads a stopped profile: nothing may change the store meanwhile. Each method is documented where store_type.c
+ * lists it. X(method, what it gives) */
+#define FS_STORE_READERS(X)             \
+    X(table, "table")                   \
+    X(accounting, "table")              \
+    X(timeline, "table")                \
+    X(enclosing, "enclosing events")    \
+    X(arguments, "arguments")           \
+    X(alike, "calls")                   \
+    X(events, "events")                 \
+    X(gpu_summary, "GPU summary")       \
+    X(step_breakdown, "step breakdown") \
+    X(phases, "phases")                 \
+    X(launch_summary, "launch summary") \
+    X(collectives, "collectives")       \
+    X(collective_calls, "calls")        \
+    X(stream_summary, "stream summary") \
+    X(samples, "counter samples")       \
+    X(lines, "lines")                   \
+    X(names, "names")                   \
+    X(named_calls, "calls")             \
+    X(late_within, "late launches")     \
+    X(late_spent, "late launches")      \
+    X(trace_text, "trace")              \
+    X(write_trace, "trace")
+
+#define FS_STORE_METHOD(method, what) PyObject *fs_store_object_##method(PyObject *self, PyObject *args);
+FS_STORE_READERS(FS_STORE_METHOD)
+#undef FS_STORE_METHOD
+
+/* These change it. */
 PyObject *fs_store_object_add_samples(PyObject *self, PyObject *args);
-PyObject *fs_store_object_samples(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 PyObject *fs_store_object_join_hlo(PyObject *self, PyObject *args);
 

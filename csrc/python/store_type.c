@@ -19,10 +19,8 @@ static PyObject *store_new(PyTypeObject *Py_UNUSED(type), PyObject *args, PyObje
 
 static void store_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     fs_store_destroy(((fs_store_object *)object)->store);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 /* A forked child has no readers. */
@@ -39,36 +37,12 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     return result;
 }
 
-/* What reads a stopped profile: nothing may change the store meanwhile. X(method, what it gives) */
-#define READING_METHODS(X)              \
-    X(table, "table")                   \
-    X(accounting, "table")              \
-    X(timeline, "table")                \
-    X(enclosing, "enclosing events")    \
-    X(arguments, "arguments")           \
-    X(alike, "calls")                   \
-    X(events, "events")                 \
-    X(gpu_summary, "GPU summary")       \
-    X(step_breakdown, "step breakdown") \
-    X(phases, "phases")                 \
-    X(launch_summary, "launch summary") \
-    X(collectives, "collectives")       \
-    X(collective_calls, "calls")        \
-    X(stream_summary, "stream summary") \
-    X(samples, "counter samples")       \
-    X(lines, "lines")                   \
-    X(names, "names")                   \
-    X(named_calls, "calls")             \
-    X(late_within, "late launches")     \
-    X(late_spent, "late launches")      \
-    X(trace_text, "trace")              \
-    X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
     {                                                                      \
         return read_stopped(object, args, what, fs_store_object_##method); \
     }
-READING_METHODS(READING_METHOD)
+FS_STORE_READERS(READING_METHOD)
 
 static PyObject *extend_from(PyObject *object, PyObject *args)
 {
@@ -90,10 +64,7 @@ static PyObject *extend_from(PyObject *object, PyObject *args)
     return fs_raise(&err);
 }
 
-static PyObject *get_event_count(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyLong_FromUnsignedLong(fs_store_count(((fs_store_object *)object)->store));
-}
+FS_GETTER(get_event_count, fs_store_object, PyLong_FromUnsignedLong(fs_store_count(self->store)))
 
 static PyObject *get_begin(PyObject *object, void *Py_UNUSED(unused))
 {
@@ -102,20 +73,9 @@ static PyObject *get_begin(PyObject *object, void *Py_UNUSED(unused))
     return PyLong_FromLongLong(begin);
 }
 
-static PyObject *get_nbytes(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyLong_FromLongLong(fs_store_nbytes(((fs_store_object *)object)->store));
-}
-
-static PyObject *get_dropped(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyLong_FromLongLong(fs_store_object_dropped((fs_store_object *)object));
-}
-
-static PyObject *get_running(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyBool_FromLong(fs_store_object_is_filled((fs_store_object *)object));
-}
+FS_GETTER(get_nbytes, fs_store_object, PyLong_FromLongLong(fs_store_nbytes(self->store)))
+FS_GETTER(get_dropped, fs_store_object, PyLong_FromLongLong(fs_store_object_dropped(self)))
+FS_GETTER(get_running, fs_store_object, PyBool_FromLong(fs_store_object_is_filled(self)))
 
 /* "cpu", or torch's type of the device with its index: "cuda:0". */
 static PyObject *device_name(const fs_store *store, int device)
@@ -132,20 +92,14 @@ static PyObject *get_device_name(PyObject *object, PyObject *argument)
     return PyErr_Format(PyExc_ValueError, "there is no device %ld", device);
 }
 
-static PyObject *get_accelerator(PyObject *object, void *Py_UNUSED(unused))
+static const fs_accelerator_facts *accelerator_of(const fs_store_object *self)
 {
-    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].name);
+    return &fs_accelerators[fs_store_accelerator(self->store)];
 }
 
-static PyObject *get_matrix_units(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].matrix);
-}
-
-static PyObject *get_device_type(PyObject *object, void *Py_UNUSED(unused))
-{
-    return PyUnicode_InternFromString(fs_accelerators[fs_store_accelerator(((fs_store_object *)object)->store)].type);
-}
+FS_GETTER(get_accelerator, fs_store_object, PyUnicode_InternFromString(accelerator_of(self)->name))
+FS_GETTER(get_matrix_units, fs_store_object, PyUnicode_InternFromString(accelerator_of(self)->matrix))
+FS_GETTER(get_device_type, fs_store_object, PyUnicode_InternFromString(accelerator_of(self)->type))
 
 static int add_device(PyObject *names, PyObject *name)
 {
@@ -358,16 +312,10 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.Store",
-    .basicsize = sizeof(fs_store_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 int fs_add_store(PyObject *module)
 {
-    if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
+    PyType_Spec *spec = FS_TYPE_SPEC("flopscope._core.Store", fs_store_object, 0, slots);
+    if (fs_add_type(module, &fs_store_type, spec) < 0 || fs_add_columns(module) < 0) return -1;
     if (fs_add_metrics(module) < 0 || fs_add_replays(module) < 0) return -1;
     const char *types[FS_ACCELERATOR_COUNT];
     for (int i = 0; i < FS_ACCELERATOR_COUNT; i++) types[i] = fs_accelerators[i].type;

@@ -7,53 +7,20 @@
 
 static void tensor_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
     fs_tensor_release(TENSOR(self));
-    PyObject_Free(self);
-    Py_DECREF(type);
+    fs_free_object(self);
 }
 
 /* Attributes ---------------------------------------------------------------------------------------------------- */
 
-static PyObject *get_shape(PyObject *self, void *Py_UNUSED(unused))
-{
-    return fs_integers_object(TENSOR(self)->shape, TENSOR(self)->ndim, 1);
-}
-
-static PyObject *get_strides(PyObject *self, void *Py_UNUSED(unused))
-{
-    return fs_integers_object(TENSOR(self)->strides, TENSOR(self)->ndim, 1);
-}
-
-static PyObject *get_dtype(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyUnicode_FromString(fs_dtypes[TENSOR(self)->dtype].name);
-}
-
-static PyObject *get_device(PyObject *self, void *Py_UNUSED(unused))
-{
-    return fs_device_object(TENSOR(self)->device);
-}
-
-static PyObject *get_nbytes(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyLong_FromSize_t(fs_tensor_nbytes(TENSOR(self)));
-}
-
-static PyObject *get_size(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyLong_FromLongLong(fs_tensor_count(TENSOR(self)));
-}
-
-static PyObject *get_ndim(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyLong_FromLong(TENSOR(self)->ndim);
-}
-
-static PyObject *get_data(PyObject *self, void *Py_UNUSED(unused))
-{
-    return PyLong_FromVoidPtr(TENSOR(self)->data);
-}
+FS_GETTER(get_shape, fs_tensor_object, fs_integers_object(self->tensor.shape, self->tensor.ndim, 1))
+FS_GETTER(get_strides, fs_tensor_object, fs_integers_object(self->tensor.strides, self->tensor.ndim, 1))
+FS_GETTER(get_dtype, fs_tensor_object, PyUnicode_FromString(fs_dtypes[self->tensor.dtype].name))
+FS_GETTER(get_device, fs_tensor_object, fs_device_object(self->tensor.device))
+FS_GETTER(get_nbytes, fs_tensor_object, PyLong_FromSize_t(fs_tensor_nbytes(&self->tensor)))
+FS_GETTER(get_size, fs_tensor_object, PyLong_FromLongLong(fs_tensor_count(&self->tensor)))
+FS_GETTER(get_ndim, fs_tensor_object, PyLong_FromLong(self->tensor.ndim))
+FS_GETTER(get_data, fs_tensor_object, PyLong_FromVoidPtr(self->tensor.data))
 
 static PyObject *get_transposed(PyObject *self, void *Py_UNUSED(unused))
 {
@@ -389,16 +356,11 @@ static PyType_Slot tensor_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec tensor_spec = {
-    .name = "flopscope.Tensor",
-    .basicsize = sizeof(fs_tensor_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = tensor_slots,
-};
-
 int fs_add_tensor(PyObject *module)
 {
-    if (fs_add_type(module, &fs_tensor_type, &tensor_spec) < 0) return -1;
+    unsigned flags = Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    PyType_Spec *spec = FS_TYPE_SPEC("flopscope.Tensor", fs_tensor_object, flags, tensor_slots);
+    if (fs_add_type(module, &fs_tensor_type, spec) < 0) return -1;
     /* NumPy's scalars and arrays defer to Tensor's operators. */
     return PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None);
 }

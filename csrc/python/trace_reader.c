@@ -72,10 +72,8 @@ static void end(reader_object *self)
 
 static void reader_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     end((reader_object *)object);
-    type->tp_free(object);
-    Py_DECREF(type);
+    fs_free_object(object);
 }
 
 /* Return false, with an exception set, while another thread uses the reader and after it has finished. */
@@ -285,15 +283,8 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "flopscope._core.TraceReader",
-    .basicsize = sizeof(reader_object),
-    .flags = Py_TPFLAGS_DEFAULT,
-    .slots = slots,
-};
-
 int fs_add_trace_reader(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &spec);
+    return fs_add_type(module, &type, FS_TYPE_SPEC("flopscope._core.TraceReader", reader_object, 0, slots));
 }
