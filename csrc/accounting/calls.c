@@ -25,13 +25,10 @@ static int compare_starts(const void *a, const void *b)
 
 fs_status fs_named_calls_find(fs_named_calls *calls, const fs_store *store, const uint8_t *names, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at;
     *calls = (fs_named_calls){0};
     if (!fs_flags_any(names, fs_store_name_count(store))) return FS_OK;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (chunk->name[at] == FS_NONE || !names[chunk->name[at]] ||
             fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) || chunk->start[at] == FS_MISSING)
             continue;
@@ -64,11 +61,9 @@ static bool is_within(const fs_intervals *list, uint32_t *at, int64_t time)
 /* List when work of a device ended that ended within some call. */
 static fs_status find_ends(fs_intervals *ends, const fs_store *store, const fs_intervals *calls, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at, near = 0;
-    for (uint32_t i = 0; i < count; i++) {
+    uint32_t near = 0;
+    FS_EACH_EVENT(store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) || !fs_event_is_timed(chunk, at)) continue;
         int64_t end = fs_event_later_end(chunk, at);
         if (is_within(calls, &near, end)) FS_TRY(fs_intervals_add(ends, end, end, i, err));

@@ -147,14 +147,12 @@ static void look_at_blocks(void *context, int64_t begin, int64_t end)
 static fs_status mark_after_events(const survey *all, fs_error *err)
 {
     fs_host *host = all->host;
-    uint32_t count = fs_store_count(host->store), lanes = fs_store_lane_count(host->store), at;
-    const fs_chunk *chunk = NULL;
-    bool *after_event = fs_calloc(lanes + (size_t)1, sizeof *after_event); /* by lane: since the last launch */
-    if (after_event == NULL) return fs_no_memory(err);
+    uint32_t lanes = fs_store_lane_count(host->store);
     fs_status status = FS_OK;
-    for (uint32_t index = 0; index < count && status == FS_OK; index++) {
-        if (index % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
-        chunk = fs_event_next_chunk(host->store, index, chunk, &at);
+    bool *after_event; /* by lane: since the last launch */
+    FS_TRY(FS_NEW_ZEROED(&after_event, lanes + (size_t)1, err));
+    FS_EACH_EVENT(host->store, index, chunk, at) {
+        if (index % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
         uint32_t lane = chunk->lane[at];
         if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || lane >= lanes) continue;
         fs_host_kind does = fs_names_host_kind(all->names, chunk->name[at]);
@@ -163,6 +161,7 @@ static fs_status mark_after_events(const survey *all, fs_error *err)
         if (after_event[lane]) host->marks[index] |= FS_MARK_AFTER_EVENT;
         after_event[lane] = false;
     }
+done:
     fs_free(after_event);
     return status;
 }

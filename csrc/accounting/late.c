@@ -98,11 +98,8 @@ static bool is_work(const fs_store *store, const fs_chunk *chunk, uint32_t at, b
 /* List the works of each device by start; tags are events. */
 static fs_status find_works(const fs_store *store, bool on_device, fs_intervals *works, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!is_work(store, chunk, at, on_device)) continue;
         FS_TRY(
             fs_intervals_add(&works[chunk->device[at] + 1], chunk->start[at], fs_event_later_end(chunk, at), i, err));
@@ -244,11 +241,8 @@ static bool has_other_cause(const fs_chunk *chunk, uint32_t at, const uint8_t *n
 static fs_status find_host(coverage *found, const fs_store *store, host_filter filter, const uint8_t *names,
                            const int64_t *ends, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t count = fs_store_count(store), at;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
         if (!fs_event_is_timed(chunk, at) || is_on_device(chunk, at) || !filter(chunk, at, names)) continue;
         FS_TRY(fs_intervals_cover(&found->list, chunk->start[at], ends ? ends[i] : fs_event_later_end(chunk, at), err));
     }
@@ -325,11 +319,8 @@ static void mark_launching(spending *of, uint32_t event)
 
 static fs_status look_at_events(spending *of, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t at;
-    for (uint32_t i = 0; i < of->count; i++) {
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         if (is_on_device(chunk, at)) mark_launching(of, chunk->launcher[at]);
         if (!fs_event_is_timed(chunk, at)) continue;
         uint32_t parent = parent_of(chunk, at, i);
@@ -371,11 +362,8 @@ static fs_status find_threads(spending *of, fs_error *err)
 
 static fs_status find_own(spending *of, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t at;
-    for (uint32_t i = 0; i < of->count; i++) {
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         uint32_t lane = chunk->lane[at], parent = parent_of(chunk, at, i);
         if (lane == FS_NONE || of->threads[lane].list.count == 0 || !fs_event_is_timed(chunk, at) ||
             is_on_device(chunk, at))
@@ -389,11 +377,8 @@ static fs_status find_own(spending *of, fs_error *err)
 
 static fs_status sum_own(const spending *of, fs_late_sums *sums, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    uint32_t at;
-    for (uint32_t i = 0; i < of->count; i++) {
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         bool launches = of->launching[i] || chunk->kind[at] == FS_EVENT_RUNTIME;
         if (is_shown(chunk->kind[at]) && chunk->name[at] != FS_NONE)
             add_sum(sums, chunk->name[at], launches, of->own[i]);

@@ -67,11 +67,8 @@ static fs_status new_numbers(const fs_replay_builder *of, uint32_t **numbers, fs
 
 static fs_status find_calls(fs_replay_builder *of, fs_error *err)
 {
-    uint32_t count = fs_store_count(of->store), at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         if (chunk->kind[at] == FS_EVENT_RUNTIME && is_within(of, chunk->start[at]))
             FS_TRY(fs_intervals_add(&of->found, chunk->start[at], fs_event_later_end(chunk, at), i, err));
     }
@@ -117,13 +114,11 @@ static fs_status add_backlog(fs_replay_builder *of, uint32_t lane, int64_t start
 
 static fs_status find_works(fs_replay_builder *of, const fs_api_calls *calls, fs_error *err)
 {
-    uint32_t count = fs_store_count(of->store), lanes = of->replay->lane_count = fs_store_lane_count(of->store) + 1, at;
-    const fs_chunk *chunk = NULL;
+    uint32_t lanes = of->replay->lane_count = fs_store_lane_count(of->store) + 1;
     FS_TRY(FS_NEW(&of->replay->backlogs, lanes, err));
     for (uint32_t lane = 0; lane < lanes; lane++) of->replay->backlogs[lane] = -1;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int64_t start = chunk->start[at], end = fs_event_later_end(chunk, at);
         uint32_t event = fs_api_calls_find(calls, chunk->correlation[at]);
@@ -253,11 +248,9 @@ static fs_status count_events(const fs_replay_builder *of, fs_error *err)
 {
     enum { NEAR = 64 };
     fs_replay_call *calls = of->replay->calls;
-    uint32_t count = fs_store_count(of->store), end = of->replay->call_count, place = 0, at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    uint32_t end = of->replay->call_count, place = 0;
+    FS_EACH_EVENT(of->store, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(of->store, i, chunk, &at);
         uint8_t kind = chunk->kind[at];
         if (kind != FS_EVENT_OP && kind != FS_EVENT_RANGE && kind != FS_EVENT_FRAME) continue;
         if (!is_within(of, chunk->start[at]) || (chunk->flags[at] & FS_EVENT_REPLAYED) != 0) continue;

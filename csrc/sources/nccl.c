@@ -232,10 +232,8 @@ static fs_status set_message(joining *all, uint32_t index, const launching *laun
 /* Count the kernels of each launch, or give them their messages. */
 static fs_status visit_kernels(joining *all, fs_nccl_report *report, bool counted, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->store), at;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(all->store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         launching *launch = launch_at(all, chunk, at);
         if (launch == NULL) continue;
         if (counted) FS_TRY(set_message(all, index, launch, report, err));

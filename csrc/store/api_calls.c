@@ -34,12 +34,10 @@ static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 /* Count the calls, and choose the kind and the number of the slots. */
 static fs_status measure(fs_api_calls *calls, uint32_t *call_count, fs_error *err)
 {
-    uint32_t count = fs_store_count(calls->store), largest = 0, at;
-    const fs_chunk *chunk = NULL;
+    uint32_t largest = 0;
     calls->least = UINT32_MAX;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(calls->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(calls->store, index, chunk, &at);
         if (!is_call(chunk, at)) continue;
         ++*call_count;
         if (chunk->correlation[at] < calls->least) calls->least = chunk->correlation[at];
@@ -56,17 +54,15 @@ static fs_status measure(fs_api_calls *calls, uint32_t *call_count, fs_error *er
 
 fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err)
 {
-    uint32_t count = fs_store_count(store), call_count = 0, at;
-    const fs_chunk *chunk = NULL;
+    uint32_t call_count = 0;
     *calls = (fs_api_calls){.store = store};
     FS_TRY(measure(calls, &call_count, err));
     if (call_count == 0) return FS_OK;
     FS_TRY(FS_NEW(&calls->slots, calls->slot_count, err));
     calls->keys = fs_hash_keys();
     memset(calls->slots, 0xff, calls->slot_count * sizeof *calls->slots);
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (!is_call(chunk, at)) continue;
         uint64_t *slot = slot_of(calls, chunk->correlation[at]);
         if (*slot != UINT64_MAX && chunk->start[at] >= FS_EVENT_AT(store, (uint32_t)*slot, start)) continue;

@@ -30,6 +30,13 @@ static inline const fs_chunk *fs_event_next_chunk(const fs_store *store, uint32_
     return *at == 0 ? fs_store_chunk(store, index >> FS_CHUNK_BITS) : chunk;
 }
 
+/* Loop over all events from the first: `event` is the index of each, `at` its place in `chunk`. Left by return or goto,
+ * not by break, which would leave the loop over a chunk. */
+#define FS_EACH_EVENT(store, event, chunk, at)                                                                         \
+    for (uint32_t event = 0, at = 0, event##_count = fs_store_count(store); event < event##_count;)                    \
+        for (const fs_chunk *chunk = fs_event_chunk(store, event, &at); at < FS_CHUNK_EVENTS && event < event##_count; \
+             at++, event++)
+
 /* Copy an event from its chunk, as fs_store_get does. */
 static inline void fs_event_load(const fs_chunk *chunk, uint32_t at, fs_event *event)
 {

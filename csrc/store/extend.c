@@ -265,10 +265,7 @@ fs_status fs_store_copy_words(fs_store *into, const fs_store *from, uint32_t ind
 
 void fs_store_copy_forwards(fs_store *into, const fs_store *from, const uint32_t *moved)
 {
-    uint32_t at, count = fs_store_count(from);
-    const fs_chunk *chunk = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        chunk = fs_event_next_chunk(from, i, chunk, &at);
+    FS_EACH_EVENT(from, i, chunk, at) {
         uint32_t forward = chunk->forward[at];
         if (forward != FS_NONE) fs_store_set_forward(into, moved[i], moved[forward]);
     }

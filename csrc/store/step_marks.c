@@ -20,23 +20,14 @@ FS_ORDER_BY(compare_marks, fs_step_mark, begin, event)
 
 static fs_status list_marks(fs_step_marks *marks, const fs_store *store, fs_error *err)
 {
-    uint32_t events = fs_store_count(store), count = 0, at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < events; index++) {
+    uint32_t capacity = 0;
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
-        count += is_mark(chunk, at);
-    }
-    if (count == 0) return FS_OK;
-    FS_TRY(FS_NEW(&marks->marks, count, err));
-    for (uint32_t index = 0; index < events && marks->count < count; index++) {
-        FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (!is_mark(chunk, at)) continue;
-        marks->marks[marks->count++] =
-            (fs_step_mark){chunk->start[at], fs_event_end(chunk, at), index, chunk->name[at]};
+        const fs_step_mark mark = {chunk->start[at], fs_event_end(chunk, at), index, chunk->name[at]};
+        FS_TRY(FS_LIST_ADD(&marks->marks, &marks->count, &capacity, 16, err, mark));
     }
-    return fs_sort(marks->marks, count, sizeof *marks->marks, compare_marks, err);
+    return fs_sort(marks->marks, marks->count, sizeof *marks->marks, compare_marks, err);
 }
 
 uint32_t fs_step_marks_at(const fs_step_marks *marks, int64_t time)

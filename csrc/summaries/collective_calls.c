@@ -1,4 +1,4 @@
-/* Three passes over the events: count, fill, mark what ran. A signature is decoded once, as many ops share it. A call
+/* Two passes over the events: list, mark what ran. A signature is decoded once, as many ops share it. A call
  * ran if some device work has it as its launcher. */
 #include "summaries/collective_calls.h"
 
@@ -7,16 +7,15 @@
 #include "store/event.h"
 #include "store/signature.h"
 
-/* Return for each signature whether it carries a collective: many ops share one. NULL: out of memory. */
-static bool *find_carriers(const fs_store *store)
+/* List for each signature whether it carries a collective: many ops share one. */
+static fs_status find_carriers(const fs_store *store, bool **carriers, fs_error *err)
 {
     uint32_t count = fs_store_signature_count(store);
-    bool *carriers = fs_calloc(count + (size_t)1, sizeof *carriers);
     fs_collective found;
-    for (uint32_t id = 0; carriers != NULL && id < count; id++) {
-        carriers[id] = fs_collective_decode(fs_store_signature_bytes(store, id), &found);
-    }
-    return carriers;
+    FS_TRY(FS_NEW(carriers, count + (size_t)1, err));
+    for (uint32_t id = 0; id < count; id++)
+        (*carriers)[id] = fs_collective_decode(fs_store_signature_bytes(store, id), &found);
+    return FS_OK;
 }
 
 static bool is_call(const bool *carriers, const fs_chunk *chunk, uint32_t at)
@@ -25,42 +24,28 @@ static bool is_call(const bool *carriers, const fs_chunk *chunk, uint32_t at)
     return chunk->signature[at] != FS_NONE && carriers[chunk->signature[at]];
 }
 
-static fs_status count_calls(const fs_store *store, const bool *carriers, uint32_t *calls, fs_error *err)
+/* List the calls; places[event] receives the row of each, FS_NONE elsewhere. */
+static fs_status list_calls(const fs_store *store, const bool *carriers, fs_collective_call **rows, uint32_t *count,
+                            uint32_t *places, fs_error *err)
 {
-    uint32_t at;
-    *calls = 0;
-    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+    uint32_t capacity = 0;
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        *calls += is_call(carriers, chunk, at);
-    }
-    return FS_OK;
-}
-
-/* Fill the rows; places[event] receives the row of each call, FS_NONE elsewhere. */
-static fs_status fill_calls(const fs_store *store, const bool *carriers, fs_collective_call *rows, uint32_t *places,
-                            fs_error *err)
-{
-    uint32_t at, row = 0;
-    for (uint32_t index = 0; index < fs_store_count(store); index++) {
-        FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
         places[index] = FS_NONE;
         if (!is_call(carriers, chunk, at)) continue;
-        fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), &rows[row].recorded);
-        rows[row].kind = fs_collective_kind_of(rows[row].recorded.name.text);
-        rows[row].start = chunk->start[at];
-        places[index] = row++;
+        fs_collective_call call = {.start = chunk->start[at]};
+        fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), &call.recorded);
+        call.kind = fs_collective_kind_of(call.recorded.name.text);
+        places[index] = *count;
+        FS_TRY(FS_LIST_ADD(rows, count, &capacity, 64, err, call));
     }
     return FS_OK;
 }
 
 static fs_status mark_runs(const fs_store *store, fs_collective_call *rows, const uint32_t *places, fs_error *err)
 {
-    uint32_t at;
-    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
         uint32_t launcher = chunk->launcher[at];
         if (!fs_event_kind_on_device[chunk->kind[at]] || launcher == FS_NONE) continue;
         if (places[launcher] != FS_NONE) rows[places[launcher]].ran = true;
@@ -70,29 +55,17 @@ static fs_status mark_runs(const fs_store *store, fs_collective_call *rows, cons
 
 fs_status fs_collective_calls_of(const fs_store *store, fs_collective_call **rows, uint32_t *count, fs_error *err)
 {
-    fs_status status;
     uint32_t *places = NULL;
     fs_collective_call *result = NULL;
-    bool *carriers = find_carriers(store);
-    if (carriers == NULL) return fs_no_memory(err);
-    FS_TRY_GOTO(status, count_calls(store, carriers, count, err), failed);
-    result = fs_calloc(*count + (size_t)1, sizeof *result);
-    if (*count > 0) places = fs_malloc(fs_store_count(store) * sizeof *places);
-    if (result == NULL || (*count > 0 && places == NULL)) {
-        status = fs_no_memory(err);
-        goto failed;
-    }
-    if (*count > 0) {
-        FS_TRY_GOTO(status, fill_calls(store, carriers, result, places, err), failed);
-        FS_TRY_GOTO(status, mark_runs(store, result, places, err), failed);
-    }
+    bool *carriers;
+    *count = 0;
+    FS_TRY(find_carriers(store, &carriers, err));
+    fs_status status = FS_NEW(&places, fs_store_count(store), err);
+    if (status == FS_OK) status = list_calls(store, carriers, &result, count, places, err);
+    if (status == FS_OK && *count > 0) status = mark_runs(store, result, places, err);
     fs_free(carriers);
     fs_free(places);
-    *rows = result;
-    return FS_OK;
-failed:
-    fs_free(carriers);
-    fs_free(places);
-    fs_free(result);
+    if (status == FS_OK) *rows = result;
+    else fs_free(result);
     return status;
 }

@@ -39,10 +39,8 @@ typedef struct {
 /* Annotations end on another thread, so nothing encloses them, but they begin within the op that called. */
 static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
 {
-    uint32_t count = fs_store_count(callers->store), at;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(callers->store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
         int64_t start = chunk->start[at];
         if (start == FS_MISSING || !fs_event_is_asynchronous(chunk, at)) continue;
         FS_TRY(fs_intervals_add(&callers->annotations, start, start, index, err));
@@ -188,10 +186,8 @@ typedef struct {
 
 static fs_status add_events(collecting *all, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->store), at;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(all->store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
         if (fs_collective_at(&all->names, chunk, at, NULL))

@@ -81,10 +81,8 @@ static fs_status add_kernel(measuring *all, int device, const fs_chunk *chunk, u
 
 static fs_status add_events(measuring *all, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->store), at;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(all->store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int device = fs_event_device(chunk, at);
         device_use *use = &all->devices[device];

@@ -176,10 +176,8 @@ done:
 /* Work without a start is ignored. */
 static fs_status list_work(counting *all, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->store), at;
-    for (uint32_t index = 0; index < count; index++) {
+    FS_EACH_EVENT(all->store, index, chunk, at) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         fs_intervals *list = &all->work[fs_event_device(chunk, at)];
         FS_TRY(fs_intervals_add(list, chunk->start[at], fs_event_end(chunk, at), index, err));

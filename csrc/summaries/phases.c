@@ -32,16 +32,15 @@ static uint8_t begun_phase(fs_names *names, const fs_chunk *chunk, uint32_t at)
 fs_status fs_phases_sum(fs_phase_times times[FS_PHASE_COUNT], const fs_store *store, int64_t begin, int64_t end,
                         fs_error *err)
 {
-    uint32_t count = fs_store_count(store), at;
+    uint32_t count = fs_store_count(store);
     uint8_t *phases = NULL; /* by event */
     fs_names names = {0};
     fs_status status;
     memset(times, 0, FS_PHASE_COUNT * sizeof *times);
     FS_TRY(FS_NEW(&phases, count, err));
     FS_TRY_GOTO(status, fs_names_create(&names, store, err), done);
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(store, i, chunk, at) {
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
-        const fs_chunk *chunk = fs_event_chunk(store, i, &at);
         uint32_t around = fs_event_around(chunk, at, i);
         bool timed = fs_event_is_timed(chunk, at), on_device = fs_event_kind_on_device[chunk->kind[at]];
         uint8_t phase = around != FS_NONE ? phases[around] : NONE;

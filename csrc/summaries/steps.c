@@ -36,12 +36,9 @@ static int64_t later(int64_t a, int64_t b)
 /* Parents precede their children, so one pass propagates the enclosing step. */
 static void mark_events(finding *found)
 {
-    uint32_t at;
-    const fs_chunk *chunk = NULL;
     memset(found->mark_of, 0xff, found->events * sizeof *found->mark_of); /* FS_NONE */
     for (uint32_t i = 0; i < found->marks.count; i++) found->mark_of[found->marks.marks[i].event] = i;
-    for (uint32_t index = 0; index < found->events; index++) {
-        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
+    FS_EACH_EVENT(found->store, index, chunk, at) {
         uint32_t parent = chunk->parent[at];
         if (parent < index && found->mark_of[index] == FS_NONE) found->mark_of[index] = found->mark_of[parent];
     }
@@ -76,16 +73,14 @@ static void look_for_backlog(backlog *of, bool launched, int64_t start, int64_t 
 
 static fs_status find_work_ends(finding *found, fs_error *err)
 {
-    uint32_t at, count = found->marks.count;
+    uint32_t count = found->marks.count;
     backlog queue = {INT64_MAX, FS_MISSING, FS_MISSING};
-    const fs_chunk *chunk = NULL;
     FS_TRY(FS_NEW(&found->work_ends, count, err));
     FS_TRY(FS_NEW(&found->mark_of, found->events, err));
     for (uint32_t i = 0; i < count; i++) found->work_ends[i] = FS_MISSING;
     mark_events(found);
-    for (uint32_t index = 0; index < found->events; index++) {
+    FS_EACH_EVENT(found->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         uint32_t step = launching_step(found, chunk, at);
         int64_t end = fs_event_end(chunk, at);
@@ -115,14 +110,11 @@ static void place_steps(const finding *found, fs_step *steps)
 }
 
 /* Make the whole profile one step; false if it has no times. */
-static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
+static bool place_all(const fs_store *store, fs_step *step)
 {
     int64_t begin, end, first = INT64_MAX, last = FS_MISSING, last_work = FS_MISSING;
     int64_t last_host = FS_MISSING;
-    uint32_t at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < events; index++) {
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
+    FS_EACH_EVENT(store, index, chunk, at) {
         if (chunk->start[at] == FS_MISSING) continue;
         int64_t stop = fs_event_end(chunk, at);
         if (chunk->start[at] < first) first = chunk->start[at];
@@ -159,7 +151,7 @@ fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_ap
     steps->count = count;
     steps->marked = count > 0;
     if (count > 0) place_steps(&found, steps->steps);
-    else steps->count = place_all(store, found.events, steps->steps);
+    else steps->count = place_all(store, steps->steps);
     status = FS_OK;
 done:
     fs_step_marks_clear(&found.marks);
@@ -175,7 +167,7 @@ fs_status fs_steps_cut(fs_steps *steps, const fs_store *store, int64_t begin, in
     if (cut == NULL) return fs_no_memory(err);
     fs_free(steps->steps);
     *steps = (fs_steps){.steps = cut, .first = 1, .marked = steps->marked};
-    if (!place_all(store, fs_store_count(store), &all))
+    if (!place_all(store, &all))
         return fs_fail(err, FS_VALUE_ERROR, "no event has a time, so there is no window of time");
     int64_t length = fs_sub_saturated(all.end, all.begin);
     if (begin >= end)
@@ -222,10 +214,8 @@ static fs_status cover_parts(const fs_store *store, fs_intervals *parts, fs_erro
 {
     fs_names names;
     fs_status status;
-    uint32_t events = fs_store_count(store), at;
     FS_TRY(fs_names_create(&names, store, err));
-    for (uint32_t index = 0; index < events; index++) {
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+    FS_EACH_EVENT(store, index, chunk, at) {
         fs_step_part part = part_of(&names, chunk, at);
         if (part == FS_PART_OTHER || chunk->start[at] == FS_MISSING) continue;
         FS_TRY_GOTO(status, fs_intervals_cover(&parts[part], chunk->start[at], fs_event_end(chunk, at), err), done);

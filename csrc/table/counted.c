@@ -230,12 +230,10 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
 /* Copy the works of a device to the end of `works`; returns their number. */
 static uint32_t list_works(const fs_store *store, int device, fs_counted_work *works)
 {
-    uint32_t count = 0, at;
-    const fs_chunk *chunk = NULL;
+    uint32_t count = 0;
     fs_counted_work unknown = {.event = 0};
     for (int amount = 0; amount < FS_COUNTED_AMOUNTS; amount++) unknown.amounts[amount] = NAN;
-    for (uint32_t index = 0; index < fs_store_count(store); index++) {
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
+    FS_EACH_EVENT(store, index, chunk, at) {
         if (!fs_event_is_placed_work(chunk, at) || fs_event_device(chunk, at) != device) continue;
         fs_counted_work *work = &works[count++];
         *work = unknown;
@@ -248,10 +246,8 @@ static uint32_t list_works(const fs_store *store, int device, fs_counted_work *w
 
 static uint32_t count_works(const fs_store *store)
 {
-    uint32_t count = 0, at;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < fs_store_count(store); index++) {
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
+    uint32_t count = 0;
+    FS_EACH_EVENT(store, index, chunk, at) {
         count += fs_event_is_placed_work(chunk, at);
     }
     return count;

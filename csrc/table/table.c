@@ -179,12 +179,10 @@ static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_no
 static fs_status build_ratings(fs_build *build, fs_error *err)
 {
     fs_table *table = build->table;
-    uint32_t at, capacity = build->node_room;
+    uint32_t capacity = build->node_room;
     FS_TRY(FS_NEW(&table->rated, capacity + (size_t)1, err));
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < build->count; index++) {
+    FS_EACH_EVENT(build->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         uint8_t kind = chunk->kind[at];
         if (kind == FS_EVENT_FRAME || kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL) continue;
         if (fs_build_is_device(chunk, at) || (build->slots[index] & FS_SLOT_NODE) == 0) continue;
@@ -241,7 +239,6 @@ static bool has_call(const fs_build *build, const fs_chunk *chunk, uint32_t at, 
 static fs_status build_event_calls(fs_build *build, const uint32_t *places, fs_error *err)
 {
     fs_table *table = build->table;
-    uint32_t at;
     FS_TRY(FS_NEW(&table->calls, build->calls.count + (size_t)1, err));
     FS_TRY(FS_NEW(&table->event_calls, build->count + (size_t)1, err));
     for (uint32_t i = 0; i < build->calls.count; i++) {
@@ -250,10 +247,8 @@ static fs_status build_event_calls(fs_build *build, const uint32_t *places, fs_e
             (fs_table_call){(uint32_t)(call->key >> 32), (uint32_t)call->key, places[call->row], call->kind};
     }
     table->call_count = build->calls.count;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < build->count; index++) {
+    FS_EACH_EVENT(build->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         bool has = has_call(build, chunk, at, index);
         table->event_calls[index] = has ? (uint32_t)(fs_build_call(build, index) - build->calls.calls) : FS_NONE;
     }

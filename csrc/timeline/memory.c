@@ -78,17 +78,14 @@ static bool is_change(const fs_chunk *chunk, uint32_t at)
 
 static fs_status list_changes(fs_memory_changes *changes, const fs_store *store, const fs_table *table, fs_error *err)
 {
-    uint32_t events = fs_store_count(store), count = 0, at, last[2] = {FS_NONE, FS_NONE};
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < events; index++) {
+    uint32_t count = 0, last[2] = {FS_NONE, FS_NONE};
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
         count += is_change(chunk, at);
     }
     FS_TRY(allocate(changes, count, err));
-    for (uint32_t index = 0; index < events; index++) {
+    FS_EACH_EVENT(store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (!is_change(chunk, at)) continue;
         if (chunk->start[at] == FS_MISSING) changes->unplaced++;
         else put(changes, store, chunk, at, row_of(store, table, chunk, at, index, last));

@@ -265,12 +265,10 @@ static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
 /* Device annotations come first: of slices with the same start, viewers nest the later written in the earlier. */
 static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
 {
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < trace->count && trace->out.status == FS_OK; index++) {
-        uint32_t at;
+    FS_EACH_EVENT(trace->store, index, chunk, at) {
         fs_event event;
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
+        FS_TRY(trace->out.status);
         fs_event_load(chunk, at, &event);
         if (!fs_trace_is_written(&event) || fs_trace_is_device_annotation(&event) != annotations) continue;
         fs_replayed_place(&trace->replayed, index, &event);

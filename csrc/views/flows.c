@@ -9,13 +9,12 @@
 
 fs_status fs_flows_build(fs_flows *flows, const fs_store *store, fs_error *err)
 {
-    uint32_t count = fs_store_count(store), at;
+    uint32_t count = fs_store_count(store);
     FS_TRY(fs_api_calls_create(&flows->calls, store, err));
     if (flows->calls.slots == NULL) return FS_OK;
     FS_TRY(FS_NEW(&flows->works, count, err));
     memset(flows->works, 0xff, count * sizeof *flows->works);
-    for (uint32_t index = 0; index < count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+    FS_EACH_EVENT(store, index, chunk, at) {
         if (!fs_event_is_placed_work(chunk, at)) continue;
         uint32_t call = fs_api_calls_find(&flows->calls, chunk->correlation[at]);
         if (call == FS_NONE) continue;

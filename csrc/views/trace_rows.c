@@ -64,11 +64,9 @@ static fs_status find_track(layout *all, const fs_chunk *chunk, uint32_t at, uin
 static fs_status find_slices(layout *all, fs_error *err)
 {
     const fs_trace *trace = all->trace;
-    const fs_chunk *chunk = NULL;
-    uint32_t at, id;
-    for (uint32_t index = 0; index < trace->count; index++) {
+    uint32_t id;
+    FS_EACH_EVENT(trace->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
         if (chunk->kind[at] == FS_EVENT_MEMORY || chunk->start[at] == FS_MISSING) continue;
         FS_TRY(find_track(all, chunk, at, index, &id, err));
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is room for every id that find_track() returns */

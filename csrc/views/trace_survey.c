@@ -85,11 +85,8 @@ fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
     fs_store_window(trace->store, &trace->begin, &trace->end);
     if (trace->begin != FS_MISSING) add_time(trace, trace->begin);
     if (trace->end != FS_MISSING) add_time(trace, trace->end);
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < trace->count; index++) {
-        uint32_t at;
+    FS_EACH_EVENT(trace->store, index, chunk, at) {
         fs_event event;
-        chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
         fs_event_load(chunk, at, &event);
         add_event(trace, &event, sums);
     }

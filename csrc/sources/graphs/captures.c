@@ -198,32 +198,26 @@ bool fs_captures_is_inner_call(const fs_store *store, uint32_t event)
 static fs_status list_calls(reading *all, fs_error *err)
 {
     const fs_store *store = all->store;
-    uint32_t count = fs_store_count(store), at, names = fs_store_name_count(store);
-    const fs_chunk *chunk = NULL;
-    uint8_t *roles = fs_calloc((size_t)names + 1, sizeof *roles); /* + 1; 0: not looked at */
-    if (roles == NULL) return fs_no_memory(err);
+    uint32_t names = fs_store_name_count(store), calls = 0, works = 0;
+    uint8_t *roles;
+    fs_status status;
+    FS_TRY(FS_NEW(&roles, (size_t)names + 1, err));
     for (uint32_t i = 0; i < names; i++) roles[i] = (uint8_t)role_of(fs_store_name_text(store, i));
-    uint32_t calls = 0, works = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        chunk = fs_event_next_chunk(store, i, chunk, &at);
-        calls += chunk->kind[at] == FS_EVENT_RUNTIME;
-        works += fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE;
-    }
-    all->calls = fs_malloc(((size_t)calls + 1) * sizeof *all->calls);
-    all->ran_sorted = fs_malloc(((size_t)works + 1) * sizeof *all->ran_sorted);
-    fs_status status = all->calls != NULL && all->ran_sorted != NULL ? FS_OK : fs_no_memory(err);
-    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
-        chunk = fs_event_next_chunk(store, i, i == 0 ? NULL : chunk, &at);
+    FS_EACH_EVENT(store, i, chunk, at) {
         if (fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE)
-            all->ran_sorted[all->ran_count++] = chunk->correlation[at];
+            FS_TRY_GOTO(status, FS_LIST_ADD(&all->ran_sorted, &all->ran_count, &works, 64, err, chunk->correlation[at]),
+                        done);
         if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->name[at] == FS_NONE)
             continue;
         call_role role = (call_role)roles[chunk->name[at]];
         if (role == NOT_A_CALL || fs_captures_is_inner_call(store, i)) continue;
-        all->calls[all->call_count++] = (graph_call){chunk->start[at], i, chunk->lane[at], role};
+        const graph_call call = {chunk->start[at], i, chunk->lane[at], role};
+        FS_TRY_GOTO(status, FS_LIST_ADD(&all->calls, &all->call_count, &calls, 64, err, call), done);
     }
+    status = FS_OK;
+done:
     fs_free(roles);
-    if (status != FS_OK) return status;
+    FS_TRY(status);
     FS_TRY(fs_sort(all->ran_sorted, all->ran_count, sizeof *all->ran_sorted, compare_ids, err));
     return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, err);
 }

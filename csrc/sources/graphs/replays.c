@@ -335,12 +335,10 @@ bool fs_replays_exist(const fs_store *store)
 
 static fs_status list_works(fs_joining *all, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->from), capacity = 0, at;
-    const fs_chunk *chunk = NULL;
+    uint32_t capacity = 0;
     uint64_t node;
-    for (uint32_t i = 0; i < count; i++) {
+    FS_EACH_EVENT(all->from, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         if (!is_replayed(all, chunk, at, &node)) continue;
         FS_TRY(FS_LIST_ADD(&all->works, &all->work_count, &capacity, 1024, err,
                            (fs_replayed){

@@ -134,17 +134,15 @@ static bool is_placed_host(const fs_chunk *chunk, uint32_t at)
 
 static fs_status list_hosts(joining *all, fs_error *err)
 {
-    uint32_t lanes = all->lane_count = fs_store_lane_count(all->store), count = 0, at;
+    uint32_t lanes = all->lane_count = fs_store_lane_count(all->store), count = 0;
     all->event_count = fs_store_count(all->store);
     FS_TRY(FS_NEW(&all->hosts, all->event_count + (size_t)1, err));
     FS_TRY(FS_NEW_ZEROED(&all->firsts, lanes + (size_t)2, err));
     FS_TRY(FS_NEW(&all->works, all->event_count + (size_t)1, err));
     memset(all->works, 0xff, all->event_count * sizeof *all->works);
     uint32_t lane = 0;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t index = 0; index < all->event_count; index++) {
+    FS_EACH_EVENT(all->store, index, chunk, at) {
         FS_POLL(index, err);
-        chunk = fs_event_next_chunk(all->store, index, chunk, &at);
         if (!is_placed_host(chunk, at) || chunk->lane[at] < lane) continue;
         while (lane < chunk->lane[at]) all->firsts[++lane] = count;
         all->hosts[count++] = index;

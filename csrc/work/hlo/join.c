@@ -153,11 +153,9 @@ static bool has_op(const fs_store *store, uint32_t event)
 
 static fs_status list_works(joining *all, fs_error *err)
 {
-    uint32_t count = fs_store_count(all->from), at, without = 0;
-    const fs_chunk *chunk = NULL;
-    for (uint32_t i = 0; i < count; i++) {
+    uint32_t without = 0;
+    FS_EACH_EVENT(all->from, i, chunk, at) {
         FS_POLL(i, err);
-        chunk = fs_event_next_chunk(all->from, i, chunk, &at);
         uint8_t kind = chunk->kind[at];
         if (kind != FS_EVENT_KERNEL && kind != FS_EVENT_MEMCPY && kind != FS_EVENT_MEMSET) continue;
         if (!fs_event_is_placed_work(chunk, at) || has_op(all->from, chunk->launcher[at])) continue;
