@@ -23,4 +23,13 @@ static inline void fs_lock_give(fs_lock *lock)
     atomic_store_explicit(&lock->held, 0, memory_order_release);
 }
 
+/* The value of a call that is made while the lock is held. */
+#define FS_LOCKED(lock, call)             \
+    __extension__({                       \
+        fs_lock_take(lock);               \
+        __typeof__(call) value_ = (call); \
+        fs_lock_give(lock);               \
+        value_;                           \
+    })
+
 #endif

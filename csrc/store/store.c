@@ -153,26 +153,17 @@ void fs_store_expect(fs_store *store, uint32_t count)
 
 fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = fs_intern_text(&store->names, text, id, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, fs_intern_text(&store->names, text, id, err));
 }
 
 fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = fs_intern_bytes(&store->signatures, bytes, size, id, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, fs_intern_bytes(&store->signatures, bytes, size, id, err));
 }
 
 fs_status fs_store_append_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = fs_intern_append(&store->signatures, bytes, size, id, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, fs_intern_append(&store->signatures, bytes, size, id, err));
 }
 
 static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
@@ -198,26 +189,17 @@ static fs_status thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
 
 fs_status fs_store_device_lane(fs_store *store, int device, uint64_t stream, uint32_t *lane, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = find_lane(store, true, device, stream, lane, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, find_lane(store, true, device, stream, lane, err));
 }
 
 fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = thread_lane(store, lane, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, thread_lane(store, lane, err));
 }
 
 fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *lane, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = find_lane(store, false, -1, thread, lane, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, find_lane(store, false, -1, thread, lane, err));
 }
 
 /* Appending ------------------------------------------------------------------------------------------------------ */
@@ -236,10 +218,7 @@ static fs_status append(fs_store *store, const fs_event *event, uint32_t *index,
 
 fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
 {
-    fs_lock_take(&store->lock);
-    fs_status status = append(store, event, index, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, append(store, event, index, err));
 }
 
 fs_status fs_store_reserve(fs_store *store, uint32_t count, uint32_t *first, fs_error *err)
@@ -297,10 +276,7 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
     event.name = name;
     event.start = start;
     event.lane = lane;
-    fs_lock_take(&store->lock);
-    fs_status status = begin(store, &event, index, err);
-    fs_lock_give(&store->lock);
-    return status;
+    return FS_LOCKED(&store->lock, begin(store, &event, index, err));
 }
 
 #define AT FS_STORE_AT

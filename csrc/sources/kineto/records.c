@@ -213,9 +213,7 @@ static fs_record_block *take_block(fs_record_pool *pool)
 fs_status fs_piece_add_record(fs_piece *piece, fs_record **record, fs_error *err)
 {
     if (piece->last == NULL || piece->last->count == FS_RECORD_BLOCK) {
-        fs_lock_take(&piece->pool->lock);
-        fs_record_block *block = take_block(piece->pool);
-        fs_lock_give(&piece->pool->lock);
+        fs_record_block *block = FS_LOCKED(&piece->pool->lock, take_block(piece->pool));
         if (block == NULL) return fs_no_memory(err);
         block->next = NULL;
         block->count = 0;
