@@ -18,8 +18,9 @@ static bool is_same(const uint32_t *a, const uint32_t *b)
     return true;
 }
 
-/* Find the index of a key. Where it is new, make room for its row, which the caller fills in. */
-static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void **rows, uint32_t *count,
+/* Find the index of a key. Where it is new, make room for its row, which the caller fills in. `rows` is the address of
+ * the list. */
+static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void *rows, uint32_t *count,
                       uint32_t *capacity, size_t row_size, uint32_t *index, bool *added, fs_error *err)
 {
     size_t size = FS_SUMS_KEY * sizeof *key;
@@ -44,15 +45,15 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     return FS_OK;
 }
 
+#define FIND(sums, row, key, index, added, err)                                                    \
+    find(&(sums)->row##_keys, key, &(sums)->row##s, &(sums)->row##_count, &(sums)->row##_capacity, \
+         sizeof *(sums)->row##s, index, added, err)
+
 fs_status fs_sums_cell(fs_sums *sums, fs_cell_key key, uint32_t *index, fs_error *err)
 {
     const uint32_t words[FS_SUMS_KEY] = {key.device, key.step, key.row, key.kernel, key.known};
     bool added;
-    void *rows = sums->cells;
-    fs_status status = find(&sums->cell_keys, words, &rows, &sums->cell_count, &sums->cell_capacity,
-                            sizeof *sums->cells, index, &added, err);
-    sums->cells = rows;
-    if (status != FS_OK) return status;
+    FS_TRY(FIND(sums, cell, words, index, &added, err));
     if (added) sums->cells[*index] = (fs_cell){.device = (int32_t)key.device, .step = key.step, .event = -1};
     return FS_OK;
 }
@@ -70,11 +71,7 @@ fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause ca
     uint32_t index;
     bool added;
     if (time <= 0) return FS_OK;
-    void *rows = sums->gaps;
-    fs_status status = find(&sums->gap_keys, key, &rows, &sums->gap_count, &sums->gap_capacity, sizeof *sums->gaps,
-                            &index, &added, err);
-    sums->gaps = rows;
-    if (status != FS_OK) return status;
+    FS_TRY(FIND(sums, gap, key, &index, &added, err));
     fs_gap *gap = &sums->gaps[index];
     if (added)
         *gap = (fs_gap){.device = device,
@@ -93,11 +90,7 @@ fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t 
     const uint32_t key[FS_SUMS_KEY] = {before, after};
     uint32_t index;
     bool added;
-    void *rows = sums->pairs;
-    fs_status status = find(&sums->pair_keys, key, &rows, &sums->pair_count, &sums->pair_capacity, sizeof *sums->pairs,
-                            &index, &added, err);
-    sums->pairs = rows;
-    if (status != FS_OK) return status;
+    FS_TRY(FIND(sums, pair, key, &index, &added, err));
     if (added) sums->pairs[index] = (fs_pair){.before = before, .after = after, .event = event};
     sums->pairs[index].count++;
     return FS_OK;
@@ -108,11 +101,8 @@ fs_status fs_sums_launched(fs_sums *sums, uint32_t row, uint32_t kernel, int64_t
     const uint32_t key[FS_SUMS_KEY] = {row, kernel};
     uint32_t index;
     bool added;
-    void *rows = sums->launched;
-    fs_status status = find(&sums->launched_keys, key, &rows, &sums->launched_count, &sums->launched_capacity,
-                            sizeof *sums->launched, &index, &added, err);
-    sums->launched = rows;
-    if (status != FS_OK) return status;
+    FS_TRY(find(&sums->launched_keys, key, &sums->launched, &sums->launched_count, &sums->launched_capacity,
+                sizeof *sums->launched, &index, &added, err));
     if (added) sums->launched[index] = (fs_launched){.row = row, .kernel = kernel};
     sums->launched[index].count += count;
     fs_add_to(&sums->launched[index].busy, time);
