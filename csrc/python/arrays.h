@@ -13,14 +13,18 @@ typedef struct {
     bool integer;
 } fs_array_field;
 
-#define FS_ARRAY_FIELD(record, type, name) \
-    {#name, offsetof(record, name), _Generic((type)0, int64_t: true, double: false)},
-
-/* Return a dict of arrays of the fields of records. */
+/* Return a dict of arrays of the fields of records: FS_ARRAYS(records, count, LIST) of those that LIST names as
+ * X(type, name, prose). */
 PyObject *fs_arrays_of(const void *records, uint32_t count, size_t record_size, const fs_array_field *fields,
                        size_t field_count);
-#define FS_ARRAYS(records, count, fields) \
-    fs_arrays_of(records, count, sizeof *(records), fields, sizeof(fields) / sizeof *(fields))
+#define FS_ARRAY_FIELD(type, name, prose) \
+    {#name, offsetof(record_type_, name), _Generic((type)0, int64_t: true, double: false)},
+#define FS_ARRAYS(records, count, LIST)                                                                \
+    __extension__({                                                                                    \
+        typedef __typeof__(*(records)) record_type_;                                                   \
+        static const fs_array_field fields_[] = {LIST(FS_ARRAY_FIELD)};                                \
+        fs_arrays_of(records, count, sizeof(record_type_), fields_, sizeof fields_ / sizeof *fields_); \
+    })
 
 /* Take a one-dimensional buffer of int64 or float64. On failure, an exception is set that names the array. */
 bool fs_take_numbers(PyObject *object, Py_buffer *view, bool integers, const char *name);

@@ -109,37 +109,40 @@ static PyObject *datasheet_find(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* Memory and waiting -------------------------------------------------------------------------------------------- */
 
-static PyObject *memory_allocated(PyObject *Py_UNUSED(module), PyObject *args)
+/* The only argument: a device, or none for the default one. */
+static bool take_device(PyObject *args, const char *format, fs_device *device)
 {
     PyObject *where = NULL;
+    return PyArg_ParseTuple(args, format, &where) && fs_parse_device(where, device);
+}
+
+static PyObject *memory_allocated(PyObject *Py_UNUSED(module), PyObject *args)
+{
     fs_device device;
-    if (!PyArg_ParseTuple(args, "|O:memory_allocated", &where) || !fs_parse_device(where, &device)) return NULL;
+    if (!take_device(args, "|O:memory_allocated", &device)) return NULL;
     return PyLong_FromLongLong(fs_backend_of(device)->allocated(device));
 }
 
 static PyObject *memory_reserved(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *where = NULL;
     fs_device device;
-    if (!PyArg_ParseTuple(args, "|O:memory_reserved", &where) || !fs_parse_device(where, &device)) return NULL;
+    if (!take_device(args, "|O:memory_reserved", &device)) return NULL;
     return PyLong_FromLongLong(fs_backend_of(device)->reserved(device));
 }
 
 static PyObject *empty_cache(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *where = NULL;
     fs_device device;
-    if (!PyArg_ParseTuple(args, "|O:empty_cache", &where) || !fs_parse_device(where, &device)) return NULL;
+    if (!take_device(args, "|O:empty_cache", &device)) return NULL;
     Py_BEGIN_ALLOW_THREADS fs_backend_of(device)->empty_cache(device);
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *synchronize(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *where = NULL;
     fs_device device;
     fs_error err;
-    if (!PyArg_ParseTuple(args, "|O:synchronize", &where) || !fs_parse_device(where, &device)) return NULL;
+    if (!take_device(args, "|O:synchronize", &device)) return NULL;
     return fs_none_or_raise(FS_WITHOUT_GIL(fs_backend_of(device)->synchronize(device, &err)), &err);
 }
 

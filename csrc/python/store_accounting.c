@@ -115,12 +115,6 @@ PyObject *fs_store_object_lines(PyObject *object, PyObject *args)
 
 /* Store's calls by name, and what its host did before late launches. Names are chosen by a byte for each, so that
  * patterns of names stay in Python. */
-
-#define CALL_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_named_call, type, name)
-#define SUM_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_late_sum, type, name)
-static const fs_array_field call_fields[] = {FS_NAMED_CALL_LIST(CALL_FIELD)};
-static const fs_array_field sum_fields[] = {FS_LATE_SUM_LIST(SUM_FIELD)};
-
 /* Check that there is a flag for each name, and `more`. */
 static bool are_flags(const fs_store *store, Py_ssize_t size, Py_ssize_t more)
 {
@@ -131,7 +125,7 @@ static bool are_flags(const fs_store *store, Py_ssize_t size, Py_ssize_t more)
 
 static PyObject *sums_of(fs_status status, fs_late_sums *sums, const fs_error *err)
 {
-    PyObject *result = status == FS_OK ? FS_ARRAYS(sums->items, sums->count, sum_fields) : fs_raise(err);
+    PyObject *result = status == FS_OK ? FS_ARRAYS(sums->items, sums->count, FS_LATE_SUM_LIST) : fs_raise(err);
     fs_free(sums->items);
     return result;
 }
@@ -157,7 +151,7 @@ PyObject *fs_store_object_named_calls(PyObject *object, PyObject *args)
     fs_error err;
     if (!PyArg_ParseTuple(args, "y#|s:named_calls", &names, &size, &asked) || !are_flags(store, size, 0)) return NULL;
     fs_status status = FS_LONG_WORK(find_calls(&calls, store, names, asked, &err));
-    PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, call_fields) : fs_raise(&err);
+    PyObject *result = status == FS_OK ? FS_ARRAYS(calls.items, calls.count, FS_NAMED_CALL_LIST) : fs_raise(&err);
     fs_free(calls.items);
     return result;
 }
@@ -194,17 +188,6 @@ PyObject *fs_store_object_late_spent(PyObject *object, PyObject *args)
 }
 
 /* Store accounting ------------------------------------------------------------------------------------------------- */
-
-#define CELL_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_cell, type, name)
-#define GAP_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_gap, type, name)
-#define PAIR_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_pair, type, name)
-#define LAUNCHED_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_launched, type, name)
-#define LAUNCHING_FIELD(type, name, prose) FS_ARRAY_FIELD(fs_launching, type, name)
-static const fs_array_field launching_fields[] = {FS_LAUNCHING_LIST(LAUNCHING_FIELD)};
-static const fs_array_field cell_fields[] = {FS_CELL_LIST(CELL_FIELD)};
-static const fs_array_field gap_fields[] = {FS_GAP_LIST(GAP_FIELD)};
-static const fs_array_field pair_fields[] = {FS_PAIR_LIST(PAIR_FIELD)};
-static const fs_array_field launched_fields[] = {FS_LAUNCHED_LIST(LAUNCHED_FIELD)};
 
 static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs_host_step *host)
 {
@@ -252,14 +235,18 @@ static PyObject *facts_of(const fs_store *store, const fs_accounting *accounting
     return result;
 }
 
+static bool is_event(const fs_store *store, unsigned long index)
+{
+    unsigned long count = fs_store_count(store);
+    return index < count || fs_refuse(PyExc_IndexError, "there is no event %lu: the profile has %lu", index, count);
+}
+
 PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
 {
     const fs_store *store = ((fs_store_object *)object)->store;
     unsigned long index;
     if (!PyArg_ParseTuple(args, "k:enclosing", &index)) return NULL;
-    if (index >= fs_store_count(store))
-        return PyErr_Format(PyExc_IndexError, "there is no event %lu: the profile has %lu", index,
-                            (unsigned long)fs_store_count(store));
+    if (!is_event(store, index)) return NULL;
     PyObject *list = PyList_New(0);
     uint32_t event = (uint32_t)index, at;
     for (int depth = 0; list != NULL && event != FS_NONE && depth < FS_MOST_ENCLOSING; depth++) {
@@ -320,9 +307,7 @@ PyObject *fs_store_object_arguments(PyObject *object, PyObject *args)
     unsigned long index;
     const char *name = NULL;
     if (!PyArg_ParseTuple(args, "k|z:arguments", &index, &name)) return NULL;
-    if (index >= fs_store_count(store))
-        return PyErr_Format(PyExc_IndexError, "there is no event %lu: the profile has %lu", index,
-                            (unsigned long)fs_store_count(store));
+    if (!is_event(store, index)) return NULL;
     uint32_t event = named_event(store, (uint32_t)index, name);
     uint32_t signature = event != FS_NONE ? FS_EVENT_AT(store, event, signature) : FS_NONE;
     if (signature == FS_NONE) Py_RETURN_NONE;
@@ -362,13 +347,13 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
                 fs_put_column(result, "sm_counts", facts_of(store, accounting, sm_count_of)) &&
                 fs_put_column(result, "capabilities", facts_of(store, accounting, capability_of)) &&
                 fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
-                fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
-                fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
-                fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, pair_fields)) &&
+                fs_put_column(result, "cells", FS_ARRAYS(accounting->cells, accounting->cell_count, FS_CELL_LIST)) &&
+                fs_put_column(result, "gaps", FS_ARRAYS(accounting->gaps, accounting->gap_count, FS_GAP_LIST)) &&
+                fs_put_column(result, "pairs", FS_ARRAYS(accounting->pairs, accounting->pair_count, FS_PAIR_LIST)) &&
                 fs_put_column(result, "launched",
-                              FS_ARRAYS(accounting->launched, accounting->launched_count, launched_fields)) &&
+                              FS_ARRAYS(accounting->launched, accounting->launched_count, FS_LAUNCHED_LIST)) &&
                 fs_put_column(result, "launching",
-                              FS_ARRAYS(accounting->launching, accounting->launching_count, launching_fields));
+                              FS_ARRAYS(accounting->launching, accounting->launching_count, FS_LAUNCHING_LIST));
     if (!good) Py_CLEAR(result);
     return result;
 }

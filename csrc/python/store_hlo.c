@@ -42,6 +42,15 @@ static int64_t shift_of(const fs_store_object *self)
     return self->clock_base != 0 ? self->clock_base - fs_clock_unix_offset() : FS_MISSING;
 }
 
+/* Replace a store by the one that was made of it, unless that failed. */
+static fs_status take_joined(fs_status status, fs_store **store, fs_store *joined)
+{
+    fs_store *unused = status == FS_OK ? *store : joined;
+    if (status == FS_OK) *store = joined;
+    fs_store_destroy(unused);
+    return status;
+}
+
 /* Replace the events of a store by those with the ops of replays. Without any, its captures are those of later ones. */
 static fs_status join_replays(fs_store_object *self, fs_captures *captures, PyObject *stores, bool watched,
                               fs_replay_report *report, fs_error *err)
@@ -59,14 +68,7 @@ static fs_status join_replays(fs_store_object *self, fs_captures *captures, PyOb
     if (status == FS_OK)
         status = watched ? fs_watch_join(self->store, shift_of(self), captures, joined, report, err)
                          : fs_replays_join(self->store, captures, joined, report, err);
-    if (status != FS_OK) {
-        fs_store_destroy(joined);
-        return status;
-    }
-    fs_store *before = self->store;
-    self->store = joined;
-    fs_store_destroy(before);
-    return FS_OK;
+    return take_joined(status, &self->store, joined);
 }
 
 PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
@@ -98,13 +100,7 @@ fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
     fs_status status = fs_captures_add(&captures, *store, err);
     if (status == FS_OK) status = fs_watch_join(*store, 0, &captures, joined, &report, err);
     fs_captures_clear(&captures);
-    if (status != FS_OK) {
-        fs_store_destroy(joined);
-        return status;
-    }
-    fs_store_destroy(*store);
-    *store = joined;
-    return FS_OK;
+    return take_joined(status, store, joined);
 }
 
 /* Watching --------------------------------------------------------------------------------------------------------- */

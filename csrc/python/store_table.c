@@ -477,6 +477,7 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, const 
 }
 
 /* A piece of a device's work, and the rows of its op and of itself; -1: none. */
+#define WORK_LIST(X) X(int64_t, event, ) X(int64_t, row, ) X(int64_t, kernel, )
 typedef struct {
     int64_t event, row, kernel;
 } work_row;
@@ -485,9 +486,6 @@ typedef struct {
     work_row *rows;
     uint32_t count;
 } work_rows;
-
-#define WORK_FIELD(name) FS_ARRAY_FIELD(work_row, int64_t, name)
-static const fs_array_field work_fields[] = {WORK_FIELD(event) WORK_FIELD(row) WORK_FIELD(kernel)};
 
 /* List the works of devices while the table has them. */
 static fs_status list_works(const fs_table *table, work_rows *works, fs_error *err)
@@ -512,7 +510,7 @@ static PyObject *accounting_of(const fs_store *store, const fs_table *table, con
         if (rounding_of(i) >= 0) good = fs_put_column(totals, numeric_columns[i].name, numbers_of(table, i, -1));
     if (good) good = PyDict_SetItemString(result, "totals", totals) == 0;
     Py_XDECREF(totals);
-    good = good && fs_put_column(result, "works", FS_ARRAYS(works->rows, works->count, work_fields));
+    good = good && fs_put_column(result, "works", FS_ARRAYS(works->rows, works->count, WORK_LIST));
     if (!good) Py_CLEAR(result);
     return result;
 }
