@@ -186,9 +186,7 @@ static idle_launch find_launch(const fs_idle *idle, uint32_t next)
 /* Whether the launch of any work is known; else the host may not be late for the device. */
 static bool has_launches(const fs_idle *idle)
 {
-    for (uint32_t work = 0; work < idle->works->count; work++)
-        if (find_launch(idle, work).returned != FS_MISSING) return true;
-    return false;
+    return FS_ANY(work, idle->works->count, find_launch(idle, work).returned != FS_MISSING);
 }
 
 /* Return the first work that begins at a time or later. */

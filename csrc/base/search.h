@@ -1,8 +1,17 @@
-/* Binary search. */
+/* Search among numbers. */
 #ifndef FS_BASE_SEARCH_H
 #define FS_BASE_SEARCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+/* Whether a condition holds for any of the numbers `at` below `count`. */
+#define FS_ANY(at, count, holds)                                                                       \
+    __extension__({                                                                                    \
+        bool any_ = false;                                                                             \
+        for (__typeof__((count) + 0) at = 0, end_ = (count); !any_ && at < end_; at++) any_ = (holds); \
+        any_;                                                                                          \
+    })
 
 /* The first number from `low` up to `high` for which a condition does not hold; `high` if it holds for all. It must
  * hold up to some number and for none after it. `at` names the number in it: FS_FIRST_NOT(at, 0, count, ends[at] <=

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
 
@@ -59,10 +60,8 @@ static bool has_whole_rows(const fs_tensor *x)
     int last = x->ndim - 1;
     int64_t k = x->shape[last];
     if ((uintptr_t)x->data % ROW_BYTES != 0 || k % ROW_BYTES != 0 || x->strides[last] != 1) return false;
-    for (int d = 0; d < last; d++) {
-        if (x->shape[d] != 1 && x->strides[d] % ROW_BYTES != 0) return false;
-    }
-    return x->shape[last - 1] == 1 || x->strides[last - 1] >= k;
+    return !FS_ANY(d, last, x->shape[d] != 1 && x->strides[d] % ROW_BYTES != 0) &&
+           (x->shape[last - 1] == 1 || x->strides[last - 1] >= k);
 }
 
 /* The operand as such matrices of `rows` rows: itself, or a copy with zeros after its elements. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/lock.h"
+#include "base/search.h"
 #include "kernels/cuda_device.h"
 #include "python/core.h"
 
@@ -262,9 +263,7 @@ static bool check_device(const dl_tensor *source)
 /* fs_tensor_foreign checks the sizes of the shape. Here only whether there are any elements. */
 static bool is_empty(const dl_tensor *source)
 {
-    for (int32_t d = 0; d < source->ndim; d++)
-        if (source->shape[d] == 0) return true;
-    return false;
+    return FS_ANY(d, source->ndim, source->shape[d] == 0);
 }
 
 static bool check_data(const dl_tensor *source)

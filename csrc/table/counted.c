@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "store/event.h"
 
@@ -255,9 +256,8 @@ static uint32_t count_works(const fs_store *store)
 
 static bool has_track(const fs_store *store, int device)
 {
-    for (uint32_t i = 0; i < fs_store_track_count(store); i++)
-        if (fs_store_track(store, i)->device == device && fs_store_track(store, i)->metric >= 0) return true;
-    return false;
+    return FS_ANY(i, fs_store_track_count(store),
+                  fs_store_track(store, i)->device == device && fs_store_track(store, i)->metric >= 0);
 }
 
 fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error *err)

@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "table/build.h"
 #include "table/slices.h"
 #include "work/names.h"
@@ -16,13 +17,6 @@
  * build: infers missing arguments of calls from other events of the trace; see build_infer. */
 
 /* Dtypes ----------------------------------------------------------------------------------------------------------- */
-
-static bool any_untyped(const fs_calls *set)
-{
-    for (uint32_t id = 0; id < set->count; id++)
-        if (set->calls[id].untyped) return true;
-    return false;
-}
 
 /* Take the dtype of the first kernel that has one, unless a later kernel contradicts it. */
 static void add_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
@@ -61,7 +55,7 @@ static void find_dtypes(fs_build *build)
 {
     fs_calls *set = &build->calls;
     fs_torch_call call, outer;
-    if (!any_untyped(set)) return;
+    if (!FS_ANY(id, set->count, set->calls[id].untyped)) return;
     for (uint32_t index = 0; index < build->count; index++) {
         uint32_t at;
         const fs_chunk *chunk = fs_build_chunk(build, index, &at);
@@ -274,10 +268,8 @@ static void make_spanning(fs_build *build)
 /* Return whether no child of a slice overlaps one before it: what stand-ins sum up is then exact. */
 static bool stands_apart(const fs_build *slice)
 {
-    for (uint32_t i = 0; i < slice->foreign_count; i++) {
-        if (slice->first_children[i] < fs_build_node(slice, slice->foreign[i])->covered_until) return false;
-    }
-    return true;
+    return !FS_ANY(i, slice->foreign_count,
+                   slice->first_children[i] < fs_build_node(slice, slice->foreign[i])->covered_until);
 }
 
 /* Take the time of each child of a slice from events before it, one after another. */

@@ -8,6 +8,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "base/search.h"
 #include "base/sort.h"
 
 /* Bytes of their groups and states for each event; the fewest events for each that spans. */
@@ -161,21 +162,14 @@ static void place_nodes(fs_build *build, const fs_piece *pieces)
     build->node_room = next + left;
 }
 
-/* Whether the name of any kernel may tell its work. */
-static bool any_told(const fs_build *build)
-{
-    for (uint32_t i = 0; i < build->calls.count; i++)
-        if (build->calls.calls[i].has_work) return true;
-    return false;
-}
-
 static fs_status allocate_nodes(fs_build *build, fs_error *err)
 {
     size_t room = build->node_room;
     bool roofs = build->options->works;
     FS_TRY(FS_NEW(&build->nodes, room, err));
     if (build->table->has_memory) FS_TRY(FS_NEW(&build->memory, room, err));
-    if (any_told(build)) FS_TRY(FS_NEW_ZEROED(&build->contexts, room, err));
+    if (FS_ANY(i, build->calls.count, build->calls.calls[i].has_work)) /* the names of kernels may tell their work */
+        FS_TRY(FS_NEW_ZEROED(&build->contexts, room, err));
     if (roofs) FS_TRY(FS_NEW(&build->roofs, room, err));
     if (roofs && build->options->ratings) FS_TRY(FS_NEW(&build->rates, room, err));
     for (uint32_t i = 1; i < build->slice_count; i++) {

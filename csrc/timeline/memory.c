@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "store/event.h"
 #include "store/signature.h"
 
@@ -14,9 +15,8 @@ static bool only_allocates(const fs_store *store, uint32_t name)
 {
     static const char *const beginnings[] = {"aten::empty", "aten::new_empty", "aten::resize_"};
     if (name == FS_NONE) return false;
-    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
-        if (strncmp(fs_store_name_text(store, name), beginnings[i], strlen(beginnings[i])) == 0) return true;
-    return false;
+    return FS_ANY(i, sizeof beginnings / sizeof *beginnings,
+                  strncmp(fs_store_name_text(store, name), beginnings[i], strlen(beginnings[i])) == 0);
 }
 
 /* Return the row of the innermost op around a change of memory that does more than allocate; without one, of the

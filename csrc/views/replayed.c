@@ -4,6 +4,7 @@
 #include "views/replayed.h"
 
 #include "base/memory.h"
+#include "base/search.h"
 
 static bool is_replayed(const fs_store *store, uint32_t index)
 {
@@ -17,18 +18,11 @@ void fs_replayed_clear(fs_replayed_places *places)
     *places = (fs_replayed_places){NULL, NULL};
 }
 
-static bool any(const fs_store *store)
-{
-    for (uint32_t i = 0; i < fs_store_count(store); i++)
-        if (is_replayed(store, i)) return true;
-    return false;
-}
-
 fs_status fs_replayed_create(fs_replayed_places *places, const fs_store *store, fs_error *err)
 {
     uint32_t count = fs_store_count(store);
     *places = (fs_replayed_places){NULL, NULL};
-    if (!any(store)) return FS_OK;
+    if (!FS_ANY(i, count, is_replayed(store, i))) return FS_OK;
     int64_t *starts = places->starts = fs_malloc(count * sizeof *starts);
     int64_t *widths = places->widths = fs_calloc(count, sizeof *widths);
     int64_t *next = fs_malloc(count * sizeof *next), from = FS_MISSING, taken = 0;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "work/names.h"
 
 static const fs_pattern patterns[] = {
@@ -47,9 +48,7 @@ bool fs_kernel_saves_flops(const char *name)
     /* Of cuDNN and MIOpen. */
     static const char *const algorithms[] = {"winograd",  "Winograd",  "miopenSp3AsmConv",
                                              "fft2d_r2c", "fft2d_c2r", "ConvFFT"};
-    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
-        if (strstr(name, algorithms[i]) != NULL) return true;
-    return false;
+    return FS_ANY(i, sizeof algorithms / sizeof *algorithms, strstr(name, algorithms[i]) != NULL);
 }
 
 /* Extents ---------------------------------------------------------------------------------------------------------- */

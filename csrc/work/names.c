@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/text.h"
 
 /* A pattern can fit only if the name has the pattern's first two letters next to each other somewhere. The name's pairs
@@ -141,15 +142,20 @@ void fs_names_clear(fs_names *names)
     fs_free(names->kernel_classes);
 }
 
+/* What a function says of the text of `name`, kept by name, plus 1; 0: not asked yet. */
+#define KEPT(kept, function)                                                          \
+    __extension__({                                                                   \
+        uint8_t known_ = __atomic_load_n(&(kept)[name], __ATOMIC_RELAXED);            \
+        if (known_ == 0) {                                                            \
+            known_ = (uint8_t)(1 + function(fs_store_name_text(names->store, name))); \
+            __atomic_store_n(&(kept)[name], known_, __ATOMIC_RELAXED);                \
+        }                                                                             \
+        (__typeof__(function("")))(known_ - 1);                                       \
+    })
+
 fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name)
 {
-    if (name == FS_NONE) return FS_KERNEL_OTHER;
-    uint8_t known = __atomic_load_n(&names->kernel_classes[name], __ATOMIC_RELAXED);
-    if (known == 0) {
-        known = (uint8_t)(1 + fs_kernel_class_of(fs_store_name_text(names->store, name)));
-        __atomic_store_n(&names->kernel_classes[name], known, __ATOMIC_RELAXED);
-    }
-    return (fs_kernel_class)(known - 1);
+    return name == FS_NONE ? FS_KERNEL_OTHER : KEPT(names->kernel_classes, fs_kernel_class_of);
 }
 
 bool fs_names_communicate(fs_names *names, uint32_t name)
@@ -166,20 +172,7 @@ fs_host_kind fs_name_host_kind(const char *text)
 
 fs_host_kind fs_names_host_kind(fs_names *names, uint32_t name)
 {
-    if (name == FS_NONE) return FS_HOST_OTHER;
-    uint8_t known = __atomic_load_n(&names->host_kinds[name], __ATOMIC_RELAXED);
-    if (known == 0) {
-        known = (uint8_t)(1 + fs_name_host_kind(fs_store_name_text(names->store, name)));
-        __atomic_store_n(&names->host_kinds[name], known, __ATOMIC_RELAXED);
-    }
-    return (fs_host_kind)(known - 1);
-}
-
-static bool contains_any(const char *text, const char *const *parts, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strstr(text, parts[i]) != NULL) return true;
-    return false;
+    return name == FS_NONE ? FS_HOST_OTHER : KEPT(names->host_kinds, fs_name_host_kind);
 }
 
 bool fs_name_wraps_autograd(const char *text)
@@ -201,7 +194,7 @@ static const char *const launching[] = {"Launch", "Memcpy", "Memset"};
 
 bool fs_name_launches(const char *text)
 {
-    return contains_any(text, launching, sizeof launching / sizeof *launching);
+    return FS_ANY(i, sizeof launching / sizeof *launching, strstr(text, launching[i]) != NULL);
 }
 
 /* The GPU vendors' libraries; torch's attention kernels for CUDA and ROCm only. */
@@ -215,5 +208,5 @@ static const char *const of_gpus[] = {"cudnn",
 
 bool fs_name_needs_gpu(const char *text)
 {
-    return contains_any(text, of_gpus, sizeof of_gpus / sizeof *of_gpus);
+    return FS_ANY(i, sizeof of_gpus / sizeof *of_gpus, strstr(text, of_gpus[i]) != NULL);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
+#include "base/search.h"
 #include "ops/cpu/cpu_rows.h"
 
 enum {
@@ -183,10 +184,7 @@ static bool output_streams(const fs_block_job *job)
 {
     const fs_elementwise *space = job->space;
     if (!fs_cpu_streams(space->count * (int64_t)job->out_size)) return false;
-    for (int i = 0; i < job->inputs; i++) {
-        if (space->in[i] == space->out) return false;
-    }
-    return true;
+    return !FS_ANY(i, job->inputs, space->in[i] == space->out);
 }
 
 static void walk_init(walk *w, const fs_block_job *job)

@@ -1,4 +1,5 @@
 /* Unary and binary ops: the op's loop, run over blocks. */
+#include "base/search.h"
 #include "base/unused.h"
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/cpu.h"
@@ -70,10 +71,7 @@ static bool space_is_one_block(const fs_elementwise *space, int inputs)
 {
     if (space->ndim != 1 || space->count > FS_BLOCK_ELEMENTS || space->dtype > FS_FLOAT32) return false;
     if (space->out_strides[0] != 1) return false;
-    for (int i = 0; i < inputs; i++) {
-        if (space->in[i] != NULL && space->in_strides[i][0] != 1) return false;
-    }
-    return true;
+    return !FS_ANY(i, inputs, space->in[i] != NULL && space->in_strides[i][0] != 1);
 }
 
 static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_compute compute_half)

@@ -114,10 +114,8 @@ static fs_status append_marks(const fs_owners *owners, fs_error *err)
 {
     const fs_join *join = owners->join;
     mark marks[MARKS];
-    bool any = false;
     uint32_t polled = 0;
-    for (uint32_t i = 0; i < join->piece_count; i++) any = any || join->pieces[i].marked;
-    if (!any) return FS_OK;
+    if (!FS_ANY(i, join->piece_count, join->pieces[i].marked)) return FS_OK;
     for (int i = 0; i < MARKS; i++) marks[i].event = FS_NONE;
     FS_EACH_RECORD(join, record)
     {

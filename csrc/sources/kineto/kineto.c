@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "base/search.h"
 #include "sources/kineto/join.h"
 #include "sources/kineto/piece.h"
 #include "sources/kineto/records.h"
@@ -449,9 +450,7 @@ static fs_status check_end(const fs_kineto *kineto, fs_kineto_report *report, fs
     bool over = last->state == FS_PIECE_END;
     report->bytes = kineto->size;
     report->truncated = !over;
-    bool has_events = false;
-    for (uint32_t i = 0; i < kineto->count; i++) has_events = has_events || kineto->pieces[i].seen_events;
-    if (has_events) return FS_OK;
+    if (FS_ANY(i, kineto->count, kineto->pieces[i].seen_events)) return FS_OK;
     if (over) return fs_fail(err, FS_VALUE_ERROR, "not a trace: the JSON object has no member \"traceEvents\"");
     return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the text ends where %s was expected", (long long)report->bytes,
                    last->state == FS_PIECE_START ? "a trace, which begins with '{' or '[',"

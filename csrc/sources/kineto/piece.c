@@ -9,6 +9,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "sources/kineto/arguments.h"
 #include "store/accelerator.h"
 #include "store/event.h"
@@ -58,9 +59,7 @@ static const char *const hidden[] = {
 static bool is_hidden(const fs_scan_span *name)
 {
     if (name->size < 13 || (name->text[0] != 'a' && name->text[0] != 'p')) return false;
-    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
-        if (fs_scan_is(name, hidden[i])) return true;
-    return false;
+    return FS_ANY(i, sizeof hidden / sizeof *hidden, fs_scan_is(name, hidden[i]));
 }
 
 bool fs_scan_is_communication(const fs_scan_span *name)

@@ -13,6 +13,7 @@
 #include "base/interrupt.h"
 #include "base/lock.h"
 #include "base/parallel.h"
+#include "base/search.h"
 #include "base/unused.h"
 
 /* fs_sqlite is set once, after every function was found in a version that is new enough and was built for threads; from
@@ -236,10 +237,7 @@ typedef struct {
 
 static sqlite3 *take_idle(all_queries *all)
 {
-    fs_lock_take(&all->lock);
-    sqlite3 *database = all->idle_count > 0 ? all->idle[--all->idle_count] : NULL;
-    fs_lock_give(&all->lock);
-    return database;
+    return FS_LOCKED(&all->lock, all->idle_count > 0 ? all->idle[--all->idle_count] : NULL);
 }
 
 static void keep_idle(all_queries *all, sqlite3 *database)
@@ -275,13 +273,6 @@ static bool is_shared(const fs_query *query)
            query->kind == FS_ROW_FIELD;
 }
 
-static bool any_shared(const fs_query *queries, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (is_shared(&queries[i])) return true;
-    return false;
-}
-
 /* Run the next queries, at most AT_ONCE. */
 static fs_status run_batch(all_queries *all, uint32_t count, fs_error *err)
 {
@@ -290,7 +281,7 @@ static fs_status run_batch(all_queries *all, uint32_t count, fs_error *err)
     all->statuses = statuses;
     all->errors = errors;
     FS_TRY(fs_rows_open_parts(all->rows, count, &all->first, err));
-    if (any_shared(all->queries, count)) run_some(all, 0, count);
+    if (FS_ANY(i, count, is_shared(&all->queries[i]))) run_some(all, 0, count);
     else fs_parallel_for(count, 1, run_some, all);
     FS_TRY(fs_interrupt_poll(err));
     for (uint32_t i = 0; i < count; i++) {

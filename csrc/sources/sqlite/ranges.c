@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/text.h"
 #include "sources/kineto/piece.h"
 #include "sources/sqlite/parts.h"
@@ -110,9 +111,8 @@ static const char *const plain_ops[] = {"detach", "detach_", "record_param_comms
 static bool is_plain_op(const char *text, size_t size)
 {
     if (fs_text_begins((fs_text){text, size}, "triton_")) return true;
-    for (size_t i = 0; i < sizeof plain_ops / sizeof *plain_ops; i++)
-        if (size == strlen(plain_ops[i]) && memcmp(text, plain_ops[i], size) == 0) return true;
-    return false;
+    return FS_ANY(i, sizeof plain_ops / sizeof *plain_ops,
+                  size == strlen(plain_ops[i]) && memcmp(text, plain_ops[i], size) == 0);
 }
 
 /* "MmBackward0", or the name of a Python autograd function followed by "Backward". */

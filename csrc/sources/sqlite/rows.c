@@ -9,6 +9,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/sort.h"
 #include "sources/kineto/join.h"
 #include "sources/kineto/kineto.h"
@@ -531,9 +532,7 @@ static fs_status separate_processes(fs_rows *rows, fs_rows_report *report, fs_er
 static void end_open_ranges(const fs_rows *rows)
 {
     int64_t end = INT64_MIN;
-    bool any = false;
-    for (uint32_t i = 0; i < rows->part_count; i++) any = any || rows->parts[i]->open_count > 0;
-    if (!any) return;
+    if (!FS_ANY(i, rows->part_count, rows->parts[i]->open_count > 0)) return;
     for (uint32_t i = 0; i < rows->part_count; i++) {
         EACH_RECORD(rows->parts[i], record)
         {
@@ -584,14 +583,6 @@ static fs_status join(fs_rows *rows, fs_store *store, fs_rows_report *report, fs
     return status;
 }
 
-/* Whether work names the instructions that it runs: then no captures tell its ops. */
-static bool any_ties(const fs_rows *rows)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < rows->part_count; i++) any = any || rows->parts[i]->tie_count > 0;
-    return any;
-}
-
 fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_store **store, fs_rows_report *report,
                          fs_error *err)
 {
@@ -606,5 +597,7 @@ fs_status fs_rows_finish(fs_rows *rows, const char *head, size_t head_size, fs_s
     FS_TRY(fs_store_set_accelerator(*store, fs_accelerator_told(facts.accelerators), err));
     report->kept = fs_store_count(*store);
     FS_TRY(fs_rows_join_nccl(rows, *store, report, err));
-    return any_ties(rows) ? FS_OK : fs_rows_join_graphs(rows, store, report, err);
+    /* Where work names the instructions that it runs, no captures tell its ops. */
+    bool named = FS_ANY(i, rows->part_count, rows->parts[i]->tie_count > 0);
+    return named ? FS_OK : fs_rows_join_graphs(rows, store, report, err);
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/text.h"
 #include "ops/op.h"
 #include "work/aten/elements.h"
@@ -27,9 +28,8 @@ static const char *const without_flops[] = {
 
 static bool is_listed(const char *word, size_t size)
 {
-    for (size_t i = 0; i < sizeof without_flops / sizeof *without_flops; i++)
-        if (strlen(without_flops[i]) == size && strncmp(without_flops[i], word, size) == 0) return true;
-    return false;
+    return FS_ANY(i, sizeof without_flops / sizeof *without_flops,
+                  strlen(without_flops[i]) == size && strncmp(without_flops[i], word, size) == 0);
 }
 
 /* Return the FLOPs of an op per point; a product is in the name of a kernel that prepares or ends it. NaN: unknown. */
@@ -82,9 +82,8 @@ static const char *after(const char *name, const char *prefix)
 
 static bool has_floats(const fs_torch_call *call)
 {
-    for (uint32_t i = 0; i < call->count; i++)
-        if (fs_sizes_tensor(call, i) != NULL && fs_sizes_is_float(fs_sizes_tensor(call, i)->dtype)) return true;
-    return false;
+    return FS_ANY(i, call->count,
+                  fs_sizes_tensor(call, i) != NULL && fs_sizes_is_float(fs_sizes_tensor(call, i)->dtype));
 }
 
 /* The n-th tensor with so many axes. */
@@ -205,14 +204,7 @@ static const char *const bools[] = {
     "logical_and", "logical_or", "logical_not", "logical_xor", "bitwise_and", "bitwise_or",
     "bitwise_not", "isnan",      "isinf",       "isfinite",    "signbit",     "threshold_backward"};
 
-#define HAS(name, parts) has_any(name, parts, sizeof parts / sizeof *(parts))
-
-static bool has_any(const char *name, const char *const *parts, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strstr(name, parts[i]) != NULL) return true;
-    return false;
-}
+#define HAS(name, parts) FS_ANY(i, sizeof parts / sizeof *(parts), strstr(name, (parts)[i]) != NULL)
 
 static bool triton_is_kernel(const char *name)
 {
@@ -529,9 +521,7 @@ bool fs_work_has_one_dtype(const char *name)
     bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
     bool copies = rule.count == fs_count_pointwise && rule.flops == 0;
     if (masks || copies) return false; /* boolean selections, copies and casts */
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (rule.count == families[i]) return true;
-    return false;
+    return FS_ANY(i, sizeof families / sizeof *families, rule.count == families[i]);
 }
 
 /* Return NaN for a result that no valid arguments give. */
@@ -559,11 +549,8 @@ static bool is_foreign(const char *name)
 {
     static const char *const own[] = {"c10d::", "autograd::", "torch::", "profiler::", "nccl:", "std::"};
     if (strstr(name, "::") == NULL) return false;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (without(name, own[i]) != NULL) return false;
-    for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++)
-        if (without(name, namespaces[i]) != NULL) return false;
-    return true;
+    return !FS_ANY(i, sizeof own / sizeof *own, without(name, own[i]) != NULL) &&
+           !FS_ANY(i, sizeof namespaces / sizeof *namespaces, without(name, namespaces[i]) != NULL);
 }
 
 static void load_rules(const char *name)

@@ -384,9 +384,8 @@ static bool is_library(const fs_hlo_module *module, uint32_t instruction)
         "infeed",      "outfeed",     "recv", "triangular-solve", "sort",     "rng-",
     };
     const char *opcode = fs_hlo_text(module, module->instructions[instruction].opcode);
-    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
-        if (fs_begins(opcode, opcodes[i])) return true;
-    return fs_hlo_communicates(module, instruction);
+    return FS_ANY(i, sizeof opcodes / sizeof *opcodes, fs_begins(opcode, opcodes[i])) ||
+           fs_hlo_communicates(module, instruction);
 }
 
 static fs_family family_of_slot(const fs_hlo_module *module, uint32_t instruction)
@@ -410,9 +409,7 @@ static bool moves(const fs_hlo_module *module, uint32_t id)
         if (operand == FS_NONE) return false;
         root = operand;
     }
-    for (size_t i = 0; i < sizeof opcodes / sizeof *opcodes; i++)
-        if (fs_hlo_is(module, root, opcodes[i])) return true;
-    return false;
+    return FS_ANY(i, sizeof opcodes / sizeof *opcodes, fs_hlo_is(module, root, opcodes[i]));
 }
 
 /* Return whether memory of the host is an operand or the result. */

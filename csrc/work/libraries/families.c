@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "store/collective.h"
+#include "base/search.h"
 #include "store/event.h"
 #include "work/aten/aten.h"
 #include "work/aten/products.h"
@@ -419,9 +420,7 @@ fs_work fs_count_convolved(const fs_aten_rule *rule, const fs_torch_call *call)
     fs_schema schema = fs_schema_of(rule->arguments);
     const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
     if (x == NULL || w == NULL || w->ndim != 2) return fs_work_unknown;
-    bool has_channels = false;
-    for (uint32_t d = 0; d < x->ndim; d++) has_channels = has_channels || x->shape[d] == w->shape[0];
-    if (!has_channels) return fs_work_unknown;
+    if (!FS_ANY(d, x->ndim, x->shape[d] == w->shape[0])) return fs_work_unknown; /* the channels */
     fs_traffic traffic = fs_schema_traffic(&schema, call);
     traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
     return with_traffic(rule->flops * fs_sizes_elements(x) * (double)w->shape[1], traffic, fs_unit_of_plain(x->dtype));

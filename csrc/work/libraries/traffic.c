@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "work/aten/sizes.h"
 #include "work/libraries/schema.h"
 
@@ -55,9 +56,7 @@ static bool meets_conditions(const fs_schema *schema, const fs_torch_call *call)
 bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call)
 {
     if (call->count < schema->least || call->count > schema->most) return false;
-    for (uint32_t i = 0; i < call->count; i++)
-        if (!argument_fits(&schema->arguments[i], call, i)) return false;
-    return meets_conditions(schema, call);
+    return !FS_ANY(i, call->count, !argument_fits(&schema->arguments[i], call, i)) && meets_conditions(schema, call);
 }
 
 /* Bytes ------------------------------------------------------------------------------------------------------------ */
