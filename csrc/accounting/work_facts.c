@@ -9,7 +9,6 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "base/saturate.h"
 #include "base/statistics.h"
 #include "store/event.h"
 

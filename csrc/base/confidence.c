@@ -4,7 +4,6 @@
 #include "base/confidence.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

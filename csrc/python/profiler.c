@@ -2,7 +2,6 @@
 #include "python/profiler.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/fork.h"

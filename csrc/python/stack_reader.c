@@ -15,7 +15,6 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #endif
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/uio.h>

@@ -1,7 +1,6 @@
 /* Store's trace: its events as a Chrome trace, handed to Python in pieces. */
 #include "python/store_methods.h"
 
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

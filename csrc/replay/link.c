@@ -5,7 +5,6 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "base/saturate.h"
 #include "base/search.h"
 #include "base/statistics.h"
 #include "replay/build.h"

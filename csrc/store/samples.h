@@ -7,7 +7,6 @@
 #ifndef FS_STORE_SAMPLES_H
 #define FS_STORE_SAMPLES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

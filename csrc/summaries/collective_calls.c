@@ -5,7 +5,6 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "store/event.h"
-#include "store/signature.h"
 
 /* List for each signature whether it carries a collective: many ops share one. */
 static fs_status find_carriers(const fs_store *store, bool **carriers, fs_error *err)

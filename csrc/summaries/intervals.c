@@ -3,8 +3,6 @@
  * (`at`) move forwards only, so a sweep over two lists takes linear time. All arithmetic on times saturates. */
 #include "summaries/intervals.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "base/search.h"

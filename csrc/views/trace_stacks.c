@@ -1,5 +1,4 @@
 /* Sampled stacks of a trace: the runs of a store as sample events, and the frames that they refer to. */
-#include <string.h>
 
 #include "base/interrupt.h"
 #include "store/event.h"

@@ -4,7 +4,6 @@
  * that owner, whatever its launch matches. */
 #include "sources/graphs/replays.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"

@@ -117,8 +117,7 @@ static fs_status append_marks(const fs_owners *owners, fs_error *err)
     uint32_t polled = 0;
     if (!FS_ANY(i, join->piece_count, join->pieces[i].marked)) return FS_OK;
     for (int i = 0; i < MARKS; i++) marks[i].event = FS_NONE;
-    FS_EACH_RECORD(join, record)
-    {
+    FS_EACH_RECORD(join, record) {
         if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
         if (record->marked && record->device >= 0) FS_TRY(append_mark(owners, marks, record, err));
     }

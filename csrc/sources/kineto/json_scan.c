@@ -4,7 +4,6 @@
  * only where a backslash may hide a quote. */
 #include "sources/kineto/json_scan.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Decimal numbers of JSON, computed from their digits and never with a double. */

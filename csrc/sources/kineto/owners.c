@@ -240,8 +240,7 @@ static int compare_calls(const void *a, const void *b)
 /* Determine each device's process: the one that launched most of its work, by unique correlations. */
 static void find_device_processes(fs_owners *owners)
 {
-    FS_EACH_RECORD(owners->join, record)
-    {
+    FS_EACH_RECORD(owners->join, record) {
         if (!is_work(record) || record->device < 0) continue;
         const fs_record *call = find(&owners->calls, record->correlation);
         if (call == NULL || call->shared) continue;
@@ -309,8 +308,7 @@ static bool insert_unique(const fs_owners *owners)
 
 static fs_status insert_all(fs_owners *owners, fs_error *err)
 {
-    FS_EACH_RECORD(owners->join, record)
-    {
+    FS_EACH_RECORD(owners->join, record) {
         if (fs_record_is_call(record)) {
             set_flag(owners, record, HAS_CALLS);
             fs_record *first = insert(&owners->calls, record->correlation, record);
@@ -439,8 +437,7 @@ void fs_owners_move_calls(const fs_owners *owners)
     for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
         any = any || owners->lanes[lane] == HAS_CALLS;
     if (!any) return;
-    FS_EACH_RECORD(join, record)
-    {
+    FS_EACH_RECORD(join, record) {
         if (record->kind != FS_EVENT_RUNTIME || (owners->lanes[record->lane] & HAS_OWNERS) != 0) continue;
         const fs_record *op = op_named(owners, record);
         if (op != NULL && encloses(op, record)) record->lane = op->lane;

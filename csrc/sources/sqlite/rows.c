@@ -467,8 +467,7 @@ static fs_status list_processes(process_list *list, const fs_part *part, uint32_
 
 static void find_ranges(const process_list *list, const fs_part *part, const uint32_t *of_lanes)
 {
-    EACH_RECORD(part, record)
-    {
+    EACH_RECORD(part, record) {
         if (record->correlation == FS_NONE) continue;
         correlations *of = &list->items[of_lanes[record->lane]];
         if (record->correlation < of->least) of->least = record->correlation;
@@ -501,8 +500,7 @@ static fs_status separate(fs_rows *rows, process_list *list, uint32_t **of_lanes
     }
     if (!place_ranges(list)) return FS_OK;
     for (uint32_t i = 0; i < rows->part_count; i++) {
-        EACH_RECORD(rows->parts[i], record)
-        {
+        EACH_RECORD(rows->parts[i], record) {
             if (record->correlation == FS_NONE) continue;
             const correlations *of = &list->items[of_lanes[i][record->lane]];
             record->correlation = record->correlation - of->least + of->base;
@@ -534,8 +532,7 @@ static void end_open_ranges(const fs_rows *rows)
     int64_t end = INT64_MIN;
     if (!FS_ANY(i, rows->part_count, rows->parts[i]->open_count > 0)) return;
     for (uint32_t i = 0; i < rows->part_count; i++) {
-        EACH_RECORD(rows->parts[i], record)
-        {
+        EACH_RECORD(rows->parts[i], record) {
             int64_t until = record->start + (record->duration != FS_MISSING ? record->duration : 0);
             if (until > end) end = until;
         }

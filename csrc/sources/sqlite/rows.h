@@ -8,7 +8,6 @@
 #ifndef FS_SOURCES_SQLITE_ROWS_H
 #define FS_SOURCES_SQLITE_ROWS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,6 +1,5 @@
 /* Ops on parts of their arguments, or with result sizes that follow from numbers. */
 #include <math.h>
-#include <string.h>
 
 #include "work/aten/elements.h"
 

@@ -9,7 +9,6 @@
 #ifndef FS_WORK_HLO_COST_PARTS_H
 #define FS_WORK_HLO_COST_PARTS_H
 
-#include "store/event.h"
 #include "store/torch_signature.h"
 #include "work/hlo/cost.h"
 

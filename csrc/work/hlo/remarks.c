@@ -3,7 +3,6 @@
  * is asked of the rest of a module is found once for all of its instructions. */
 #include "work/hlo/remarks.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
