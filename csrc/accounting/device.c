@@ -362,11 +362,7 @@ static void run_tasks(void *context, int64_t begin, int64_t end)
 static fs_status run_all(device_account *of, uint32_t count, fs_error *err)
 {
     fs_parallel_for(count, of->works.count < FEW_WORKS ? count : 1, run_tasks, of);
-    for (uint32_t i = 0; i < count; i++) {
-        if (of->tasks[i].status == FS_OK) continue;
-        if (err != NULL) *err = of->tasks[i].err;
-        return of->tasks[i].status;
-    }
+    for (uint32_t i = 0; i < count; i++) FS_TRY(fs_status_of(of->tasks[i].status, &of->tasks[i].err, err));
     return fs_interrupt_poll(err);
 }
 

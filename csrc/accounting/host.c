@@ -186,10 +186,7 @@ static fs_status join(survey *all, fs_host_step *steps, fs_error *err)
     bool orders_streams = false;
     for (uint32_t i = 0; i < all->count; i++) {
         const block *of = &all->blocks[i];
-        if (of->status != FS_OK) {
-            if (err != NULL) *err = of->err;
-            return of->status;
-        }
+        FS_TRY(fs_status_of(of->status, &of->err, err));
         for (uint32_t j = 0; j < of->later_count; j++)
             host->ops[of->later[j]] = host->ops[FS_EVENT_AT(host->store, of->later[j], parent)];
         for (uint32_t step = 0; step < host->steps->count; step++) add_step(&steps[step], &of->steps[step]);

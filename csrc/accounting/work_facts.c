@@ -144,10 +144,7 @@ static fs_status join(looking *all, fs_sums *sums, fs_error *err)
     int64_t *durations = all->facts->budgets;
     for (uint32_t i = 0; i < all->count; i++) {
         const block *of = &all->blocks[i];
-        if (of->status != FS_OK) {
-            if (err != NULL) *err = of->err;
-            return of->status;
-        }
+        FS_TRY(fs_status_of(of->status, &of->err, err));
         for (int device = 0; device < FS_DEVICE_LIMIT; device++) all->facts->counts[device] += of->counts[device];
         for (uint32_t j = 0; j < of->sums.launched_count; j++) {
             const fs_launched *row = &of->sums.launched[j];

@@ -15,3 +15,9 @@ fs_status(fs_fail)(fs_error *err, fs_status status, const char *format, ...)
     err->status = status;
     return status;
 }
+
+fs_status fs_status_of(fs_status part, const fs_error *from, fs_error *err)
+{
+    if (part != FS_OK && err != NULL) *err = *from;
+    return part;
+}

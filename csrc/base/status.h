@@ -44,6 +44,9 @@ __attribute__((format(printf, 3, 4)))
 #endif
 fs_status fs_fail(fs_error *err, fs_status status, const char *format, ...);
 
+/* Return the status of a part of the work, and copy the record of its failure to err, which may be NULL. */
+fs_status fs_status_of(fs_status part, const fs_error *from, fs_error *err);
+
 /* Return from the calling function if the expression fails. */
 #define FS_TRY(expression)                                  \
     do {                                                    \

@@ -343,26 +343,22 @@ static int hook_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
+/* clang-format off */
+#define HELD(X) X(self->code); X(self->kernels); X(self->work); X(self->failed); X(self->record);
+/* clang-format on */
+
 static int hook_traverse(PyObject *object, visitproc visit, void *arg)
 {
     hook_object *self = (hook_object *)object;
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->code);
-    Py_VISIT(self->kernels);
-    Py_VISIT(self->work);
-    Py_VISIT(self->failed);
-    Py_VISIT(self->record);
+    HELD(Py_VISIT)
     return 0;
 }
 
 static int hook_clear(PyObject *object)
 {
     hook_object *self = (hook_object *)object;
-    Py_CLEAR(self->code);
-    Py_CLEAR(self->kernels);
-    Py_CLEAR(self->work);
-    Py_CLEAR(self->failed);
-    Py_CLEAR(self->record);
+    HELD(Py_CLEAR)
     return 0;
 }
 

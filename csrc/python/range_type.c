@@ -200,24 +200,22 @@ static PyObject *range_exit(PyObject *object, PyObject *const *Py_UNUSED(args), 
 
 /* Life ---------------------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
+#define HELD(X) X(self->name); X(self->flops); X(self->bytes); X(self->unit);
+/* clang-format on */
+
 static int range_traverse(PyObject *object, visitproc visit, void *arg)
 {
     range_object *self = (range_object *)object;
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->name);
-    Py_VISIT(self->flops);
-    Py_VISIT(self->bytes);
-    Py_VISIT(self->unit);
+    HELD(Py_VISIT)
     return 0;
 }
 
 static int range_clear(PyObject *object)
 {
     range_object *self = (range_object *)object;
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->flops);
-    Py_CLEAR(self->bytes);
-    Py_CLEAR(self->unit);
+    HELD(Py_CLEAR)
     return 0;
 }
 

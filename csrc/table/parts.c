@@ -100,9 +100,7 @@ static uint32_t enclosing(const fs_build *build, const fs_chunk *chunk, uint32_t
 static fs_status find_all(finding *all, bool second, fs_error *err)
 {
     const fs_build *build = all->build;
-    uint32_t at;
-    for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+    FS_EACH_EVENT(build->store, index, chunk, at) {
         FS_POLL(index, err);
         uint32_t from = chunk->launcher[at] < index ? chunk->launcher[at] : FS_NONE;
         bool on_device = fs_build_is_device(chunk, at);
@@ -335,10 +333,8 @@ static fs_status find_part(parting *all, const fs_chunk *chunk, uint32_t at, uin
 
 static fs_status find_parts(parting *all, fs_error *err)
 {
-    uint32_t at;
     FS_TRY(prepare(all, err));
-    for (uint32_t index = 0; index < all->build->count; index++) {
-        const fs_chunk *chunk = fs_build_chunk(all->build, index, &at);
+    FS_EACH_EVENT(all->build->store, index, chunk, at) {
         FS_POLL(index, err);
         FS_TRY(find_part(all, chunk, at, index, err));
     }

@@ -56,9 +56,7 @@ static void find_dtypes(fs_build *build)
     fs_calls *set = &build->calls;
     fs_torch_call call, outer;
     if (!FS_ANY(id, set->count, set->calls[id].untyped)) return;
-    for (uint32_t index = 0; index < build->count; index++) {
-        uint32_t at;
-        const fs_chunk *chunk = fs_build_chunk(build, index, &at);
+    FS_EACH_EVENT(build->store, index, chunk, at) {
         if (chunk->kind[at] == FS_EVENT_KERNEL) add_kernel(build, chunk, at, index);
     }
     for (uint32_t id = 0; id < set->count; id++) {

@@ -436,10 +436,7 @@ fs_status fs_build_survey(fs_build *build, fs_piece *pieces, fs_error *err)
     FS_TRY(fs_interrupt_poll(err));
     bool needs = false;
     for (uint32_t i = 0; i < count; i++) {
-        if (pieces[i].status != FS_OK) {
-            if (err != NULL) *err = pieces[i].err;
-            return pieces[i].status;
-        }
+        FS_TRY(fs_status_of(pieces[i].status, &pieces[i].err, err));
         FS_TRY(merge_piece(build, &pieces[i], i * FS_PIECE_EVENTS, err));
         needs = needs || pieces[i].has_needs;
     }

@@ -257,19 +257,14 @@ static fs_status begin_parts(scanning *all, int64_t begin, int64_t end, uint32_t
 static fs_status check_parts(scanning *all, fs_error *err)
 {
     FS_TRY(fs_interrupt_poll(err));
-    if (all->statuses[0] != FS_OK) {
-        *err = all->errors[0];
-        return all->statuses[0];
-    }
+    FS_TRY(fs_status_of(all->statuses[0], &all->errors[0], err));
     for (uint32_t i = 1; i < all->count; i++) {
         if (!all->kineto->pieces[all->first + i - 1].stopped) {
             drop_pieces_after(all->kineto, all->first + i - 1);
             break;
         }
-        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR) {
-            *err = all->errors[i];
-            return all->statuses[i];
-        }
+        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR)
+            return fs_status_of(all->statuses[i], &all->errors[i], err);
         FS_TRY(check_piece(all, i, err));
     }
     return FS_OK;

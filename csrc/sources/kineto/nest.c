@@ -268,10 +268,7 @@ static fs_status join_parts(const nesting *all, fs_nest *outer, fs_error *err)
 {
     fs_join *join = all->join;
     for (nest_part *part = all->parts; part < all->parts + all->count; part++) {
-        if (part->status != FS_OK) {
-            if (err != NULL) *err = part->error;
-            return part->status;
-        }
+        FS_TRY(fs_status_of(part->status, &part->error, err));
         join->overlapping += part->overlapping;
         if (!part->inherits) outer->depth = 0;
         for (uint32_t i = 0; i < part->orphan_count && outer->depth > 0; i++) adopt(join, outer, &part->orphans[i]);

@@ -429,10 +429,7 @@ fs_status fs_xevents_read(fs_xspace *space, const fs_xchunk *chunks, uint32_t co
     FS_TRY_GOTO(status, FS_NEW(&all.errors, count, err), done);
     fs_parallel_for(count, 1, read_chunks, &all);
     status = fs_interrupt_poll(err);
-    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
-        status = all.statuses[i];
-        if (status != FS_OK) *err = all.errors[i];
-    }
+    for (uint32_t i = 0; status == FS_OK && i < count; i++) status = fs_status_of(all.statuses[i], &all.errors[i], err);
 done:
     fs_free(all.statuses);
     fs_free(all.errors);

@@ -284,11 +284,7 @@ static fs_status run_batch(all_queries *all, uint32_t count, fs_error *err)
     if (FS_ANY(i, count, is_shared(&all->queries[i]))) run_some(all, 0, count);
     else fs_parallel_for(count, 1, run_some, all);
     FS_TRY(fs_interrupt_poll(err));
-    for (uint32_t i = 0; i < count; i++) {
-        if (statuses[i] == FS_OK) continue;
-        *err = errors[i];
-        return statuses[i];
-    }
+    for (uint32_t i = 0; i < count; i++) FS_TRY(fs_status_of(statuses[i], &errors[i], err));
     return FS_OK;
 }
 
