@@ -90,42 +90,22 @@ static PyObject *numbers_of(const fs_hlo_step *steps, uint32_t count, int which)
     return array;
 }
 
-/* Return a list of the texts that `text_at` gives for each step. */
-static PyObject *texts_of(const shown *of, const fs_hlo_step *steps, uint32_t count,
-                          PyObject *(*text_at)(const shown *, const fs_hlo_instruction *))
-{
-    return FS_LIST(i, count, text_at(of, &of->module->instructions[steps[i].instruction]));
-}
-
-static PyObject *name_at(const shown *of, const fs_hlo_instruction *instruction)
-{
-    return text_of(of, instruction->name);
-}
-
-static PyObject *opcode_at(const shown *of, const fs_hlo_instruction *instruction)
-{
-    return text_of(of, instruction->opcode);
-}
-
-static PyObject *scope_at(const shown *of, const fs_hlo_instruction *instruction)
-{
-    return text_of(of, instruction->op_name);
-}
-
-static PyObject *source_at(const shown *of, const fs_hlo_instruction *instruction)
-{
-    return source_of(of, instruction->frame);
-}
+/* Return a list of what an expression of the instruction `one` gives for each step. */
+#define TEXTS(value)                                                                         \
+    FS_LIST(i, count, __extension__({                                                        \
+                const fs_hlo_instruction *one = &module->instructions[steps[i].instruction]; \
+                value;                                                                       \
+            }))
 
 static PyObject *columns_of(const fs_hlo_module *module, const fs_hlo_step *steps, uint32_t count)
 {
     shown of = {0};
     PyObject *columns = begin(&of, module) ? PyDict_New() : NULL;
     bool good = columns != NULL && fs_put_column(columns, "module", text_of(&of, module->name)) &&
-                fs_put_column(columns, "name", texts_of(&of, steps, count, name_at)) &&
-                fs_put_column(columns, "opcode", texts_of(&of, steps, count, opcode_at)) &&
-                fs_put_column(columns, "scope", texts_of(&of, steps, count, scope_at)) &&
-                fs_put_column(columns, "source", texts_of(&of, steps, count, source_at));
+                fs_put_column(columns, "name", TEXTS(text_of(&of, one->name))) &&
+                fs_put_column(columns, "opcode", TEXTS(text_of(&of, one->opcode))) &&
+                fs_put_column(columns, "scope", TEXTS(text_of(&of, one->op_name))) &&
+                fs_put_column(columns, "source", TEXTS(source_of(&of, one->frame)));
     for (int k = 0; good && k < NUMBERS; k++)
         good = fs_put_column(columns, number_names[k], numbers_of(steps, count, k));
     end(&of);
@@ -176,23 +156,10 @@ static PyObject *shape_of(const fs_hlo_module *module, uint32_t id)
                          integers_of(module, shape->layout), (long long)shape->space, parts, fs_hlo_bytes(module, id));
 }
 
-static uint32_t instruction_name(const fs_hlo_module *module, uint32_t id)
-{
-    return module->instructions[id].name;
-}
-
-static uint32_t computation_name(const fs_hlo_module *module, uint32_t id)
-{
-    return module->computations[id].name;
-}
-
-/* Return the names of a part of a list of ids, None for FS_NONE. */
-static PyObject *names_of(const shown *of, const uint32_t *ids, fs_hlo_list list,
-                          uint32_t (*text_at)(const fs_hlo_module *, uint32_t))
-{
-    const uint32_t *first = ids + list.first;
-    return FS_TUPLE(i, list.count, text_of(of, first[i] == FS_NONE ? FS_NONE : text_at(of->module, first[i])));
-}
+/* Return the names of a part of a list of ids of a table, None for FS_NONE. */
+#define NAMES(ids, list, table) \
+    FS_TUPLE(i, (list).count,   \
+             text_of(of, (ids)[(list).first + i] == FS_NONE ? FS_NONE : (table)[(ids)[(list).first + i]].name))
 
 static PyObject *attributes_of(const fs_hlo_module *module, fs_hlo_list list)
 {
@@ -229,12 +196,11 @@ static PyObject *instruction_of(const shown *of, const fs_hlo_instruction *one)
     return Py_BuildValue(
         "{s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:N}", "name", text_of(of, one->name), "opcode",
         text_of(of, one->opcode), "shape", shape_of(module, one->shape), "operands",
-        names_of(of, module->operands, one->operands, instruction_name), "called",
-        names_of(of, module->called, one->called, computation_name), "attributes",
-        attributes_of(module, one->attributes), "op_name", text_of(of, one->op_name), "kernel",
-        text_of(of, one->kernel), "stack", stack_of(of, one->frame), "target", text_of(of, one->target), "kind",
-        text_of(of, one->kind), "config", text_of(of, one->config), "groups", text_of(of, one->groups), "root",
-        PyBool_FromLong(one->root), "remark", remark_of(of, one));
+        NAMES(module->operands, one->operands, module->instructions), "called",
+        NAMES(module->called, one->called, module->computations), "attributes", attributes_of(module, one->attributes),
+        "op_name", text_of(of, one->op_name), "kernel", text_of(of, one->kernel), "stack", stack_of(of, one->frame),
+        "target", text_of(of, one->target), "kind", text_of(of, one->kind), "config", text_of(of, one->config),
+        "groups", text_of(of, one->groups), "root", PyBool_FromLong(one->root), "remark", remark_of(of, one));
 }
 
 /* (name, instructions) */
