@@ -1,10 +1,12 @@
 """flopscope run of programs that use a GPU without torch: a part is recorded, and the steps of JAX are timed."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ROOT
 from helpers.run_programs import run, script
 
 JAX = """
@@ -36,6 +38,7 @@ def ran(folder: Path, code: str, needs: str) -> tuple[dict[str, Any], str, float
     """Return what the JSON says of the recording, the summary's text, and what the program prints."""
     pytest.importorskip(needs)
     more = {"CUDA_VISIBLE_DEVICES": "0", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    more["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     result = run(folder, "--no-report", "--json", "s.json", script(folder, code), **more)
     if "assert jax.default_backend()" in result.stderr:
         pytest.skip("this JAX has no GPU")
