@@ -133,8 +133,8 @@ class profile(Results):
     counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for 0.1 s; if the profile goes on, 100 µs and more,
         with windows of 2.5 µs and pauses in between. 100: all of a profile of any length.
 
-    stalls: True samples at which lines of kernels the warps of a GPU wait, and for what, for ``stalls()``, at 10 % of
-        the time; starting takes 0.3 s. CUPTI records no kernels meanwhile, so the profile has none, nor counters.
+    stalls: True samples at which lines of kernels the warps of a GPU wait, and for what, for ``stalls()``. It slows a
+        program by a sixth or so. CUPTI records no kernels meanwhile, so the profile has none, nor counters.
 
     sample_stacks: True also samples where the Python threads are, every one to ten milliseconds, at less than 2 % of
         the time: ``lines()`` and ``summary()`` show the lines that took the time, and those that a device waited for.
