@@ -158,17 +158,17 @@ TEST(cupti_stays_while_another_thread_calls_cuda)
 {
     pthread_t caller;
     long before = -1, after = 0;
-    atomic_store(&calling, true);
-    pthread_create(&caller, NULL, call_until_told, NULL);
     for (int i = 0; i < 100 && before != after; i++) {
         before = fake_count("finalized");
         start_capture(&with_calls);
+        atomic_store(&calling, true);
+        pthread_create(&caller, NULL, call_until_told, NULL);
         CHECK(fs_cupti_stop(NULL) == FS_OK && fake_client.callback == NULL);
         after = fake_count("finalized");
+        atomic_store(&calling, false);
+        pthread_join(caller, NULL);
     }
     CHECK(before == after);
-    atomic_store(&calling, false);
-    pthread_join(caller, NULL);
     start_capture(&with_calls);
     stop_capture();
     CHECK(fake_count("finalized") == after + 1);
