@@ -155,13 +155,6 @@ static inline const char *name_at(uint32_t index)
     return name == FS_NONE ? "" : fs_store_name_text(store, name);
 }
 
-/* Of a section that an interrupt ends at once. */
-static inline bool ask_to_stop(void *unused)
-{
-    (void)unused;
-    return true;
-}
-
 /* Tables ----------------------------------------------------------------------------------------------------------- */
 
 /* Return peaks with the same FLOP/s for every unit. `shortest_ns` is that of a launch and of a kernel. */

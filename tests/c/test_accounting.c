@@ -1,7 +1,6 @@
-/* Accounting below what Python's tests compare instant by instant (tests/answers): limits, threads, interrupts.
- * Allocations fail in fuzz_tables.c. */
+/* Accounting below what Python's tests compare instant by instant (tests/answers): limits and threads.
+ * Interrupts are tested in test_timeline.c; allocations fail in fuzz_tables.c. */
 #include "accounting/accounting.h"
-#include "base/interrupt.h"
 #include "base/parallel.h"
 #include "tests/c/events.h"
 
@@ -104,8 +103,7 @@ TEST(every_device_is_accounted)
     clear(&of);
 }
 
-/* Threads and interrupts --------------------------------------------------------------------------------------------
- */
+/* Threads ---------------------------------------------------------------------------------------------------------- */
 
 static void fill(uint32_t count)
 {
@@ -153,22 +151,6 @@ TEST(any_number_of_threads_accounts_alike)
         if (of == &found) fs_accounting_clear(&found);
     }
     fs_accounting_clear(&first);
-    fs_table_destroy(table);
-}
-
-TEST(an_interrupt_stops_it_and_leaks_nothing)
-{
-    fs_interrupt section;
-    fs_accounting found;
-    fs_error err = {FS_OK, ""};
-    fill(20);
-    fs_table *table = build(&(fs_table_options){.works = true});
-    int64_t live = fs_memory_live();
-    fs_interrupt_open(&section, ask_to_stop, NULL);
-    fs_interrupt_stop();
-    CHECK(fs_accounting_build(&found, store, table, &err) == FS_INTERRUPTED);
-    fs_interrupt_close(&section);
-    CHECK(fs_memory_live() == live);
     fs_table_destroy(table);
 }
 

@@ -4,16 +4,6 @@
 
 /* Start and stop ------------------------------------------------------------------------------------------------- */
 
-TEST(nothing_starts_before_it_is_loaded)
-{
-    fs_error err = {FS_OK, ""};
-    fs_cupti = NULL;
-    fs_driver = NULL;
-    expect_error(try_capture(&with_calls, &err), &err, "not loaded");
-    CHECK(!fs_cupti_has_device() && fs_cupti_stop(&err) == FS_OK);
-    CHECK(fs_cupti_last().version == 0);
-}
-
 TEST(a_capture_leaves_nothing_behind)
 {
     CHECK(fs_cupti_has_device());

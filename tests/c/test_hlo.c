@@ -156,22 +156,6 @@ TEST(configs_are_read)
     CHECK(fs_hlo_config_has(config, "mask", "CAUSAL") && !fs_hlo_config_has(config, "mask", "true"));
 }
 
-static fs_status schedule(fs_error *err)
-{
-    fs_hlo_step *steps;
-    uint32_t count;
-    fs_status status = fs_hlo_schedule(&module, &steps, &count, err);
-    CHECK(status == FS_OK || (steps == NULL && count == 0));
-    fs_free(steps);
-    return status;
-}
-
-TEST(memory_may_fail_in_a_schedule)
-{
-    read_text("HloModule m\nENTRY e {\n x = f32[8] parameter(0)\n ROOT r = f32[8] negate(x)\n}\n");
-    CHECK(fail_each_allocation(schedule) > 0);
-}
-
 /* Joining a recording ---------------------------------------------------------------------------------------------- */
 
 enum { LAUNCHES = 3 };

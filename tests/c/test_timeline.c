@@ -188,9 +188,16 @@ TEST(times_at_the_limits_of_their_type)
 
 /* Interrupts ------------------------------------------------------------------------------------------------------- */
 
-TEST(an_interrupt_stops_it_and_leaks_nothing)
+static bool ask_to_stop(void *unused)
+{
+    (void)unused;
+    return true;
+}
+
+TEST(an_interrupt_stops_all_and_leaks_nothing)
 {
     fs_interrupt section;
+    fs_accounting accounting;
     fs_error err = {FS_OK, ""};
     fill_at_random(400);
     drawing of = draw(1000);
@@ -201,6 +208,7 @@ TEST(an_interrupt_stops_it_and_leaks_nothing)
     int64_t live = fs_memory_live();
     fs_interrupt_open(&section, ask_to_stop, NULL);
     fs_interrupt_stop();
+    CHECK(fs_accounting_build(&accounting, store, of.table, &err) == FS_INTERRUPTED);
     CHECK(fs_memory_list(&changes, store, of.table, &err) == FS_INTERRUPTED);
     CHECK(fs_memory_live() == live);
     CHECK(fs_timeline_build(&timeline, store, of.table, &of.accounting, 100, &err) == FS_INTERRUPTED);
