@@ -60,7 +60,8 @@ def rows_of(trace: fs.Trace, **options: object) -> dict[str, fs.EventRow]:
 
 
 def test_kernels_without_a_rule_have_the_bytes_that_moved() -> None:
-    found = rows_of(kernels().load())
+    trace = kernels().load()
+    found, covered = rows_of(trace), trace.coverage()
     for name, length, memory, tensor, _ in PROGRAM:
         row = found[name]
         read, written = (1e3 * memory[f"dram_bytes_{one}"] * length for one in ("read", "written"))
@@ -74,6 +75,11 @@ def test_kernels_without_a_rule_have_the_bytes_that_moved() -> None:
         assert row.pct_roofline == pytest.approx(max(row.pct_peak_flops, row.pct_peak_bandwidth))
         assert row.headroom == pytest.approx(length * (1 - row.pct_roofline / 100))
         assert math.isnan(row.traffic_ratio), "a ratio to a model that there is not"
+    assert covered["bytes"] == 1 and covered["unmodelled"] == [] and covered["flops"] == 0
+    assert covered["bytes_source"] == {"counted": 1.0} and "flops_source" not in covered
+    frame = trace.key_averages().to_pandas()
+    assert set(frame.bytes_source[frame.dram_bytes_read > 0]) == {"counted"} and "flops_source" in frame
+    assert _core.work_sources.keys() == {"model", "stated", "counted", "estimated"}
 
 
 def test_a_kernel_without_traffic_is_not_unmodelled() -> None:
@@ -144,17 +150,6 @@ def test_reads_alone_are_no_traffic() -> None:
     program.work("multiplies", 0, 400)
     row = rows_of(count(program, [(400, {"tensor_active": 75.0})]).load())["multiplies"]
     assert row.bound == "tensor" and row.pct_roofline == pytest.approx(75) and row.bytes_source is None
-
-
-def test_coverage_tells_the_sources() -> None:
-    trace = kernels().load()
-    covered = trace.coverage()
-    assert covered["bytes"] == 1 and covered["unmodelled"] == [] and covered["flops"] == 0
-    assert covered["bytes_source"] == {"counted": 1.0} and "flops_source" not in covered
-    frame = trace.key_averages().to_pandas()
-    assert set(frame.bytes_source[frame.dram_bytes_read > 0]) == {"counted"}
-    assert {"bytes_source", "flops_source"} <= set(frame.columns)
-    assert _core.work_sources.keys() == {"model", "stated", "counted", "estimated"}
 
 
 def test_the_accounting_has_no_unmodelled_time_but_that_of_short_kernels() -> None:

@@ -155,13 +155,10 @@ def test_every_file_of_rules_is_in_the_table() -> None:
         assert known or not text or path.name == "gradients.def", f"{path.name}: add one of its ops"
 
 
-def test_no_rule_of_a_library_is_other() -> None:
+def test_no_rule_of_a_library_and_no_op_of_flopscope_is_other() -> None:
     """A row moves or computes something, except one that makes a tensor of a pointer."""
     names = {name for name, *_ in _core._library_rules()}
     assert {name for name in names if category_of(name) == "other"} == {"_C::weak_ref_tensor"} & names
-
-
-def test_every_op_of_flopscope_has_a_category() -> None:
     assert [name for name in _core.ops if category_of(f"flopscope::{name}") == "other"] == []
 
 

@@ -39,19 +39,6 @@ def arguments(recorded: list[dict[str, Any]], op: str, what: str, place: int) ->
     return [event["args"][what][place] for event in recorded if event.get("name") == op]
 
 
-def test_sizes_and_kinds_are_those_of_torch(torch_dtypes: dict[str, Any]) -> None:
-    for name, dtype in torch_dtypes.items():
-        row = _core.dtypes[name]
-        assert row.bytes == dtype.itemsize, name
-        floats = row.kind in ("float", "float8", "float4")
-        assert (dtype.is_complex, dtype.is_floating_point) == (row.kind == "complex", floats), name
-
-
-def test_numbers_of_scalar_type_are_as_in_torch(torch_dtypes: dict[str, Any], recorded: list[dict[str, Any]]) -> None:
-    numbers = arguments(recorded, "aten::empty", "Concrete Inputs", 1)
-    assert [str(_core.dtypes[name].number) for name in torch_dtypes] == numbers
-
-
 def test_names_of_c10_are_those_of_torchs_tensor_types(torch_dtypes: dict[str, Any]) -> None:
     import torch
 
@@ -61,7 +48,14 @@ def test_names_of_c10_are_those_of_torchs_tensor_types(torch_dtypes: dict[str, A
     assert names == {name: f"{_core.dtypes[name].c10}Tensor" for name in torch_dtypes}
 
 
-def test_names_of_kineto_are_those_torch_records(torch_dtypes: dict[str, Any], recorded: list[dict[str, Any]]) -> None:
+def test_rows_are_those_of_torch_and_its_records(torch_dtypes: dict[str, Any], recorded: list[dict[str, Any]]) -> None:
+    for name, dtype in torch_dtypes.items():
+        row = _core.dtypes[name]
+        assert row.bytes == dtype.itemsize, name
+        floats = row.kind in ("float", "float8", "float4")
+        assert (dtype.is_complex, dtype.is_floating_point) == (row.kind == "complex", floats), name
+    numbers = arguments(recorded, "aten::empty", "Concrete Inputs", 1)
+    assert [str(_core.dtypes[name].number) for name in torch_dtypes] == numbers
     kineto = dict(zip(torch_dtypes, arguments(recorded, "aten::detach", "Input type", 0), strict=True))
     assert kineto == {name: _core.dtypes[name].kineto for name in torch_dtypes}
 

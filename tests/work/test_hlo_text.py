@@ -37,7 +37,7 @@ def test_attributes_become_numbers(name: str, attributes: dict[str, tuple[int, .
     assert forms()[name]["attributes"] == attributes
 
 
-def test_shapes_have_layouts_limits_and_spaces() -> None:
+def test_shapes_have_layouts_limits_and_spaces_and_texts_are_kept() -> None:
     read = forms()
     assert read["host_copy"]["shape"] == ("f32", (8, 16), (1, 0), 5, (), 512.0)
     assert read["p"]["shape"][3] == 0  # tiles only
@@ -45,10 +45,6 @@ def test_shapes_have_layouts_limits_and_spaces() -> None:
     kind, _, _, _, parts, size = read["start"]["shape"]
     assert (kind, [part[0] for part in parts], size) == ("tuple", ["tuple", "f32", "u32"], 512.0 + 512.0 + 4.0)
     assert (parts[1][3], parts[0][4][0][3]) == (5, 0)
-
-
-def test_texts_are_kept() -> None:
-    read = forms()
     assert [read[name]["kind"] for name in ("zero", "limit", "less", "fusion.1", "table", "w")] == [
         "0", "12", "LT", "kInput", None, "{...}",
     ]  # fmt: skip
