@@ -59,18 +59,6 @@ def test_marked_steps_are_recorded(tmp_path: Path) -> None:
     assert done(tmp_path, [str(path)]).returncode == 0  # fs.step() does nothing outside
 
 
-def test_a_profile_of_the_program_takes_precedence(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        OPS + "with fs.profile() as prof:\n    fs.exp(x)\nprint([r.key for r in prof.key_averages(peaks='none')])\n",
-    )
-    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", path)
-    assert (result.returncode, result.stdout) == (0, "['flopscope::exp']\n")
-    assert "starts flopscope.profile" in own(result.stderr)
-    found = names(tmp_path / "t.json")
-    assert "flopscope::neg" in found and "flopscope::exp" not in found
-
-
 # Results --------------------------------------------------------------------------------------------------------------
 
 
@@ -369,20 +357,29 @@ def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -
     assert result.returncode == 0 and "no GPU and no torch.nn.Module was used" in own(result.stderr)
 
 
-@needs_torch
-def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> None:
-    path = script(tmp_path, """
-        import torch
-        torch.cos(torch.rand(5))
-        with torch.profiler.profile() as prof:
-            torch.sin(torch.rand(5))
-        print([e.key for e in prof.key_averages() if e.key == 'aten::sin'])
-        """)  # fmt: skip
-    result = run(tmp_path, "--no-report", "--trace", "t.json", path)
-    assert (result.returncode, result.stdout) == (0, "['aten::sin']\n")
-    assert "starts torch.profiler" in own(result.stderr)
+OWN = "with fs.profile() as prof:\n    fs.exp(x)\nprint([r.key for r in prof.key_averages(peaks='none')])\n"
+TORCHS = """
+import torch
+torch.cos(torch.rand(5))
+with torch.profiler.profile() as prof:
+    torch.sin(torch.rand(5))
+print([e.key for e in prof.key_averages() if e.key == 'aten::sin'])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "profiler", "ours", "its"),
+    [
+        (OPS + OWN, "flopscope.profile", "flopscope::neg", "flopscope::exp"),
+        pytest.param(TORCHS, "torch.profiler", "aten::cos", "aten::sin", marks=needs_torch),
+    ],
+)
+def test_a_profile_in_the_program_goes_first(code: str, profiler: str, ours: str, its: str, tmp_path: Path) -> None:
+    result = run(tmp_path, "--no-report", "--no-summary", "--trace", "t.json", script(tmp_path, code))
+    assert (result.returncode, result.stdout) == (0, f"['{its}']\n")
+    assert f"starts {profiler}" in own(result.stderr)
     found = names(tmp_path / "t.json")
-    assert "aten::cos" in found and "aten::sin" not in found
+    assert ours in found and its not in found
 
 
 @needs_torch

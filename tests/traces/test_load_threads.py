@@ -5,7 +5,6 @@ import json
 import os
 import random
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,25 +154,6 @@ def test_text_that_is_read_ahead_may_not_change() -> None:
     reader.feed(b"")
     text.clear()
     assert reader.finish(core)["events"] == 90_000
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_parts_that_are_read_ahead_or_fed_are_one_text(threads: int) -> None:
-    text = text_of(*launches(30_000))
-    edges = sorted({0, 1, len(text) - 1, len(text), *random.Random(3).sample(range(len(text)), 40)})
-    parts = [text[a:b] for a, b in pairwise(edges)]
-    expected = columns_of(text, 1)
-    _core.set_num_threads(threads)
-    reader, core = _core.TraceReader(), _core.Store()
-    reader.feed_ahead([])
-    reader.feed_ahead([b"", *parts[:9], b"", b""])
-    reader.feed_ahead(tuple(parts[9:30]))
-    for part in parts[30:]:
-        reader.feed(part)
-    reader.finish(core)
-    columns, names, *_ = core.events()
-    assert list(names) == expected[1]
-    assert all(np.array_equal(columns[name], values) for name, values in expected[0].items())
 
 
 def test_a_reader_is_released_while_it_reads_ahead() -> None:

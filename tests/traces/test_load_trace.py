@@ -287,12 +287,7 @@ def test_invalid_traces_are_errors_with_file_byte_and_reason(tmp_path: Path, tex
 
 
 @pytest.mark.parametrize(
-    ("source", "error", "message"),
-    [
-        ("absent.json", FileNotFoundError, "absent"),
-        (io.StringIO("[]"), TypeError, "binary"),
-        (7, TypeError, "a trace must be a path"),
-    ],
+    ("source", "error", "message"), [(io.StringIO("[]"), TypeError, "binary"), (7, TypeError, "a trace must be a path")]
 )
 def test_sources_that_cannot_be_read_are_errors(source: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

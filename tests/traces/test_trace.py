@@ -88,17 +88,6 @@ def test_events_equal_those_of_kineto(path: Path, tmp_path: Path) -> None:
 # Times ----------------------------------------------------------------------------------------------------------------
 
 
-def test_times_are_exact_to_the_nanosecond() -> None:
-    core, start = _core.Store(), 1_234_567_890_123
-    durations = [1, 999, 1_000, 123_456_789, 0, 7]
-    _core._set_window(core, start, start + 10**9)
-    for i, duration in enumerate(durations):
-        _core._append(core, "op", f"x::{i}", start=start + 10**6 * i**3 + i, duration=duration, thread=i + 1)
-    ops = slices(written(core), "cpu_op")
-    assert [int(op["dur"] * 1000) for op in ops] == durations
-    assert [int((op["ts"] - ops[0]["ts"]) * 1000) for op in ops] == [10**6 * i**3 + i for i in range(len(durations))]
-
-
 def test_trace_times_plus_the_base_are_unix_times() -> None:
     before = time.time_ns()
     with fs.profile() as prof:
