@@ -1,6 +1,7 @@
 """What tools may read: files in the folders of the user, whatever paths and links say; and which traces stay open."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -41,17 +42,12 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
-def test_paths_that_lead_outside_are_refused_whether_they_exist_or_not(tree: Path, path: str) -> None:
-    with pytest.raises(Outside, match=r"may be read|only files in"):
-        Folders([str(tree / "inside")]).path(path)
-
-
 def test_every_tool_refuses_paths_outside(tree: Path) -> None:
     with session(tree / "inside") as server:
         for path in OUTSIDE:
             for tool in ("open", "summary", "advice", "accounting", "rows"):
-                assert str(tree / "outside") not in server.refused(tool, path=path)
+                said = server.refused(tool, path=path)  # alike whether the file exists or not
+                assert str(tree / "outside") not in said and re.search("may be read|only files in", said)
             server.refused("explain", path=path, event=0)
             server.refused("what_if", path=path, dtype="bfloat16")
             assert "secret" not in server.refused("compare", a="a.json.gz", b=path).replace(path, "")
@@ -102,15 +98,12 @@ def test_paths_inside_are_found(tree: Path) -> None:
     both = Folders([str(inside / "below"), str(tree / "outside")])
     assert both.path("secret.json.gz") == os.path.realpath(tree / "outside" / "secret.json.gz")
     assert both.path("b.json.gz") == os.path.realpath(inside / "below" / "b.json.gz")
+    link = Folders([str(inside / "folder")])  # a folder that is a link is the folder that it names
+    assert link.path("secret.json.gz") == os.path.realpath(tree / "outside" / "secret.json.gz")
     with pytest.raises(FileNotFoundError, match=r"did you mean 'b\.json\.gz'"):
         both.path("c.json.gz")
     with pytest.raises(FileNotFoundError):
         found.path("loop.json.gz/x")
-
-
-def test_a_folder_that_is_a_link_is_the_folder_it_names(tree: Path) -> None:
-    found = Folders([str(tree / "inside" / "folder")])
-    assert found.path("secret.json.gz") == os.path.realpath(tree / "outside" / "secret.json.gz")
 
 
 def test_a_listing_has_no_links_to_the_outside(tree: Path) -> None:
