@@ -11,7 +11,7 @@ import pytest
 from helpers.fake_measure import Clock, Measurement, Times
 
 import flopscope as fs
-from flopscope.ipython import _options_and_rest, load_ipython_extension
+from flopscope.ipython import load_ipython_extension
 
 Shell = Any
 UsageError: Any = pytest.importorskip("IPython.core.error").UsageError
@@ -64,6 +64,7 @@ def test_a_cell_may_use_ipythons_syntax_and_end_with_a_statement(run: Run) -> No
         ("%flopscope", UsageError, "the code to profile is missing"),
         ("%measure", UsageError, "the expression to measure is missing"),
         ("%measure --flops many f()", UsageError, "--flops"),
+        ("%measure --flops", UsageError, "--flops"),
     ],
 )
 def test_errors_are_raised_and_leave_no_profile_running(
@@ -125,8 +126,9 @@ def test_torchs_ops_on_a_cpu_are_recorded(of_torch: list[str], number: int) -> N
         ("f(2) - 1", {}),
         ("--flops 10 --bytes=20 f(2) -1", {"flops": 10.0, "bytes": 20.0}),
         ("--max-time 0.5 f(2) - len('--bytes')+6", {"max_time": 0.5}),
+        ("-f(2)", {}), ("--flops 1 -f(2)", {"flops": 1.0}), ("--flops 1 f(2) or 'a  b' \"--c\"", {"flops": 1.0}),
     ],
-)
+)  # fmt: skip
 def test_an_expression_is_measured(
     ipython: Shell, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, float]
 ) -> None:
@@ -147,16 +149,3 @@ def test_an_expression_can_use_local_names_and_is_the_name_of_its_measurement(ru
 def test_a_semicolon_suppresses_the_value(ipython: Shell, run: Run) -> None:
     assert "takes" in run("%measure --max-time 0.02 1 + 1")[1]  # as text, not as the dataclass's repr
     assert "takes" not in run("%measure --max-time 0.02 1 + 1;")[1]
-
-
-@pytest.mark.parametrize(
-    ("line", "options", "rest"),
-    [
-        ("fs.add(x, -y)", "", "fs.add(x, -y)"), ("  -x + y", "", "-x + y"), ("--flops 1 -x + y", "--flops 1", "-x + y"),
-        ("--flag f(1)", "--flag", "f(1)"), ("-o prof 'a  b' \"--c\"", "-o prof", "'a  b' \"--c\""),
-        ("--flops", "--flops", ""),
-    ],
-)  # fmt: skip
-def test_options_end_where_the_code_begins(line: str, options: str, rest: str) -> None:
-    parts = _options_and_rest(line, flags=("--flag",))
-    assert (parts[0].strip(), parts[1]) == (options, rest)

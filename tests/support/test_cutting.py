@@ -1,4 +1,4 @@
-"""Texts cut to a width; numbers, shapes and names of kernels as tables print them; suggestions for misspelt names."""
+"""Texts cut to a width; numbers, shapes and names of kernels as tables print them."""
 
 import math
 
@@ -10,7 +10,6 @@ from flopscope.results.categories import short_names
 from flopscope.show.columns import shapes_text
 from flopscope.support import units
 from flopscope.support.columns import cut_apart, cut_middle
-from flopscope.support.suggest import did_you_mean
 
 LONG = ["kernel<64, 64, float>" + "x" * 40 + tail + "y" * 40 for tail in ("a", "b", "ac", "bd")]
 
@@ -64,11 +63,6 @@ def test_shapes_are_short() -> None:
 def test_rates_have_three_digits_and_a_prefix() -> None:
     values = (0.0, 999.4, 999.6, 4.2e10, 1.561e14, float("nan"))
     assert [units.prefixed_text(value) for value in values] == ["0", "999", "1.00 k", "42.0 G", "156 T", "--"]
-
-
-def test_alike_names_are_suggested() -> None:
-    assert did_you_mean("sigmod", ["sin", "sigmoid"]) == "; did you mean 'sigmoid'?"
-    assert did_you_mean("COUTN", ["count"]) == "; did you mean 'count'?" and did_you_mean("x", ["count"]) == ""
 
 
 def test_quantities_have_the_largest_prefix_that_they_reach() -> None:
