@@ -187,28 +187,6 @@ def test_ops_of_the_first_step_alone_have_no_part_in_the_means() -> None:
     assert setup["unmodelled"] + setup["latency"] + setup["memory"] + setup["launch"] + setup["ideal"] == 11_490
 
 
-@pytest.mark.parametrize(
-    ("times", "apart"),
-    [
-        ([12, 1, 1, 1, 1, 1], 1),
-        ([100, 40, 1, 1, 1, 1], 2),  # compiled twice
-        ([12, 1, 1, 4, 1, 1, 4], 1),  # an evaluation in each third step
-        ([5, 1, 1], 1),
-        ([2.9, 1, 1, 1], 0),
-        ([10, 1, 10, 1, 10, 1], 0),  # training and evaluation in turn
-        ([1, 10, 1, 10, 1, 10], 0),
-        ([9, 1, 1, 1, 9, 1, 1, 1], 0),  # an optimizer's step after four batches
-        ([10, 10, 10, 10, 1, 1, 1, 1, 1, 1], 0),
-        ([9, 1], 0),  # which of two is the usual one is unknown
-        ([9], 0),
-        ([], 0),
-        ([0, 0, 0], 0),
-    ],
-)
-def test_first_steps_are_apart_if_no_other_step_is_like_them(times: list[float], apart: int) -> None:
-    assert first_apart(times) == apart and first_apart([1000 * time for time in times]) == apart
-
-
 def test_many_first_steps_are_looked_at_once() -> None:
     """As by the definition, for each count alone."""
     draw = random.Random(1)

@@ -169,24 +169,6 @@ def test_rates_exist_exactly_for_the_units_of_the_device(row: Row) -> None:
         assert not {"fp16_tensor", "bf16_tensor", "tf32_tensor"} & set(unsaid)
 
 
-@by_row
-def test_no_rate_assumes_sparsity(row: Row) -> None:
-    """One sparse rate among dense ones breaks the factor of two between neighbouring types."""
-    tera = row.tera
-    types = {unit: rate for unit, rate in tera.items() if unit.endswith("_tensor") and not math.isnan(rate)}
-    half = types.get("fp16_tensor", math.nan)
-    int8_per_half = 4 if row.tensor_class == "half_float" else 1 if row.tensor_class == "cdna2" else 2
-    times = {"bf16_tensor": 1, "tf32_tensor": 0.5, "fp8_tensor": 2, "int8_tensor": int8_per_half}
-    for unit in types.keys() & times.keys():
-        assert types[unit] == pytest.approx(times[unit] * half, rel=0.02), unit
-    # A row with sparse rates in all of its columns would pass the checks above.
-    by_class = {"cdna2": 4, "cdna3": 8, "cdna4": 16, "quarter": 4}
-    by_capability = {(7, 0): 8, (7, 5): 8, (8, 0): 16, (9, 0): 16, (10, 0): 32, (10, 3): 32}
-    most = by_class.get(row.tensor_class, by_capability.get((row.major, row.minor), 4))
-    if not math.isnan(half):
-        assert half <= 1.02 * most * tera["fp32"]
-
-
 TWO_MEMORIES = ("NVIDIA GeForce RTX 3060 Ti",)  # sold with GDDR6 and with GDDR6X, otherwise identical
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from flopscope.measuring.distribution import Ratio, between_steps, describe, median_interval, ratio_of
+from flopscope.measuring.distribution import between_steps, describe, median_interval, ratio_of
 from flopscope.measuring.paired import rounds
 from flopscope.measuring.sampling import Rule, Sample, collect, no_collector, warm_up
 
@@ -241,19 +241,6 @@ def test_repeated_checks_raise_no_false_alarms() -> None:
 
 def test_a_noisy_difference_is_unclear() -> None:
     assert compared(0.02, 1, noise=0.8, max_time=0.01) == "unclear"
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (1.02, 1.2, "slower"), (0.8, 0.98, "faster"), (0.995, 1.005, "same"),
-        (0.99, 1.05, "unclear"), (1.005, 1.02, "unclear"), (0.5, 2.0, "unclear"),
-    ],
-)  # fmt: skip
-def test_verdicts_follow_from_the_interval(low: float, high: float, verdict: str) -> None:
-    assert Ratio(1.0, low, high).word(0.01) == verdict
-    mirrored = {"slower": "faster", "faster": "slower"}.get(verdict, verdict)
-    assert Ratio(1.0, 1 / high, 1 / low).word(0.01) == mirrored
 
 
 def test_the_order_of_rounds_is_balanced_and_not_periodic() -> None:
