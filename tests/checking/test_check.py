@@ -178,8 +178,6 @@ def test_kernels_that_are_wrong_or_do_less_are_refused(
 ) -> None:
     found = fs.check(kernel, reference, *(x(*shape) for shape in shapes), **BRIEF)
     assert found.verdict in ({verdict, "wrong"} if "|" in why else {verdict}), str(found)
-    import re
-
     assert re.search(why, found.reason), found.reason
     assert str(found).startswith(f"{found.kernel} is {found.verdict}: {found.reason}\n")
 

@@ -419,6 +419,3 @@ def test_workers_fit_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flopscope.ranks.engine.available_memory", lambda: 4 << 30)
     assert workers_for([1 << 20] * 100) == 16 and workers_for([100 << 20] * 100) == 1 + 0
     assert workers_for([1 << 20] * 3) == 3 and workers_for([]) == 1 and ROWS > 1000
-
-
-# The command ----------------------------------------------------------------------------------------------------------
