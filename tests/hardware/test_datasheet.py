@@ -75,16 +75,12 @@ def amd_flop_per_clock_per_cu(row: Row) -> dict[str, float]:
     matrix_half = 4 * {"cdna2": 256, "cdna3": 512, "cdna4": 1024}[row.tensor_class]
     has_float8 = row.tensor_class != "cdna2"
     return {
-        "fp64": double,
-        "fp64_tensor": matrix_double,
-        "fp32": packed,
-        "tf32_tensor": matrix_half / 2 if row.tensor_class == "cdna3" else math.nan,
-        "fp16": math.nan,
-        "fp16_tensor": matrix_half,
-        "bf16_tensor": matrix_half,
+        "fp64": double, "fp64_tensor": matrix_double, "fp32": packed,
+        "tf32_tensor": matrix_half / 2 if row.tensor_class == "cdna3" else math.nan, "fp16": math.nan,
+        "fp16_tensor": matrix_half, "bf16_tensor": matrix_half,
         "fp8_tensor": matrix_half * 2 if has_float8 else math.nan,
         "int8_tensor": matrix_half * 2 if has_float8 else matrix_half,
-    }
+    }  # fmt: skip
 
 
 def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
@@ -105,14 +101,12 @@ def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
     return {
         "fp64": 2.0 * fp64_lanes,
         "fp64_tensor": {(8, 0): 128.0, (9, 0): 256.0, (10, 0): 128.0}.get(cc, none) if has_double else none,
-        "fp32": 2.0 * fp32_lanes,
-        "tf32_tensor": share * fp16_tensor / 2 if has_float_types else none,
-        "fp16": 2.0 * fp16_lanes,
-        "fp16_tensor": share * fp16_tensor,
+        "fp32": 2.0 * fp32_lanes, "tf32_tensor": share * fp16_tensor / 2 if has_float_types else none,
+        "fp16": 2.0 * fp16_lanes, "fp16_tensor": share * fp16_tensor,
         "bf16_tensor": share * fp16_tensor if has_float_types else none,
         "fp8_tensor": share * fp16_tensor * 2 if cc >= (8, 9) else none,
         "int8_tensor": int8_share * fp16_tensor * 2 if cc >= (7, 5) else none,
-    }
+    }  # fmt: skip
 
 
 # Vendors round to two or three digits: 1 %. These datasheets round more or contradict their own clock: by how much, and
@@ -121,19 +115,15 @@ ROUNDED = {
     ("NVIDIA L40S", "fp16_tensor"): (0.02, "362.05 beside 733 with sparsity: the L40's number, not half of the L40S's"),
     ("NVIDIA L40S", "bf16_tensor"): (0.02, "362.05 beside 733 with sparsity: the L40's number, not half of the L40S's"),
     ("NVIDIA L4", "tf32_tensor"): (0.02, "120 with sparsity, rounded from 121.1"),
-    ("NVIDIA GH200 480GB", "fp64"): (0.02, "34 for 33.45"),
-    ("NVIDIA GH200 144G HBM3e", "fp64"): (0.02, "34 for 33.45"),
-    ("NVIDIA H800", "fp64"): (0.05, "1 for 1.045"),
-    ("Tesla T4", "fp16"): (0.02, "16.2 is twice the rounded 8.1"),
-}
+    ("NVIDIA GH200 480GB", "fp64"): (0.02, "34 for 33.45"), ("NVIDIA GH200 144G HBM3e", "fp64"): (0.02, "34 for 33.45"),
+    ("NVIDIA H800", "fp64"): (0.05, "1 for 1.045"), ("Tesla T4", "fp16"): (0.02, "16.2 is twice the rounded 8.1"),
+}  # fmt: skip
 # Bandwidths are rounded to three digits: 0.5 %.
 ROUNDED_BANDWIDTH = {
-    "AMD Instinct MI325X": (0.025, "6 TB/s for 6.144"),
-    "AMD Instinct MI350X": (0.025, "8 TB/s for 8.192"),
-    "AMD Instinct MI355X": (0.025, "8 TB/s for 8.192"),
-    "NVIDIA GB200": (0.01, "8 TB/s for 7.928"),
+    "AMD Instinct MI325X": (0.025, "6 TB/s for 6.144"), "AMD Instinct MI350X": (0.025, "8 TB/s for 8.192"),
+    "AMD Instinct MI355X": (0.025, "8 TB/s for 8.192"), "NVIDIA GB200": (0.01, "8 TB/s for 7.928"),
     "NVIDIA GB300": (0.01, "8 TB/s for 7.928"),
-}
+}  # fmt: skip
 # Units that the device has but for which its vendor publishes no rate, or none from which a rate per SM follows.
 UNSAID = {
     "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS), "NVIDIA H20": ("fp64",),
@@ -233,22 +223,15 @@ IN_TRACES = {
     ("AMD Instinct MI210", 104, 68702699520): (1638.4, 181),
     ("AMD Instinct MI300X VF", 304, 205571227648): (5300, 1307.4),
     ("AMD Instinct MI308X", 80, 206141652992): (5300, math.nan),
-    ("NVIDIA A100 80GB PCIe", 108, 84987740160): (1935, 312),
-    ("NVIDIA A100-PCIE-40GB", 108, 42346610688): (1555, 312),
-    ("NVIDIA A100-PG509-200", 108, 42297524224): (1555, 312),
-    ("NVIDIA A100-SXM4-40GB", 108, 42481549312): (1555, 312),
-    ("NVIDIA A100-SXM4-80GB", 108, 85095874560): (2039, 312),
-    ("NVIDIA B200", 148, 191503007744): (7700, 2250),
+    ("NVIDIA A100 80GB PCIe", 108, 84987740160): (1935, 312), ("NVIDIA A100-PCIE-40GB", 108, 42346610688): (1555, 312),
+    ("NVIDIA A100-PG509-200", 108, 42297524224): (1555, 312), ("NVIDIA A100-SXM4-40GB", 108, 42481549312): (1555, 312),
+    ("NVIDIA A100-SXM4-80GB", 108, 85095874560): (2039, 312), ("NVIDIA B200", 148, 191503007744): (7700, 2250),
     ("NVIDIA GH200 480GB", 132, 101468602368): (4000, 989.5),
-    ("NVIDIA GeForce RTX 2080 Ti", 68, 11554586624): (616, 53.8),
-    ("NVIDIA H100", 132, 102085492736): (2447, 989.4),
-    ("NVIDIA H100 80GB HBM3", 132, 85045477376): (3350, 989.4),
-    ("NVIDIA PG509-210", 108, 84990623744): (2039, 312),
-    ("Quadro GP100", 56, 17069309952): (717, math.nan),
-    ("Tesla T4", 40, 15835660288): (320, 65),
-    ("Tesla V100-DGXS-32GB", 80, 34084028416): (900, 125),
-    ("Tesla V100-SXM2-32GB", 80, 34089730048): (900, 125),
-}
+    ("NVIDIA GeForce RTX 2080 Ti", 68, 11554586624): (616, 53.8), ("NVIDIA H100", 132, 102085492736): (2447, 989.4),
+    ("NVIDIA H100 80GB HBM3", 132, 85045477376): (3350, 989.4), ("NVIDIA PG509-210", 108, 84990623744): (2039, 312),
+    ("Quadro GP100", 56, 17069309952): (717, math.nan), ("Tesla T4", 40, 15835660288): (320, 65),
+    ("Tesla V100-DGXS-32GB", 80, 34084028416): (900, 125), ("Tesla V100-SXM2-32GB", 80, 34089730048): (900, 125),
+}  # fmt: skip
 
 
 def test_devices_of_recorded_traces_have_their_peaks() -> None:

@@ -109,13 +109,11 @@ def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("read", "written", "seconds"),
     [
-        (8.0, 0.0, 2.0),
-        (0.0, 8.0, 4.0),
+        (8.0, 0.0, 2.0), (0.0, 8.0, 4.0),
         (4.0, 4.0, 8 / 3.2),  # a copy is faster than reads and then writes
-        (8.0, 4.0, 8 / 3.2 + 4 / 4),
-        (4.0, 8.0, 8 / 3.2 + 4 / 2),
+        (8.0, 4.0, 8 / 3.2 + 4 / 4), (4.0, 8.0, 8 / 3.2 + 4 / 2),
     ],
-)
+)  # fmt: skip
 def test_a_bandwidth_is_that_of_the_best_mix(read: float, written: float, seconds: float) -> None:
     peaks = fsp.Peaks("measured", {}, 4.0, copy_bandwidth=3.2, read_bandwidth=4.0, write_bandwidth=2.0)
     assert peaks.bandwidth_of(read, written) == pytest.approx((read + written) / seconds)

@@ -21,19 +21,15 @@ PEAKS: dict[str, Any] = {
     ("flops", "moved", "unit", "expected"),
     [
         (1e6, 1e6, "fp32", (1.0, 10.0, 10.0)),  # 1e6 / 1e12 s and 1e6 / 100e9 s
-        (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)),
-        (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
+        (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)), (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
         (1e8, 1e6, "fp64", (NAN, 10.0, NAN)),  # the peak of this unit is unknown
         (1e6, 1e6, None, (NAN, 10.0, 10.0)),  # bound by its bytes on any unit
-        (1e8, 1e6, None, (NAN, 10.0, NAN)),
-        (NAN, 1e6, None, (NAN, 10.0, 10.0)),
-        (1e8, NAN, "fp32", (100.0, NAN, 100.0)),
-        (1e8, NAN, None, (NAN, NAN, NAN)),
-        (0.0, 1e6, None, (0.0, 10.0, 10.0)),
+        (1e8, 1e6, None, (NAN, 10.0, NAN)), (NAN, 1e6, None, (NAN, 10.0, 10.0)),
+        (1e8, NAN, "fp32", (100.0, NAN, 100.0)), (1e8, NAN, None, (NAN, NAN, NAN)), (0.0, 1e6, None, (0.0, 10.0, 10.0)),
         (0.0, NAN, None, (0.0, NAN, NAN)),  # no FLOPs, and unknown bytes
         (NAN, 0.0, None, (NAN, 0.0, NAN)),
     ],
-)
+)  # fmt: skip
 def test_roofline_time_of_given_work(flops: float, moved: float, unit: str | None, expected: tuple[float, ...]) -> None:
     roof = _core.roof(flops, moved, unit, PEAKS)
     assert [ns / 1e3 for ns in (roof.compute_ns, roof.memory_ns, roof.least_ns)] == pytest.approx(expected, nan_ok=True)
@@ -44,13 +40,11 @@ def test_roofline_time_of_given_work(flops: float, moved: float, unit: str | Non
     ("timing", "bound", "flops", "moved", "times"),
     [
         ("cupti", "memory", 1e6, 1e7, (200.0, 96.0, 999.0)),  # 100 µs of memory; 104 %: within the error; 10.01 %
-        ("cupti", "memory", NAN, 1e7, (200.0,)),
-        ("cupti", "compute", 1e8, 1e6, (200.0,)),
+        ("cupti", "memory", NAN, 1e7, (200.0,)), ("cupti", "compute", 1e8, 1e6, (200.0,)),
         ("cupti", "compute", 1e8, NAN, (200.0,)),
         ("cupti", "cache", 1e6, 1e7, (80.0, 10.1)),  # up to 990 %
         ("cupti", "cache", 1e3, 3e5, (2.0,)),  # 150 %, as short as a launch
-        ("cupti", "inefficient", 1e6, 1e7, (1001.0,)),
-        ("cupti", "inefficient", 1e8, 1e6, (1001.0,)),
+        ("cupti", "inefficient", 1e6, 1e7, (1001.0,)), ("cupti", "inefficient", 1e8, 1e6, (1001.0,)),
         ("cupti", "latency", 1e6, 4e5, (49.0,)),  # 8.2 % of the roofline
         ("cupti", "inefficient", 1e6, 4e5, (51.0,)),  # over 50 µs
         ("cupti", "launch", 1e3, 1e3, (1.9,)),  # less than twice the shortest kernel
@@ -58,11 +52,10 @@ def test_roofline_time_of_given_work(flops: float, moved: float, unit: str | Non
         ("cupti", "unknown", 1e6, 1e7, (9.9, 0.0, NAN)),  # 1010 %: the bytes are wrong
         ("cpu", "cache", 1e6, 1e7, (9.9,)),  # the caches of all cores may be that fast
         ("event", "launch", 1e3, 1e3, (9.9,)),  # less than twice an empty launch, timed from the host
-        ("cpu", "launch", 1e3, 1e3, (1.9,)),
-        ("cupti", "unknown", NAN, NAN, (200.0,)),
+        ("cpu", "launch", 1e3, 1e3, (1.9,)), ("cupti", "unknown", NAN, NAN, (200.0,)),
         ("cupti", "unknown", 0.0, 0.0, (200.0,)),
     ],
-)
+)  # fmt: skip
 def test_the_bound_of_a_time(timing: str, bound: str, flops: float, moved: float, times: tuple[float, ...]) -> None:
     roof = _core.roof(flops, moved, "fp32", PEAKS)
     assert [_core.rate(roof, flops, moved, us, timing)["bound"] for us in times] == [bound] * len(times)
@@ -113,11 +106,8 @@ def test_the_times_of_launches_add_up() -> None:
     many = _core.roof(1e5, 1e3, "fp32", PEAKS, 100)
     assert many.launches == 100
     for roof, us, bound in (
-        (three, 5.9, "launch"),
-        (three, 6.1, "latency"),
-        (many, 4900.0, "latency"),
-        (many, 5100.0, "inefficient"),
-    ):
+        (three, 5.9, "launch"), (three, 6.1, "latency"), (many, 4900.0, "latency"), (many, 5100.0, "inefficient"),
+    ):  # fmt: skip
         assert _core.rate(roof, 1e3 if roof is three else 1e5, 1e3, us, "cupti")["bound"] == bound
     assert _core.rate(three, 1e3, 1e3, 99.0, "cupti", 50.0)["bound"] == "launch", "the caller states the launch time"
 

@@ -224,12 +224,9 @@ def test_shapes_are_any_sequence_of_integers() -> None:
 def test_out_is_returned() -> None:
     t, out = fs.ones((2, 2)), fs.empty((2, 2))
     for result in (
-        fs.neg(t, out=out),
-        fs.add(t, t, out=out),
-        fs.matmul(t, t, out=out),
-        fs.softmax(t, out=out),
+        fs.neg(t, out=out), fs.add(t, t, out=out), fs.matmul(t, t, out=out), fs.softmax(t, out=out),
         fs.zeros((2, 2), out=out),
-    ):
+    ):  # fmt: skip
         assert result.data_ptr == out.data_ptr
     assert out.numpy().sum() == 0 and fs.sin(x, out=None) is not x
     assert fs.sin_(out) is out and fs.add_(out, 1) is out and fs.fill_(out, 1) is out
@@ -241,12 +238,9 @@ def test_keywords_are_checked(name: str) -> None:
     op = getattr(fs, name)
     first = op.__text_signature__[1:].partition(",")[0].rstrip(")")
     for arguments, keywords, *parts in (
-        ((), {}, "missing"),
-        ([y] * 9, {}, "at most", "9"),
-        ((y,), {"no_such_argument": 1}, "no_such_argument"),
-        ((y,), {first: y}, first, "multiple values"),
-        ((), {"ünknown": 1}, "ünknown"),
-    ):
+        ((), {}, "missing"), ([y] * 9, {}, "at most", "9"), ((y,), {"no_such_argument": 1}, "no_such_argument"),
+        ((y,), {first: y}, first, "multiple values"), ((), {"ünknown": 1}, "ünknown"),
+    ):  # fmt: skip
         with pytest.raises(TypeError) as caught:
             op(*arguments, **keywords)
         assert all(part in str(caught.value) for part in (name, *parts)), caught.value

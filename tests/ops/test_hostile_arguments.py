@@ -134,13 +134,11 @@ def test_objects_that_are_not_initialised_or_are_replaced_raise(monkeypatch: pyt
 @pytest.mark.parametrize(
     "change",
     [
-        lambda core: core.start(),
-        lambda core: _core._append(core.store, "op", "x", start=1, duration=1),
-        lambda core: _core._set_window(core.store, 1, 2),
-        lambda core: _core._set_device(core.store, 0, {}),
+        lambda core: core.start(), lambda core: _core._append(core.store, "op", "x", start=1, duration=1),
+        lambda core: _core._set_window(core.store, 1, 2), lambda core: _core._set_device(core.store, 0, {}),
         lambda core: _core.TraceReader().finish(core.store),
     ],
-)
+)  # fmt: skip
 def test_nothing_changes_a_profile_while_it_is_read(change: Callable[[Any], object]) -> None:
     core, refused = stopped(), []
 

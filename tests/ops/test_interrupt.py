@@ -70,14 +70,12 @@ def half(*shape: int) -> fs.Tensor:
     ("make", "work"),
     [
         (lambda: fs.ones((4096, 4096), dtype="bfloat16"), lambda x: fs.matmul(x, x)),
-        (lambda: half(1 << 26), lambda x: fs.pow_(x, 1.7)),
-        (lambda: half(1 << 26), lambda x: x.to("float32")),
-        (lambda: half(1 << 24), fs.sum),
-        (lambda: fs.ones((1 << 14, 1 << 10)), fs.softmax),
+        (lambda: half(1 << 26), lambda x: fs.pow_(x, 1.7)), (lambda: half(1 << 26), lambda x: x.to("float32")),
+        (lambda: half(1 << 24), fs.sum), (lambda: fs.ones((1 << 14, 1 << 10)), fs.softmax),
         (lambda: None, lambda x: fs.randn((1 << 25,))),
     ],
     ids=["product", "in place", "cast", "sum", "softmax", "random"],
-)
+)  # fmt: skip
 def test_an_op_can_be_interrupted(make: Any, work: Any, threads: int, interrupted: Any) -> None:
     x = make()
     before = fs.memory_allocated("cpu")

@@ -144,21 +144,14 @@ def test_unsupported_arrays_are_refused_and_released(share: Any, given: Any, kin
 def test_array_protocol_copies_only_if_requested_or_required() -> None:
     x = fs.from_numpy(numbers((2, 3)))
     for result in (
-        np.asarray(x),
-        np.asarray(x, dtype="float32"),
-        np.array(x, copy=False),
-        x.__array__(),
-        x.__array__("float32"),
+        np.asarray(x), np.asarray(x, dtype="float32"), np.array(x, copy=False), x.__array__(), x.__array__("float32"),
         x.__array__("float32", copy=False),
-    ):
+    ):  # fmt: skip
         assert address(result) == x.data_ptr
     for result in (
-        np.array(x),
-        np.array(x, copy=True),
-        np.asarray(x, dtype="float64"),
-        x.__array__(copy=True),
+        np.array(x), np.array(x, copy=True), np.asarray(x, dtype="float64"), x.__array__(copy=True),
         x.__array__("float32", copy=True),
-    ):
+    ):  # fmt: skip
         assert address(result) != x.data_ptr and (result == x.numpy()).all() and result.flags.writeable
     assert x.__array__("int64").dtype == np.int64 and x.__array__(dtype=None, copy=None).dtype == np.float32
     for call in (
@@ -189,13 +182,9 @@ def test_read_only_arrays_stay_read_only() -> None:
     for x in (fs.from_numpy(array), fs.from_dlpack(array)):
         assert x.data_ptr == address(array) and not x.numpy().flags.writeable and memoryview(x).readonly
         for write in (
-            lambda x=x: fs.mul_(x, 2),
-            lambda x=x: fs.sin(x, out=x),
-            lambda x=x: fs.fill_(x, 0),
-            lambda x=x: fs.zeros((4,), out=x),
-            lambda x=x: fs.uniform_(x, 0, 1),
-            lambda x=x: fs.copy_(x, x),
-        ):
+            lambda x=x: fs.mul_(x, 2), lambda x=x: fs.sin(x, out=x), lambda x=x: fs.fill_(x, 0),
+            lambda x=x: fs.zeros((4,), out=x), lambda x=x: fs.uniform_(x, 0, 1), lambda x=x: fs.copy_(x, x),
+        ):  # fmt: skip
             with pytest.raises(ValueError, match="read-only"):
                 write()
         with pytest.raises(BufferError, match=r"DLPack|read-only"):

@@ -86,13 +86,9 @@ def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str) -
     for target in DTYPES:
         want = values != 0 if "bool" in (source, target) else values
         for result in (
-            x.to(target),
-            x.to(target, "cpu"),
-            x.to("cpu", target),
-            x.to(target, device="cpu"),
-            x.to(dtype=target),
+            x.to(target), x.to(target, "cpu"), x.to("cpu", target), x.to(target, device="cpu"), x.to(dtype=target),
             x.to(device="cpu", dtype=target),
-        ):
+        ):  # fmt: skip
             assert result.dtype == target and result.device == "cpu" and (result is x) == (source == target)
             assert (result.to("float64").numpy() == want).all()
 

@@ -113,15 +113,12 @@ def test_sizes_may_be_integers_of_numpy() -> None:
     ("result", "message"),
     [
         ((1, 1e308, 1e308), r"bytes_read must be at most 1e\+280"),
-        ({"flops": 1e308}, r"flops must be at most 1e\+280"),
-        ((HUGE, 1, 1), "flops must be finite"),
-        ((1, ESCAPE, 2), "bytes_read must be a number, not"),
-        ({f"flops{ESCAPE}": 1}, "unknown keys"),
-        ({"flops": 1, "unit": ESCAPE}, "unit must be one of"),
-        (ESCAPE, "it returned"),
+        ({"flops": 1e308}, r"flops must be at most 1e\+280"), ((HUGE, 1, 1), "flops must be finite"),
+        ((1, ESCAPE, 2), "bytes_read must be a number, not"), ({f"flops{ESCAPE}": 1}, "unknown keys"),
+        ({"flops": 1, "unit": ESCAPE}, "unit must be one of"), (ESCAPE, "it returned"),
     ],
     ids=["sum", "flops", "huge", "text", "key", "unit", "result"],
-)
+)  # fmt: skip
 def test_a_rules_impossible_numbers_are_refused(rule: Callable[[Any], None], result: Any, message: str) -> None:
     rule(lambda call: result)
     with pytest.warns(UserWarning, match=message) as caught:
@@ -292,23 +289,18 @@ NAMED: dict[str, Callable[[fs.Trace], Any]] = {
     "device": lambda trace: fs.roofline_time(1, 1, device=ESCAPE),
     "cuda": lambda trace: fs.roofline_time(1, 1, device=f"cuda:{ESCAPE}"),
     "unit": lambda trace: fs.roofline_time(1, 1, device=H200, unit=ESCAPE),
-    "dtype": lambda trace: fs.work("aten::sin", [(4,)], ESCAPE),
-    "shape": lambda trace: fs.work("aten::sin", [ESCAPE]),
-    "rule": lambda trace: trace.what_if(rule=ESCAPE),
-    "peak": lambda trace: trace.what_if(peaks={ESCAPE: 1}),
-    "rate": lambda trace: trace.what_if(peaks={"memory": ESCAPE}),
-    "model": lambda trace: trace.what_if(device=ESCAPE),
-    "keyword of an op": lambda trace: fs.sin(**{ESCAPE: 1}),
-    "step": lambda trace: trace.gpu_summary(ESCAPE),
+    "dtype": lambda trace: fs.work("aten::sin", [(4,)], ESCAPE), "shape": lambda trace: fs.work("aten::sin", [ESCAPE]),
+    "rule": lambda trace: trace.what_if(rule=ESCAPE), "peak": lambda trace: trace.what_if(peaks={ESCAPE: 1}),
+    "rate": lambda trace: trace.what_if(peaks={"memory": ESCAPE}), "model": lambda trace: trace.what_if(device=ESCAPE),
+    "keyword of an op": lambda trace: fs.sin(**{ESCAPE: 1}), "step": lambda trace: trace.gpu_summary(ESCAPE),
     "grouping": lambda trace: trace.key_averages(group_by=ESCAPE),
     "stated peaks": lambda trace: trace.key_averages(peaks=f"memory={ESCAPE}"),
     "order": lambda trace: trace.key_averages().table(sort_by=ESCAPE),
     "names": lambda trace: fs.compare(trace, trace.key_averages(), by="shape", names=(ESCAPE, ESCAPE)),
-    "file": lambda trace: fs.load_trace(ESCAPE),
-    "folder": lambda trace: trace.write_report(f"/nowhere/{ESCAPE}"),
+    "file": lambda trace: fs.load_trace(ESCAPE), "folder": lambda trace: trace.write_report(f"/nowhere/{ESCAPE}"),
     "range": lambda trace: fs.record_function(ESCAPE, flops=-1),
     "text": lambda trace: fs.load_trace(b'{"traceEvents": \x1b[31m'),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("call", NAMED)

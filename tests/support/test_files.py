@@ -40,14 +40,12 @@ def table(prof: fs.profile) -> Any:
 
 
 EXPORTS: dict[str, Callable[[Any, Path], Any]] = {
-    "csv": lambda prof, path: table(prof).to_csv(path),
-    "json": lambda prof, path: table(prof).to_json(path),
-    "stacks": lambda prof, path: prof.export_stacks(path),
-    "trace": lambda prof, path: prof.export_chrome_trace(path),
+    "csv": lambda prof, path: table(prof).to_csv(path), "json": lambda prof, path: table(prof).to_json(path),
+    "stacks": lambda prof, path: prof.export_stacks(path), "trace": lambda prof, path: prof.export_chrome_trace(path),
     "page": lambda prof, path: prof.write_report(path, peaks="none"),
     "comparison": lambda prof, path: fs.compare(table(prof), table(prof)).to_csv(path),
     "command": lambda prof, path: cli.main(["devices", "--json", str(path)]),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(params=EXPORTS)

@@ -20,15 +20,12 @@ CONTROL_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats, surrog
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # PropList.txt
 UNSEEN = "\xad\u200b\u2060\ufeff\ufff9\ufffb\ufe00\ufe0f\u034f\u115f\u3164\uffa0\U000e0049\U000e0101"
 KINDS = {
-    "C0": "".join(map(chr, range(0x01, 0x10))),
-    "more C0": "".join(map(chr, range(0x10, 0x20))),
-    "C1": "\x7f" + "".join(map(chr, range(0x80, 0x90))),
-    "more C1": "".join(map(chr, range(0x90, 0xA0))),
+    "C0": "".join(map(chr, range(0x01, 0x10))), "more C0": "".join(map(chr, range(0x10, 0x20))),
+    "C1": "\x7f" + "".join(map(chr, range(0x80, 0x90))), "more C1": "".join(map(chr, range(0x90, 0xA0))),
     "bidi": BIDI_CONTROLS,
     "unseen": "\xad\u200b\u2060\ufeff\ufff9\ufffb\U000e0049",  # that Python's repr() escapes
-    "lines": "\u2028\u2029\x85\x0b\x0c\r\n",
-    "halves": "\ud800\ud801\udc00.\udfff",
-}
+    "lines": "\u2028\u2029\x85\x0b\x0c\r\n", "halves": "\ud800\ud801\udc00.\udfff",
+}  # fmt: skip
 # Six characters each, because long names are cut.
 SOME = [odd[at : at + 6] for odd in KINDS.values() for at in range(0, len(odd), 6)]
 

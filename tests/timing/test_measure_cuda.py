@@ -17,15 +17,11 @@ from flopscope.support.nvml import SmClock
 def test_the_time_of_a_call_is_the_busy_time_between_marks() -> None:
     core = fs._core.Store()
     for name, start, ns in [
-        ("early", 0, 50),
-        ("flopscope_flush_l2", 100, 1000),
-        ("a", 2000, 300),
+        ("early", 0, 50), ("flopscope_flush_l2", 100, 1000), ("a", 2000, 300),
         ("b", 2200, 300),  # 200 more than a
-        ("flopscope_flush_l2", 4000, 1000),
-        ("c", 6000, 70),
-        ("d", 6100, 30),
+        ("flopscope_flush_l2", 4000, 1000), ("c", 6000, 70), ("d", 6100, 30),
         ("flopscope_measure_mark", 8000, 10),  # a call that launches nothing
-    ]:
+    ]:  # fmt: skip
         fs._core._append(core, "kernel", name, start, ns, device=0)
     fs._core._append(core, "memcpy", "Memcpy", 6200, 5, device=0)
     fs._core._append(core, "kernel", "elsewhere", 6200, 500, device=1)

@@ -94,17 +94,14 @@ def test_default_sizes_of_matrix_products_are_limited(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing",), "there is no op 'nothing'"),
-        (("add", []), "sizes is empty"),
-        (("add", [0]), "sizes: each must be .*, not 0$"),
-        (("add", [2.5]), "sizes: each must be .*, not 2.5$"),
+        (("nothing",), "there is no op 'nothing'"), (("add", []), "sizes is empty"),
+        (("add", [0]), "sizes: each must be .*, not 0$"), (("add", [2.5]), "sizes: each must be .*, not 2.5$"),
         (("add", [((2,), (-1,))]), r"sizes: each must be .*, not -1$"),
-        (("add", [()]), r"sizes: each must be .*, not \(\)$"),
-        (("add", [4], []), "dtypes is empty"),
+        (("add", [()]), r"sizes: each must be .*, not \(\)$"), (("add", [4], []), "dtypes is empty"),
         ((abs, [4]), "is no op: pass make=…"),
         ((fs.matmul, [((2, 2), (2, 2), (2, 2))]), r"takes 2 tensors \(a, b\), not 3"),
     ],
-)
+)  # fmt: skip
 def test_invalid_arguments_are_named(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         sweep(*arguments)

@@ -37,9 +37,7 @@ def launch(limit: str | None = None, waves: float = 8.0) -> Launch:
         ("scattered access", {"bytes_per_sector_read": 4.0}, launch(), "use 4 of the 32 bytes"),
         ("scattered access", READS | {"bytes_per_sector_written": 4.0}, launch(), "use 11 of the 32 bytes"),
         (
-            "bank conflicts",
-            {"bank_conflicts": 31.0, "shared_wavefronts": 32.0, "stall_mio": 5.0},
-            launch(),
+            "bank conflicts", {"bank_conflicts": 31.0, "shared_wavefronts": 32.0, "stall_mio": 5.0}, launch(),
             "97 % of the passes of shared memory",
         ),
         ("divergence", {"threads_per_instruction": 1.0}, launch(), "1 of 32 threads"),
@@ -53,14 +51,12 @@ def launch(limit: str | None = None, waves: float = 8.0) -> Launch:
         ("occupancy", {"occupancy": 12.0}, launch("registers"), "12 % of the warps that fit are in flight, lim"),
         ("occupancy", {"occupancy": 6.0}, launch("shared memory"), "Less shared memory a block, or more indep"),
         (
-            "waits",
-            {},
-            launch(),
+            "waits", {}, launch(),
             "warps wait for memory. Of their time, warps wait 50 % for memory and 10 % for results",
         ),
         ("waits", {"stall_long_scoreboard": 0.0, "stall_gmma": 9.0}, launch(), "warps wait for tensor cores"),
     ],
-)
+)  # fmt: skip
 def test_a_planted_cause_comes_first(cause: str, counts: dict[str, float], of: Launch, said: str) -> None:
     name, text = cause_of(USUAL | counts, of)
     assert name == cause and said in text and text.endswith(".") and "in 20 % of the cycles" in text
@@ -113,14 +109,10 @@ def test_waits_are_parts_of_a_whole_though_counted_in_several_calls() -> None:
 def test_the_launch_is_that_of_the_longest_kernel() -> None:
     nan = float("nan")
     table: dict[str, list[Any]] = {
-        "key": ["op", "short", "long"],
-        "self_device_time_total": [9.0, 1.0, 2.0],
-        "registers": [nan, 32.0, 168.0],
-        "shared_memory": [nan, 0.0, 49152.0],
-        "theoretical_occupancy": [nan, 100.0, 18.75],
-        "occupancy_limit": [None, None, "registers"],
-        "waves": [nan, 1.0, 2.5],
-    }
+        "key": ["op", "short", "long"], "self_device_time_total": [9.0, 1.0, 2.0], "registers": [nan, 32.0, 168.0],
+        "shared_memory": [nan, 0.0, 49152.0], "theoretical_occupancy": [nan, 100.0, 18.75],
+        "occupancy_limit": [None, None, "registers"], "waves": [nan, 1.0, 2.5],
+    }  # fmt: skip
     found = launch_of(table)
     assert found == Launch("long", 168, 49152, 18.75, "registers", 2.5)
     said = "168 registers a thread, 48.0 KiB of shared memory a block, 2.5 waves of blocks, occupancy 19 %, limited by "
@@ -134,11 +126,8 @@ def test_a_kernel_far_from_its_limit_is_told_why() -> None:
     found = Checked("same", "k", "r", pct_limit=40.0, **seen)
     assert found.cause == "occupancy" and "16 % of the warps that fit are in flight" in found.explanation
     for line in (
-        "launch     64 registers a thread",
-        "why        16 % of",
-        "counted    occupancy 16 %",
-        "traffic    moves",
-    ):
+        "launch     64 registers a thread", "why        16 % of", "counted    occupancy 16 %", "traffic    moves",
+    ):  # fmt: skip
         assert f"  {line}" in str(found)
     written = found.to_dict()
     assert written["cause"] == "occupancy" and written["launch"]["registers"] == 64 and written["counters"] == counts
@@ -151,12 +140,10 @@ def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
     file = str(tmp_path / "k.py")
     waits = {"stall_long_scoreboard": 300, "stall_memory_queue": 40, "stall_short_scoreboard": 50, "stall_mio": 60}
     rows = [
-        ("other", None, 0, 16, 600, {"stall_barrier": 600}),
-        ("long", file, 2, 32, 500, waits | {"selected": 50}),
-        ("long", None, 0, 48, 450, {"selected": 450}),
-        ("long", file, 3, 64, 50, {"stall_barrier": 45, "selected": 5}),
+        ("other", None, 0, 16, 600, {"stall_barrier": 600}), ("long", file, 2, 32, 500, waits | {"selected": 50}),
+        ("long", None, 0, 48, 450, {"selected": 450}), ("long", file, 3, 64, 50, {"stall_barrier": 45, "selected": 5}),
         ("long", file, 4, 80, 49, {"stall_barrier": 49}),
-    ]
+    ]  # fmt: skip
     kernel, other = by_kernel(rows)
     load, issues = kernel.lines
     assert load == Line("long", file, 2, 0, pytest.approx(100 * 500 / 1049), "memory", 60.0, "v = tl.load(at)")

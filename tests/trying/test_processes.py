@@ -97,15 +97,11 @@ def test_the_program_is_told_and_its_generators_begin_alike() -> None:
 
 
 FAILURES = {
-    "raise ValueError('no data')": "ValueError: no data",
-    "import sys; sys.exit(3)": "SystemExit: 3",
-    "import sys; sys.exit(0)": "",
-    "import sys; sys.exit()": "",
-    "input('go on? ')": "EOFError",
+    "raise ValueError('no data')": "ValueError: no data", "import sys; sys.exit(3)": "SystemExit: 3",
+    "import sys; sys.exit(0)": "", "import sys; sys.exit()": "", "input('go on? ')": "EOFError",
     "import os; print('out of luck', flush=True); os._exit(4)": "it ended with status 4: out of luck",
-    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "it was ended by SIGKILL",
-    "x = = 1": "SyntaxError",
-}
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "it was ended by SIGKILL", "x = = 1": "SyntaxError",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", FAILURES)

@@ -90,15 +90,13 @@ def test_a_large_effect_is_found_in_few_pairs_and_a_small_one_is_never_reversed(
         ([[1.0, 2.0, 3.0], [1.0, 2.0]], [1.0, 2.0, 9.0], 1e-4, True, 2, 0.0),  # the results that all have
         ([[1.0], [1.0]], [math.nan], 1e-2, False, 1, math.inf),
         ([[math.nan], [math.nan]], [math.nan], 1e-4, True, 1, 0.0),
-        ([[math.nan], [math.nan]], [1.0], 1e-4, False, 1, math.inf),
-        ([[0.0], [0.0]], [0.0], 1e-4, True, 1, 0.0),
+        ([[math.nan], [math.nan]], [1.0], 1e-4, False, 1, math.inf), ([[0.0], [0.0]], [0.0], 1e-4, True, 1, 0.0),
         ([[0.0], [0.0]], [1e-9], 1e-4, False, 1, math.inf),
         ([[1.0], [1.0]], [1.5], math.nan, None, 1, 0.5),  # other random numbers
-        ([], [1.0], 1e-4, None, 0, math.nan),
-        ([[]], [1.0], 1e-4, None, 0, math.nan),
+        ([], [1.0], 1e-4, None, 0, math.nan), ([[]], [1.0], 1e-4, None, 0, math.nan),
         ([[1.0]], [], 1e-4, None, 0, math.nan),
     ],
-)
+)  # fmt: skip
 def test_results_are_kept_within_the_tolerance_or_the_spread_of_unchanged_runs(
     plain: list[list[float]], changed: list[float], tolerance: float, kept: bool | None, values: int, difference: float
 ) -> None:
