@@ -214,12 +214,10 @@ def without_device_work() -> Program:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (without_shapes, ("record_shapes=True",)),
-        (without_ops, ("no op that did it was recorded", "its capture")),
-        (without_steps, ("prof.step()",)),
-        (without_device_work, ("ProfilerActivity.CUDA",)),
+        (without_shapes, ("record_shapes=True",)), (without_ops, ("no op that did it was recorded", "its capture")),
+        (without_steps, ("prof.step()",)), (without_device_work, ("ProfilerActivity.CUDA",)),
     ],
-)
+)  # fmt: skip
 def test_the_notes_ask_for_what_is_missing(make: Callable[[], Program], words: tuple[str, ...]) -> None:
     advice = check(make().load())
     assert any(all(word in note for word in words) for note in advice.notes)

@@ -265,8 +265,7 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     ("copy", uploads("Memcpy DtoH (Device -> Pinned)", 7), "copies to the host|read the result"),
     ("copy", there_and_back(50), "copies to the device"),
     ("copy", there_and_back(400), "copies between host and device"),  # a direction counts from a tenth of the time
-    ("copy", uploads(PAGEABLE, 9), ""),
-    ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
+    ("copy", uploads(PAGEABLE, 9), ""), ("memory", allocates(*EVERY_4), "15 calls in the profile of cudaFree"),
     ("memory", freeing("aten::empty"), "The memory is full|-empty_cache"),
     ("memory", freeing("made::op"), "empty_cache|-The memory is full"),
     ("collection", late(collects=[1, 3]), "waits 350us a step for|2 runs in the profile take 700us each|gc.freeze()"),
@@ -274,22 +273,18 @@ SPEAKS: list[tuple[str, Program, str]] = [  # rule, program, and words of what i
     *(("sync", checking("torch/distributions", one), "validate_args=False|-condition") for one in (True, False)),
     *(("sync", checking("models", one), "condition|-validate_args") for one in (True, False)),
     ("sync", waiting_in("aten::nonzero"), "depends on the data"),
-    ("sync", waiting_in("aten::item"), "accumulate losses"),
-    ("sync", waiting_in("aten::is_nonzero"), "torch.where"),
-    ("sync", waiting_in("aten::_coalesce"), "Coalesce"),
-    ("sync", waiting_in(""), "Leave out the synchronize()"),
+    ("sync", waiting_in("aten::item"), "accumulate losses"), ("sync", waiting_in("aten::is_nonzero"), "torch.where"),
+    ("sync", waiting_in("aten::_coalesce"), "Coalesce"), ("sync", waiting_in(""), "Leave out the synchronize()"),
     ("optimizer", sgd("mul_", "add_", "add_", devices=0), "3 ops a step|-kernel"),
     ("straggler", messages((70 * MIB, 3000), (70 * MIB, 3100), (256 * MIB, 1400)), ""),
-    ("straggler", messages(*FEW), "1 of 3 collectives a step"),
-    ("straggler", messages(*WAITS), ""),
-    ("communication", messages(*FEW), ""),
-    ("communication", messages(*((8 * MIB, 300),) * 3), ""),
+    ("straggler", messages(*FEW), "1 of 3 collectives a step"), ("straggler", messages(*WAITS), ""),
+    ("communication", messages(*FEW), ""), ("communication", messages(*((8 * MIB, 300),) * 3), ""),
     ("communication", gradients("allreduce"), "gradients|-async_op=True"),
     ("communication", gradients("all_to_allv"), "async_op=True|-gradients"),
     ("communication", gradients("allgather"), "async_op=True|-gradients"),
     ("communication", collectives(100, 110, 120), "gather small messages"),
     ("communication", messages(*((32 * MIB, 400),) * 3), "async_op=True|-gather small|-backward"),
-]
+]  # fmt: skip
 SILENT: list[tuple[str, Program]] = [
     ("warmup", late(loads=range(4))),  # later steps are not faster
     *(("loading", late(loads=steps)) for steps in ([0], [0, 2])),

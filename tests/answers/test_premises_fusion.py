@@ -113,15 +113,12 @@ def test_products_without_scores_are_no_attention() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"dtype": [BF16, FLOAT]}, True),
-        ({"dtype": [HALF, FLOAT]}, True),
-        ({"dtype": [FLOAT, FLOAT]}, False),
+        ({"dtype": [BF16, FLOAT]}, True), ({"dtype": [HALF, FLOAT]}, True), ({"dtype": [FLOAT, FLOAT]}, False),
         ({"dtype": [LONG, FLOAT]}, False),
         ({"dtype": [FLOAT, "double"], "shapes": ([], [])}, False),  # a number
-        ({"dtype": [FLOAT, "double"], "shapes": ([1], [1])}, False),
-        ({"dtype": [BF16, FLOAT], "shapes": ()}, False),
+        ({"dtype": [FLOAT, "double"], "shapes": ([1], [1])}, False), ({"dtype": [BF16, FLOAT], "shapes": ()}, False),
     ],
-)
+)  # fmt: skip
 def test_cast_needs_two_float_dtypes_and_more_than_a_number(changed: dict[str, Any], said: bool) -> None:
     assert bool(told(inside("aten::to", **changed), "cast")) == said
 
@@ -156,11 +153,9 @@ def test_weights_are_converted_once_only_without_a_backward_pass(trained: bool, 
     [
         (("ToCopyBackward0", "aten::linear"), 0, True),
         (("ToCopyBackward0", "aten::linear"), 1, False),  # a parameter and its gradient
-        (("aten::linear",) * 2, 0, True),
-        (("aten::linear",) * 2, 1, False),
-        (("aten::linear",) * 3, 1, True),
+        (("aten::linear",) * 2, 0, True), (("aten::linear",) * 2, 1, False), (("aten::linear",) * 3, 1, True),
     ],
-)
+)  # fmt: skip
 def test_a_parameter_cast_once_there_and_back_is_no_finding(
     around: tuple[str, ...], gradients: int, said: bool
 ) -> None:

@@ -147,12 +147,10 @@ def convolution(kernels: tuple[str, ...], weight: list[int], **run: Any) -> Prog
         ("cudnn::nchwToNhwcKernel<float>", None, True),
         ("cudnn::nchwToNhwcKernel<float>", [[200704, 3136, 56, 1], [576, 9, 3, 1]], True),
         ("cudnn::nchwToNhwcKernel<float>", [[200704, 1, 3584, 64], [576, 1, 192, 64]], False),  # in NHWC already
-        ("cudnn::someKernel<float>", None, False),
-        ("batched_transpose_64x32_half", None, True),
-        ("SubTensorOpWithTransform5d", None, True),
-        ("void cutlass::nchw_to_nhwc_kernel<float>", None, True),
+        ("cudnn::someKernel<float>", None, False), ("batched_transpose_64x32_half", None, True),
+        ("SubTensorOpWithTransform5d", None, True), ("void cutlass::nchw_to_nhwc_kernel<float>", None, True),
     ],
-)
+)  # fmt: skip
 def test_channels_last_is_for_convolutions_that_convert(kernel: str, strides: Any, said: bool) -> None:
     program = convolution((kernel, "sm80_xmma_fprop_tf32f32_nhwc"), [64, 64, 3, 3], strides=strides)
     assert any("Use channels_last" in row.what for row in told(program, "layout")) == said
@@ -307,13 +305,11 @@ def test_the_fill_of_a_workspace_is_no_product() -> None:
     ("sizes", "strides", "named"),
     [
         ((50257, 4096, 4096), None, ""),  # the rows of the first matrix are unknown
-        ((50257, 4096, 4096), [[4096, 1], [4096, 1]], ""),
-        ((50257, 4096, 4096), [[1, 50257], [4096, 1]], "M = 50257"),
-        ((4096, 4096, 50257), [[50257, 1], [4096, 1]], "K = 50257"),
-        ((4096, 4096, 50257), [[1, 4096], [4096, 1]], ""),
+        ((50257, 4096, 4096), [[4096, 1], [4096, 1]], ""), ((50257, 4096, 4096), [[1, 50257], [4096, 1]], "M = 50257"),
+        ((4096, 4096, 50257), [[50257, 1], [4096, 1]], "K = 50257"), ((4096, 4096, 50257), [[1, 4096], [4096, 1]], ""),
         ((4096, 50257, 4096), None, "N = 50257"),
     ],
-)
+)  # fmt: skip
 def test_align_looks_at_the_sizes_that_are_rows_in_memory(sizes: Any, strides: Any, named: str) -> None:
     m, n, k = sizes
     program = in_a_row(("aten::mm", 8000.0, ([m, k], [k, n]), {"dtype": BF16, "kernel": "nvjet", "strides": strides}))

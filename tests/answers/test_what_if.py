@@ -53,16 +53,12 @@ def test_without_a_change_only_recording_is_left_out(name: str) -> None:
 
 
 CHANGES: list[dict[str, Any]] = [
-    {},
-    *({"rule": rule} for rule in RULES),
-    {"rule": list(RULES)},
-    {"peaks": {"memory": 1e12}},
+    {}, *({"rule": rule} for rule in RULES), {"rule": list(RULES)}, {"peaks": {"memory": 1e12}},
     {"peaks": {"memory": 1e14, "bf16_tensor": 1e17, "fp32": 1e16}},
-    *({"host_us_per_launch": cost} for cost in (0, 100)),
-    *({"dtype": name} for name in ("float64", "bfloat16")),
+    *({"host_us_per_launch": cost} for cost in (0, 100)), *({"dtype": name} for name in ("float64", "bfloat16")),
     *({"device": name} for name in ("NVIDIA B200", "Tesla P100-PCIE-16GB")),
     {"rule": ["fuse", "launch"], "peaks": {"memory": 9e12}, "host_us_per_launch": 1.0, "dtype": "float16"},
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["tf32_before", "small_before", "data_before", "optimizer_foreach_before"])
@@ -257,20 +253,17 @@ def test_a_slower_device_works_while_it_waited_for_the_host() -> None:
         ({"rule": ["tf32", "none"]}, "no rule 'none'"),
         ({"peaks": {"memry": 1e12}}, r"no peak 'memry'; did you mean 'memory'\?"),
         ({"peaks": {"memory": 0}}, "the peak of memory must be a positive number of FLOP/s or bytes/s, not 0"),
-        ({"peaks": {"fp32": math.nan}}, "not nan"),
-        ({"peaks": {"fp32": True}}, "not True"),
+        ({"peaks": {"fp32": math.nan}}, "not nan"), ({"peaks": {"fp32": True}}, "not True"),
         ({"host_us_per_launch": -1}, "host_us_per_launch must be a number of µs, at least 0, not -1"),
         ({"host_us_per_launch": math.inf}, "not inf"),
         ({"dtype": "bf16"}, r"no float dtype 'bf16'; did you mean 'bfloat16'\?"),
         ({"device": "nvidia b20"}, "no datasheet row for 'nvidia b20'; did you mean 'NVIDIA B200'"),
         ({"device": "H100"}, "did you mean 'NVIDIA H100"),
-        ({"device": "NVIDIA GeForce RTX 3080"}, "several cards are called"),
-        ({"rule": 7}, "takes"),
-        ({"peaks": "measured"}, "takes"),
-        ({"peaks": [("memory", 1e12)]}, "takes"),
+        ({"device": "NVIDIA GeForce RTX 3080"}, "several cards are called"), ({"rule": 7}, "takes"),
+        ({"peaks": "measured"}, "takes"), ({"peaks": [("memory", 1e12)]}, "takes"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_errors_name_the_value(change: dict[str, Any], error: str) -> None:
     with pytest.raises(TypeError if error == "takes" else ValueError, match=error):
         trace("pointwise_before").what_if(**change)

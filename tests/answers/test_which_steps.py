@@ -205,13 +205,11 @@ def test_many_first_steps_are_looked_at_once() -> None:
     ("times", "noted"),
     [
         ([1, 1, 1, 9, 1, 1, 1, 9], False),  # each fourth step
-        ([9, 1, 1, 1, 9, 1, 1, 1, 9], False),
-        ([1, 1, 9, 1, 1, 1, 1, 1, 9, 1], True),
+        ([9, 1, 1, 1, 9, 1, 1, 1, 9], False), ([1, 1, 9, 1, 1, 1, 1, 1, 9, 1], True),
         ([9, 1, 1, 1, 1, 1, 1, 9], True),  # the first and the last
-        ([1, 1, 1, 1, 9, 1, 1], True),
-        ([1, 2, 1, 2, 1, 2], False),
+        ([1, 1, 1, 1, 9, 1, 1], True), ([1, 2, 1, 2, 1, 2], False),
     ],
-)
+)  # fmt: skip
 def test_long_steps_that_recur_regularly_are_no_outliers(times: list[float], noted: bool) -> None:
     notes = list(step_notes([f"step {i}" for i in range(len(times))], times))
     assert bool(notes) == noted

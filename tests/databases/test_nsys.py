@@ -111,8 +111,7 @@ def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: st
 SIZES = "sizes = [[16, 128], [128, 64]]"
 NAMES = {
     f"aten::mm, seq = 12, op_id = 345, {SIZES}, input_op_ids = [(340,0), (0,-1)]": ("aten::mm", True),
-    f"aten::mm, seq = 12, {SIZES}": ("aten::mm", True),
-    "aten::empty": ("aten::empty", True),
+    f"aten::mm, seq = 12, {SIZES}": ("aten::mm", True), "aten::empty": ("aten::empty", True),
     "flash_attn::_flash_attn_forward, op_id = 3": ("flash_attn::_flash_attn_forward", True),
     "FlashAttnFunc, seq = 1, op_id = 3": ("FlashAttnFunc", True),
     "record_param_comms, op_id = 9": ("record_param_comms", True),
@@ -122,12 +121,10 @@ NAMES = {
     "forward, op_id = 4": ("forward", False),
     "Optimizer.step#Adam.step, op_id = 4": ("Optimizer.step#Adam.step", False),
     "XlaModule:#hlo_module=jit_f,program_id=3#": ("XlaModule:#hlo_module=jit_f,program_id=3#", False),
-    "layer, with, commas, op_id = x": ("layer, with, commas, op_id = x", False),
-    "a\\b": ("a\\b", False),
-    "nccl:all_reduce, op_id = 3": ("nccl:all_reduce", False),
-    "std::vector": ("std::vector", False),
+    "layer, with, commas, op_id = x": ("layer, with, commas, op_id = x", False), "a\\b": ("a\\b", False),
+    "nccl:all_reduce, op_id = 3": ("nccl:all_reduce", False), "std::vector": ("std::vector", False),
     "aten::mm, seq = 3, op_id = 4, sizes = [[16, 128], [12": ("aten::mm", True),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("registered", [False, True], ids=["text", "string id"])

@@ -20,12 +20,10 @@ INT, UINT64, SIZE = 5, 18, 22  # NVTX_PAYLOAD_ENTRY_TYPE_…
 IDENTITY = (0, UINT64, "NCCL communicator ID", None)
 MESSAGE = (1, SIZE, "Message size [bytes]", 8)
 SCHEMAS = {
-    COMM: [IDENTITY],
-    INIT: [IDENTITY, (1, INT, "No. of ranks", 8), (2, INT, "Rank", 12), (3, INT, "CUDA device", 16)],
-    REDUCE: [IDENTITY, MESSAGE, (2, REDUCE + 100, "Reduction operation", 16)],
-    GATHER: [IDENTITY, MESSAGE],
+    COMM: [IDENTITY], INIT: [IDENTITY, (1, INT, "No. of ranks", 8), (2, INT, "Rank", 12), (3, INT, "CUDA device", 16)],
+    REDUCE: [IDENTITY, MESSAGE, (2, REDUCE + 100, "Reduction operation", 16)], GATHER: [IDENTITY, MESSAGE],
     PEER: [IDENTITY, MESSAGE, (2, INT, "Peer rank", 16)],
-}
+}  # fmt: skip
 CALLS = {
     **{"AllReduce": REDUCE, "Reduce": REDUCE, "ReduceScatter": REDUCE, "AllGather": GATHER, "AlltoAll": GATHER},
     **{"Broadcast": PEER, "Send": PEER, "Recv": PEER, "CommInitRank": INIT, "CommCount": COMM},
@@ -184,16 +182,14 @@ def reduced_with(data: Any) -> list[Made]:
 
 
 UNKNOWN = {
-    "two kernels": group(REDUCED, kernels=2),
-    "two kinds": group(REDUCED, ("AllGather", {"sizes": (8,)})),
+    "two kernels": group(REDUCED, kernels=2), "two kinds": group(REDUCED, ("AllGather", {"sizes": (8,)})),
     "two communicators": group(REDUCED, ("AllReduce", {"sizes": (8, 0), "communicator": 5})),
     "a call without a payload": group(("Send", {"sizes": (8, 0)}), ("Recv", {"sizes": (8, 0), "binaryData": None})),
-    "a short payload": reduced_with(bytes(33)),
-    "a payload that is a text": reduced_with("x" * 64),
+    "a short payload": reduced_with(bytes(33)), "a payload that is a text": reduced_with("x" * 64),
     "a foreign schema": reduced_with(struct.pack("<8Q", *range(8))),
     "an end without a start": [("Send", {"sizes": (8, 0)}), ("GroupEnd", {"kernels": 1})],
     "an impossible size": [("AllReduce", {"sizes": (1 << 63, 0), "kernels": 1})],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNKNOWN)

@@ -23,13 +23,10 @@ SIZES = [[64, 32], [32, 16]]
 MARKER = f"aten::mm, seq = 3, op_id = 1, sizes = {SIZES}"
 # (category, name, start, end, correlation), (name, start, end, correlation, agent), (start, end, bytes, from, to)
 REGIONS = [
-    ("MARKER_CORE_RANGE_API", MARKER, 100, 190, 1),
-    ("HIP_RUNTIME_API", "hipLaunchKernel", 110, 120, 2),
-    ("HSA_CORE_API", "hsa_signal_load_relaxed", 112, 114, 3),
-    ("RCCL_API", "ncclAllReduce", 200, 240, 4),
-    ("HIP_RUNTIME_API", "hipLaunchKernel", 210, 220, 5),
-    ("HIP_RUNTIME_API", "hipMemcpyAsync", 250, 255, 6),
-]
+    ("MARKER_CORE_RANGE_API", MARKER, 100, 190, 1), ("HIP_RUNTIME_API", "hipLaunchKernel", 110, 120, 2),
+    ("HSA_CORE_API", "hsa_signal_load_relaxed", 112, 114, 3), ("RCCL_API", "ncclAllReduce", 200, 240, 4),
+    ("HIP_RUNTIME_API", "hipLaunchKernel", 210, 220, 5), ("HIP_RUNTIME_API", "hipMemcpyAsync", 250, 255, 6),
+]  # fmt: skip
 DISPATCHES = [(GEMM, 300, 350, 2, 5), ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096>)", 400, 480, 5, 6)]
 COPIES = [(500, 510, 4096, 0, 5, 6), (520, 525, 64, 5, 0, 0), (530, 540, 128, 5, 6, 0)]
 AGENTS = [(0, "CPU", 0), (5, "GPU", 0), (6, "GPU", 1)]
@@ -69,8 +66,7 @@ def rocpd_tables(schema: str, pid: int) -> dict[str, list[dict[str, Any]]]:
     process = {"id": pid, "pid": pid, "command": "./a.out", "environment": '{"RANK": "1", "WORLD_SIZE": "2"}'}
     return {
         "metadata": [{"id": 1, "tag": "schema_version", "value": schema}],
-        "string": [{"id": place, "string": text} for text, place in ids.items()],
-        "info_process": [process],
+        "string": [{"id": place, "string": text} for text, place in ids.items()], "info_process": [process],
         "info_agent": [
             {"id": place, "pid": pid, "type": kind, "type_index": index, "extdata": json.dumps(DETAILS)}
             for place, kind, index in AGENTS
@@ -79,11 +75,8 @@ def rocpd_tables(schema: str, pid: int) -> dict[str, list[dict[str, Any]]]:
             {"id": place, "display_name": name, "kernel_name": f"{name}.kd", "arch_vgpr_count": 32}
             for name, place in symbols.items()
         ],
-        "event": events,
-        "region": regions,
-        "kernel_dispatch": dispatches,
-        "memory_copy": copies,
-    }
+        "event": events, "region": regions, "kernel_dispatch": dispatches, "memory_copy": copies,
+    }  # fmt: skip
 
 
 def in_rocpd(folder: Path) -> Path:

@@ -52,27 +52,15 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     frame = result(core).collectives()
     assert frame.to_dict("records") == [
         {
-            "collective": "allgather",
-            "name": "_allgather_base",
-            "group": "7",
-            "group_size": 4,
-            "ranks": "[0, 4]",
-            "dtype": "BFloat16",
-            "device": 0,
-            "stream": 17,
-            "start": 10.0,
-            "duration": 100.0,
+            "collective": "allgather", "name": "_allgather_base", "group": "7", "group_size": 4, "ranks": "[0, 4]",
+            "dtype": "BFloat16", "device": 0, "stream": 17, "start": 10.0, "duration": 100.0,
             "message_bytes": 2e6,  # the parts of all ranks
             "exposed": 60.0,
             "algorithm_gbytes_per_s": 20.0,  # 2 MB in 100 us
             "bus_gbytes_per_s": 15.0,  # 3/4 of the above
-            "occurrence": 0,
-            "sequence": 12,
-            "kernel": NAME,
-            "step": "train",
-            "step_occurrence": 1,
+            "occurrence": 0, "sequence": 12, "kernel": NAME, "step": "train", "step_occurrence": 1,
         }
-    ]
+    ]  # fmt: skip
 
 
 def test_unrecorded_values_are_missing() -> None:
@@ -111,18 +99,12 @@ def test_long_texts_are_cut() -> None:
         ("allreduce_coalesced", "allreduce"),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "allreduce"),
         ("void vllm::cross_device_reduce_1stage<float, 2>()", "allreduce"),
-        ("ncclKernel_ReduceScatter_Sum_bf16", "reducescatter"),
-        ("all_gather_into_tensor_coalesced", "allgather"),
-        ("ncclDevKernel_AllGather_RING_LL", "allgather"),
-        ("all_to_allv", "alltoall"),
-        ("_broadcast_oop", "broadcast"),
-        ("ncclDevKernel_Broadcast_RING_LL", "broadcast"),
-        ("_reduce_oop", "reduce"),
-        ("scatter", "scatter"),
-        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "sendrecv"),
-        ("ncclDevKernel_Generic_4", "other"),
+        ("ncclKernel_ReduceScatter_Sum_bf16", "reducescatter"), ("all_gather_into_tensor_coalesced", "allgather"),
+        ("ncclDevKernel_AllGather_RING_LL", "allgather"), ("all_to_allv", "alltoall"), ("_broadcast_oop", "broadcast"),
+        ("ncclDevKernel_Broadcast_RING_LL", "broadcast"), ("_reduce_oop", "reduce"), ("scatter", "scatter"),
+        ("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "sendrecv"), ("ncclDevKernel_Generic_4", "other"),
     ],
-)
+)  # fmt: skip
 def test_kinds_follow_from_names(name: str, kind: str) -> None:
     """A recorded collective makes any kernel communication; where its name tells no kind, the kernel's does."""
     core = _core.Store()

@@ -23,27 +23,16 @@ VALUES: list[Any] = [
     *("", "0", "-1", "\x1b[31m", "\ud800", "<b>", "[0, 1]", "[1, 2, ...]", "[99999999999999999999]", "x" * 700),
     *([], {}, [0, 1], [[2**62, 2**62]], {"rank": 0}),
     *(
-        "allreduce",
-        "all_to_all",
-        "_allgather_base",
-        "barrier",
-        "send",
-        "BFloat16",
-        "ProfilerStep#1",
-        "kernel",
-        "M",
+        "allreduce", "all_to_all", "_allgather_base", "barrier", "send", "BFloat16", "ProfilerStep#1", "kernel", "M",
         "i",
     ),
-]
+]  # fmt: skip
 EDGES: dict[str, list[Any]] = {
-    "ts": [0, 1, 2**53, 2**60, 2**63 - 1, -1, -(2**62), 9.2e18],
-    "dur": [0, 0, 0, 1, 2**53, 2**62, -1],
-    "Seq": [0, 1, -1, 2**53, 2**63 - 1],
-    "Group size": [0, 1, -1, 2**31, 2**63 - 1],
-    "In msg nelems": [0, 1, -1, 2**62, 2**63 - 1],
-    "device": [0, 1, 127, 128, -1, 2**40],
+    "ts": [0, 1, 2**53, 2**60, 2**63 - 1, -1, -(2**62), 9.2e18], "dur": [0, 0, 0, 1, 2**53, 2**62, -1],
+    "Seq": [0, 1, -1, 2**53, 2**63 - 1], "Group size": [0, 1, -1, 2**31, 2**63 - 1],
+    "In msg nelems": [0, 1, -1, 2**62, 2**63 - 1], "device": [0, 1, 127, 128, -1, 2**40],
     "baseTimeNanoseconds": [0, 1, 2**60, 2**62 - 1, 2**62, -1],
-}
+}  # fmt: skip
 """Numbers that a reader accepts, or that are just beyond."""
 
 

@@ -281,13 +281,11 @@ def test_a_world_size_makes_no_memory(tmp_path: Path) -> None:
     [
         (2**31, 2, r'"rank" is 2147483648; it must be an integer from 0 to 2147483647'),
         (0, 2**31 + 1, r'"world_size" is 2147483649; it must be an integer from 1 to 2147483648'),
-        (0, 0, r'"world_size" is 0; it must be'),
-        (0, -1, r'"world_size" is -1; it must be'),
-        (0, 2.5, r'"world_size" is 2.5; it must be'),
-        (0, True, r'"world_size" is True; it must be'),
+        (0, 0, r'"world_size" is 0; it must be'), (0, -1, r'"world_size" is -1; it must be'),
+        (0, 2.5, r'"world_size" is 2.5; it must be'), (0, True, r'"world_size" is True; it must be'),
         (0, "\x1b[31m", r'"world_size" is \'\\x1b\[31m\'; it must be'),
     ],
-)
+)  # fmt: skip
 def test_ranks_and_sizes_beyond_the_limits_are_refused(rank: int, world: object, reason: str, tmp_path: Path) -> None:
     small_rank(tmp_path / "a.json", rank, world)
     with pytest.raises(ValueError, match=reason):

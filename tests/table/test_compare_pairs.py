@@ -30,16 +30,12 @@ SAID = {
     "tf32": [r"aten::mm .*fp32 → tf32_tensor"],
     "graph": [r"kernel launches → 1 cudaGraphLaunch", r"The largest remaining part of b: "],
     "pointwise": [r"9 ops → 1 fused kernel", r"→ triton_poi_fused"],
-    "low_precision": [r"aten::mm .*tf32_tensor → bf16_tensor"],
-    "attention_infer": [r"\d+ ops → \d+ ops .*_attention"],
+    "low_precision": [r"aten::mm .*tf32_tensor → bf16_tensor"], "attention_infer": [r"\d+ ops → \d+ ops .*_attention"],
     "optimizer_foreach": [r"7 ops → 1 op .*_foreach_mul_.* → _fused_adamw_"],
-    "copy_pageable": [r"aten::copy_ .*% → .*% of roofline"],
-    "data": [r"device idle during a wait for data went away"],
-    "layout": [r"aten::copy_ is gone"],
-    "small": [r"aten::cumsum .*% → .*% of roofline"],
-    "cast": [r"aten::copy_ .*13 → 1 call"],
-    "launch_train": [r"kernel launches → 1 cudaGraphLaunch"],
-}
+    "copy_pageable": [r"aten::copy_ .*% → .*% of roofline"], "data": [r"device idle during a wait for data went away"],
+    "layout": [r"aten::copy_ is gone"], "small": [r"aten::cumsum .*% → .*% of roofline"],
+    "cast": [r"aten::copy_ .*13 → 1 call"], "launch_train": [r"kernel launches → 1 cudaGraphLaunch"],
+}  # fmt: skip
 """What the sentences must say of each change, as far as a trace can tell."""
 
 

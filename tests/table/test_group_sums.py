@@ -58,22 +58,18 @@ def test_nested_groups_add_up_what_is_known_of_their_rows(ops_have_work: bool, o
             inside |= {inner} if parents[inner] in inside else set()
         here, within = groups == group, np.isin(groups, list(inside))
         expected = {
-            "rows": within.sum(),
-            "count": columns["count"][here].sum(),
+            "rows": within.sum(), "count": columns["count"][here].sum(),
             "cpu_memory_usage": columns["self_cpu_memory_usage"][within].sum(),
             "self_cpu_time_total": total("self_cpu_time_total", here),
             "device_time_total": total("self_device_time_total", within),
-            "device_busy_time": total("device_busy_time", here & works),
-            "flops": total("flops", here & works),
-            "flops_total": total("flops", within & works),
-            "headroom": total("headroom", here & works),
-            "bytes_read": total("bytes_read", here & works),
-            "roofline_time": total("roofline_time", here & works),
+            "device_busy_time": total("device_busy_time", here & works), "flops": total("flops", here & works),
+            "flops_total": total("flops", within & works), "headroom": total("headroom", here & works),
+            "bytes_read": total("bytes_read", here & works), "roofline_time": total("roofline_time", here & works),
             "pct_peak_flops": mean("pct_peak_flops", here & works),
             "pct_roofline_total": mean("pct_roofline", within & works),
             "tflops_per_s": rate("flops", "tflops_per_s", here & works) / 1e6,
             "gbytes_per_s": rate("bytes_total_moved", "gbytes_per_s", here & works) / 1e3,
-        }
+        }  # fmt: skip
         assert {name: found[name][group] for name in expected} == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
 

@@ -305,16 +305,13 @@ def test_sums_over_groups_are_those_of_the_ungrouped_table(path: Path, words: An
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("shapes", r"group_by must be one or several of name, shape, .*; got 'shapes'"),
-        (["name", 3], r"got 3"),
+        ("shapes", r"group_by must be one or several of name, shape, .*; got 'shapes'"), (["name", 3], r"got 3"),
         (["module", "stream"], "ops, which have no stream"),
         ("stack", "no stacks are recorded without with_stack=True"),
-        ("line", "no stacks are recorded without with_stack=True"),
-        ("step", r"no steps are recorded; prof.step\(\)"),
-        ("stream", "no device work is recorded"),
-        ("shape", "no input shapes are recorded without record_shapes=True"),
+        ("line", "no stacks are recorded without with_stack=True"), ("step", r"no steps are recorded; prof.step\(\)"),
+        ("stream", "no device work is recorded"), ("shape", "no input shapes are recorded without record_shapes=True"),
     ],
-)
+)  # fmt: skip
 def test_what_was_not_recorded_is_an_error_that_names_the_option(words: Any, message: str) -> None:
     with fs.profile() as prof:
         fs.sin(fs.ones((4,)))

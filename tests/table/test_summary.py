@@ -31,11 +31,9 @@ FACTS = {
     **{"registers_per_sm": 65536, "shared_memory_per_block_optin": 232448, "shared_memory_per_sm": 233472},
 }
 NAMES = {  # by category of the time, and by use of the tensor cores
-    "void at::native::elementwise_kernel<128, 4>(int)": ("kernel", False),
-    "nvjet_sm90_tst_64x64": ("kernel", True),
-    "volta_sgemm_128x64_nn": ("kernel", False),
-    "ncclDevKernel_AllReduce_Sum_f32_RING_LL": ("communication", False),
-}
+    "void at::native::elementwise_kernel<128, 4>(int)": ("kernel", False), "nvjet_sm90_tst_64x64": ("kernel", True),
+    "volta_sgemm_128x64_nn": ("kernel", False), "ncclDevKernel_AllReduce_Sum_f32_RING_LL": ("communication", False),
+}  # fmt: skip
 
 
 def launch(blocks: int, threads: int = 256) -> dict[str, Any]:
@@ -124,15 +122,13 @@ def test_launches_of_several_streams_and_graphs() -> None:
     for number, begin, end in ((1, 0, 10), (2, 10, 20), (3, 20, 50), (4, 140, 210), (5, 300, 306), (4, 202, 208)):
         _core._append(core, "runtime", "cudaLaunchKernel", begin, end - begin, correlation=number)
     for stream, number, begin, end in (
-        (7, 1, 30, 100),
-        (7, 2, 100, 150),
+        (7, 1, 30, 100), (7, 2, 100, 150),
         (8, 3, 60, 205),  # the first on its stream
         (7, 4, 220, 240),  # stream 7 ended at 150, the device at 205, the call from 140 to 210
         (7, 5, 320, 330),  # a graph of three kernels; stream 7 ended at 240
-        (7, 5, 335, 340),
-        (9, 5, 335, 345),
+        (7, 5, 335, 340), (9, 5, 335, 345),
         (7, None, 400, 410),  # without a recorded call
-    ):
+    ):  # fmt: skip
         _core._append(core, "kernel", "k", begin, end - begin, correlation=number, device=0, stream=stream)
     for device in (0, 1):
         _core._append(core, "memcpy", "copy", 250, 10, device=device, correlation=5 if device == 0 else None)
@@ -338,11 +334,9 @@ def test_the_facts_of_a_summary_are_its_numbers(tmp_path: Path) -> None:
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["file"] == str(VOCABULARY) and facts["device"] == {"kind": "cuda", "name": "NVIDIA H200"}
     for name, frame in (
-        ("accounting", trace.accounting()),
-        ("gpus", trace.gpu_summary()),
-        ("steps", trace.step_breakdown()),
+        ("accounting", trace.accounting()), ("gpus", trace.gpu_summary()), ("steps", trace.step_breakdown()),
         ("launches", trace.launch_summary()),
-    ):
+    ):  # fmt: skip
         expected = frame.astype(object).where(frame.notna(), None).to_dict("records")
         assert [[*row.values()] for row in facts[name]] == [[*row.values()] for row in expected], name
         assert len(expected) > 0 and all(map(str.startswith, facts[name][0], expected[0])), name

@@ -126,11 +126,9 @@ def everything(core: Any) -> list[str]:
     assert stated is not None
     limits = {"cuda:0": stated.for_core(None)}
     requests: list[tuple[Any, ...]] = [
-        (core.table, False, 0, {}),
-        (core.table, True, 2, limits),
-        (core.accounting, True, 0, limits, False, (), True),
+        (core.table, False, 0, {}), (core.table, True, 2, limits), (core.accounting, True, 0, limits, False, (), True),
         (core.accounting, False, 0, limits, False, ("step", "stream", "dtype"), False),
-    ]
+    ]  # fmt: skip
     told = []
     for ask, *request in requests:
         columns, meta = ask(*request)
