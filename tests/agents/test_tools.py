@@ -200,15 +200,11 @@ def test_ranks_are_compared() -> None:
 @pytest.mark.parametrize(
     "tool, arguments, said",
     [
-        ("open", {"path": 7}, "valid string"),
-        ("open", {"path": "a\0b"}, "null byte"),
+        ("open", {"path": 7}, "valid string"), ("open", {"path": "a\0b"}, "null byte"),
         ("open", {"path": "none.json"}, "there is no 'none.json'"),
         ("open", {"path": "vocab_befor.json.gz"}, "did you mean 'vocab_before.json.gz'"),
-        ("open", {"path": "measured.json"}, "not a trace"),
-        ("open", {"pth": "x"}, "pth"),
-        ("summary", {}, "path"),
-        ("summary", {"path": "."}, "is a folder"),
-        ("rows", {"path": BEFORE, "top": 0}, "greater than or equal to 1"),
+        ("open", {"path": "measured.json"}, "not a trace"), ("open", {"pth": "x"}, "pth"), ("summary", {}, "path"),
+        ("summary", {"path": "."}, "is a folder"), ("rows", {"path": BEFORE, "top": 0}, "greater than or equal to 1"),
         ("rows", {"path": BEFORE, "kind": "opp"}, "'op', 'kernel', 'range' or 'all'"),
         ("rows", {"path": BEFORE, "group_by": "shap"}, "did you mean 'shape'"),
         ("rows", {"path": BEFORE, "group_by": "module"}, "no modules are recorded"),
@@ -218,19 +214,17 @@ def test_ranks_are_compared() -> None:
         ("explain", {"path": BEFORE, "row": "a", "event": 1}, "name one of row and event"),
         ("explain", {"path": BEFORE, "row": "aten::mn"}, "no row"),
         ("explain", {"path": BEFORE, "event": 10**9}, "there is no event"),
-        ("what_if", {"path": BEFORE}, "name a change"),
-        ("what_if", {"path": BEFORE, "rules": ["fusee"]}, "fuse"),
+        ("what_if", {"path": BEFORE}, "name a change"), ("what_if", {"path": BEFORE, "rules": ["fusee"]}, "fuse"),
         ("what_if", {"path": BEFORE, "device": "NVIDIA H2000"}, "H2000"),
         ("what_if", {"path": BEFORE, "peaks": {"memory": "much"}}, "valid number"),
-        ("compare", {"a": BEFORE, "b": "none"}, "there is no 'none'"),
-        ("ranks", {"paths": []}, "at least one file"),
+        ("compare", {"a": BEFORE, "b": "none"}, "there is no 'none'"), ("ranks", {"paths": []}, "at least one file"),
         ("accounting", {"path": STEPS, "steps": ["ProfilerStep2"]}, "did you mean 'ProfilerStep#2'"),
         ("accounting", {"path": BEFORE, "begin_us": 5}, "both limits"),
         ("accounting", {"path": BEFORE, "begin_us": 5, "end_us": 4}, "ends after it begins"),
         ("accounting", {"path": BEFORE, "begin_us": 0, "end_us": 1e308}, "lies in the recording, from 0 to"),
         ("accounting", {"path": BEFORE, "begin_us": 0, "end_us": 4, "steps": ["ProfilerStep#2"]}, "not both"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_argument_says_what_to_do(server: Session, tool: str, arguments: dict[str, Any], said: str) -> None:
     assert said in server.refused(tool, **arguments)
 

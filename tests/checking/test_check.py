@@ -206,15 +206,12 @@ def one_by_one(a: Any) -> Any:
 
 
 HONEST = [
-    (twin_softmax, softmax, [(48, 72)]),
-    (lambda a: a.clamp_min(0), torch.relu, [(48, 72)]),
-    (lambda a, b: torch.einsum("ik,kj->ij", a, b), product, [*SQUARE.values()]),
-    (blocks, product, [*SQUARE.values()]),
-    (one_by_one, total, [(24, 300)]),
-    (lambda a: a.add_(a), doubled, [(48, 72)]),
+    (twin_softmax, softmax, [(48, 72)]), (lambda a: a.clamp_min(0), torch.relu, [(48, 72)]),
+    (lambda a, b: torch.einsum("ik,kj->ij", a, b), product, [*SQUARE.values()]), (blocks, product, [*SQUARE.values()]),
+    (one_by_one, total, [(24, 300)]), (lambda a: a.add_(a), doubled, [(48, 72)]),
     (lambda a: a.t(), lambda a: a.t(), [(48, 72)]),
     (lambda a: (a.max(-1).values, a.max(-1).indices), lambda a: tuple(a.max(-1)), [(48, 72)]),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("kernel, reference, shapes", HONEST)

@@ -57,16 +57,14 @@ def test_a_cell_may_use_ipythons_syntax_and_end_with_a_statement(run: Run) -> No
 @pytest.mark.parametrize(
     ("cell", "error", "message"),
     [
-        ("%%flopscope\n1 / 0", ZeroDivisionError, "division"),
-        ("%%flopscope\nif", SyntaxError, "invalid syntax"),
+        ("%%flopscope\n1 / 0", ZeroDivisionError, "division"), ("%%flopscope\nif", SyntaxError, "invalid syntax"),
         ("%%flopscope --colour red\n1", UsageError, "--colour"),
         ("%%flopscope -o 3x\n1", UsageError, "'3x' is not a valid variable name"),
         ("%flopscope", UsageError, "the code to profile is missing"),
         ("%measure", UsageError, "the expression to measure is missing"),
-        ("%measure --flops many f()", UsageError, "--flops"),
-        ("%measure --flops", UsageError, "--flops"),
+        ("%measure --flops many f()", UsageError, "--flops"), ("%measure --flops", UsageError, "--flops"),
     ],
-)
+)  # fmt: skip
 def test_errors_are_raised_and_leave_no_profile_running(
     ipython: Shell, run: Run, cell: str, error: type[Exception], message: str
 ) -> None:

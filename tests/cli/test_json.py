@@ -25,18 +25,14 @@ UNITS = re.compile(
     r"(_|^)(us|ns|ms|bytes|flops|flops_per_s|bytes_per_s|pct|share|seconds|mhz|watts|joules|ppm|per_s|khz)(_|$)"
 )
 COMMANDS = {
-    "bench": ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"],
-    "devices": ["devices"],
-    "table": ["table", BEFORE, "--group-by", "shape"],
-    "table of kernels": ["table", BEFORE, "--kind", "kernel"],
-    "table by step and stream": ["table", BEFORE, "--group-by", "name,step,stream"],
-    "summary": ["summary", BEFORE],
-    "summaries": ["summary", BEFORE, AFTER],
-    "comparison": ["compare", BEFORE, AFTER],
+    "bench": ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"], "devices": ["devices"],
+    "table": ["table", BEFORE, "--group-by", "shape"], "table of kernels": ["table", BEFORE, "--kind", "kernel"],
+    "table by step and stream": ["table", BEFORE, "--group-by", "name,step,stream"], "summary": ["summary", BEFORE],
+    "summaries": ["summary", BEFORE, AFTER], "comparison": ["compare", BEFORE, AFTER],
     "comparison by shape": ["compare", BEFORE, AFTER, "--by", "shape", "--kind", "kernel"],
     "measurement": ["measure", "add", "64,64", "--device", "cpu", "--max-time", "0.05"],
     "ranks": ["ranks", str(RUN), "--workers", "1"],
-}
+}  # fmt: skip
 
 
 def content_of(path: Path) -> dict[str, Any]:
@@ -98,16 +94,13 @@ def test_every_result_is_a_valid_document() -> None:
     trace = fs.load_trace(BEFORE)
     x = fs.ones((8, 8), device="cpu")
     results = {
-        "table": trace.key_averages(),
-        "summary": trace.summary(),
-        "advice": trace.advice(),
-        "comparison": fs.compare(trace, fs.load_trace(AFTER)),
-        "device": fs.devices()[0],
+        "table": trace.key_averages(), "summary": trace.summary(), "advice": trace.advice(),
+        "comparison": fs.compare(trace, fs.load_trace(AFTER)), "device": fs.devices()[0],
         "measurement": fs.measure(fs.add, x, x, max_time=0.02),
         "times": fs.compare_times(lambda: fs.add(x, x), lambda: fs.mul(x, x), max_time=0.05),
         "sweep": fs.sweep("add", [16, 64], device="cpu", max_time=0.02, progress=False),
         "stragglers": fs.load_ranks(str(RUN), workers=1).stragglers(),
-    }
+    }  # fmt: skip
     for kind, result in results.items():
         require_valid(result.to_dict(), kind)
     with_samples = results["measurement"].to_dict(samples=True)

@@ -122,11 +122,9 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 PROGRAMS = {"train.py": "import torch, torch.nn as nn\nm = nn.Sequential(1,\n    2)\n", "empty.py": ""}
 OTHERS = {
-    "unfinished.txt": "def f(x):\n    return [x,\n",
-    "table.csv": "import,from,def\n1,2,3\n",
-    "notes.md": "# How to\nimport torch, and then\n",
-    "words.txt": "hello\n",
-}
+    "unfinished.txt": "def f(x):\n    return [x,\n", "table.csv": "import,from,def\n1,2,3\n",
+    "notes.md": "# How to\nimport torch, and then\n", "words.txt": "hello\n",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["table", "summary", "report", "compare"])

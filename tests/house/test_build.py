@@ -19,16 +19,11 @@ FILES = {
     "csrc/base/other.c": "int fs_other(void);\nint fs_other(void) { return 2; }\n",
     "csrc/python/module.c": "#include <Python.h>\nPyObject *PyInit__core(void);\n"
     "PyObject *PyInit__core(void) { static struct PyModuleDef made; return PyModule_Create(&made); }\n",
-    "csrc/python/numpy.c": "#include <numpy/npy_common.h>\nnpy_intp fs_size;\n",
-    "kernels/launch.c": "int fs_launch;\n",
-    "kernels/add.cu": '#define ROW(n) int fs_add;\n#include "table/rows.def"\n',
-    "flopscope/__init__.py": "",
-    "flopscope/support/__init__.py": "",
-    "flopscope/support/package.py": 'VERSION = "1.0"\n',
-    "pytest_flopscope.py": "",
-    "README.md": "",
-    "LICENSE": "",
-}
+    "csrc/python/numpy.c": "#include <numpy/npy_common.h>\nnpy_intp fs_size;\n", "kernels/launch.c": "int fs_launch;\n",
+    "kernels/add.cu": '#define ROW(n) int fs_add;\n#include "table/rows.def"\n', "flopscope/__init__.py": "",
+    "flopscope/support/__init__.py": "", "flopscope/support/package.py": 'VERSION = "1.0"\n', "pytest_flopscope.py": "",
+    "README.md": "", "LICENSE": "",
+}  # fmt: skip
 INPLACE = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
 # What pip calls for `pip install -e .`.
 EDITABLE = [sys.executable, "-c", "from setuptools.build_meta import build_editable as b; b('wheels')"]
@@ -51,14 +46,8 @@ def build(tmp_path: Path) -> Build:
         (tmp_path / name).write_text(text)
     toolkit, log = tmp_path / "toolkit", tmp_path / "log"
     for name in (
-        "bin/nvcc",
-        "bin/cc",
-        "version",
-        "include/cuda_runtime.h",
-        "include/cuda_fp16.h",
-        "include/nv/target",
-        "wheels",
-    ):
+        "bin/nvcc", "bin/cc", "version", "include/cuda_runtime.h", "include/cuda_fp16.h", "include/nv/target", "wheels",
+    ):  # fmt: skip
         (toolkit / name).parent.mkdir(parents=True, exist_ok=True)
         (toolkit / name).touch()
     (tmp_path / "wheels").mkdir()

@@ -176,12 +176,10 @@ def test_an_unclear_limit_is_measured_for_longer_until_it_is_clear(run: Run) -> 
     ("limits", "calls"),  # at 20 µs (19 to 21): 50 GB/s (47.6 to 52.6)
     [
         (".at_least(gbytes_per_s=47.5).at_most(gbytes_per_s=52.7).at_least(us=18.9).at_most(us=21.1)", 1),
-        (".at_least(gbytes_per_s=47.7)", 3),
-        (".at_most(gbytes_per_s=52.5)", 3),
-        (".at_least(us=19.1)", 3),
+        (".at_least(gbytes_per_s=47.7)", 3), (".at_most(gbytes_per_s=52.5)", 3), (".at_least(us=19.1)", 3),
         (".at_most(us=20.9)", 3),
     ],
-)
+)  # fmt: skip
 def test_a_limit_inside_the_interval_is_unclear(run: Run, limits: str, calls: int) -> None:
     result, clock = run(chain(limits), Times(20, 1), options=("--perf-unclear", "pass"))
     result.assert_outcomes(passed=1)
@@ -228,12 +226,10 @@ def test_a_limit_is_decided_by_measurements_that_agree(run: Run, times: tuple[Ti
 @pytest.mark.parametrize(
     ("compared", "limit", "outcome"),
     [
-        (Compared(1.0, (0.99, 1.01)), "", "passed"),
-        (Compared(1.1, (1.09, 1.11)), "", "failed"),
-        (Compared(1.1, (1.09, 1.11)), ", ratio=1.2", "passed"),
-        (Compared(1.05, (1.0, 1.1)), "", "failed"),
+        (Compared(1.0, (0.99, 1.01)), "", "passed"), (Compared(1.1, (1.09, 1.11)), "", "failed"),
+        (Compared(1.1, (1.09, 1.11)), ", ratio=1.2", "passed"), (Compared(1.05, (1.0, 1.1)), "", "failed"),
     ],
-)
+)  # fmt: skip
 def test_no_slower_than_another(run: Run, compared: Compared, limit: str, outcome: str) -> None:
     body = f"def other(*args): return 'other', *args\ndef test_it(perf): perf(fn, 1).no_slower_than(other{limit})\n"
     result, clock = run(body, compared=(compared,))
@@ -298,15 +294,13 @@ WAITING = {"counters": {"warps_per_issue": 10.0, "stall_barrier": 4.0, "instruct
         ({}, ".occupancy(9)", "skipped", "needs records of the device's activity"),
         (WAITING, ".stalls('a barrier', at_most=40)", "passed", ""),
         (
-            LONG | WAITING,
-            ".stalls('a barrier', at_most=39)",
-            "failed",
+            LONG | WAITING, ".stalls('a barrier', at_most=39)", "failed",
             "access local memory, to which registers spill. Of their",
         ),
         (WAITING, ".stalls('memory', at_most=0)", "passed", ""),
         (WAITING, ".stalls('long_scoreboard', at_most=9)", "failed", "stalls() knows the waits for 'memory',"),
     ],
-)
+)  # fmt: skip
 def test_launches_and_waits_of_warps_have_limits(
     run: Run, launches: dict[str, Any], limits: str, outcome: str, message: str
 ) -> None:
@@ -355,14 +349,11 @@ def test_kernels_and_waits_are_found_among_the_events_of_a_profile() -> None:
     ("marker", "outcome"),
     [
         ('at_least={"gbytes_per_s": 49}, bound="memory", flops=1000000, no_sync=False', "passed"),
-        ('at_most={"us": 19}', "failed"),
-        ('bound=["compute", "memory"], bytes={"at_most": 1e6}', "passed"),
-        ('bytes={"at_most": 7}', "failed"),
-        ('no_slower_than={"other": print, "ratio": 2}', "passed"),
-        ("kernels=1, no_sync=True", "passed"),
-        ("kernels={'at_least': 2}", "failed"),
+        ('at_most={"us": 19}', "failed"), ('bound=["compute", "memory"], bytes={"at_most": 1e6}', "passed"),
+        ('bytes={"at_most": 7}', "failed"), ('no_slower_than={"other": print, "ratio": 2}', "passed"),
+        ("kernels=1, no_sync=True", "passed"), ("kernels={'at_least': 2}", "failed"),
     ],
-)
+)  # fmt: skip
 def test_limits_of_markers_are_checked(run: Run, set_activity: Callable[..., None], marker: str, outcome: str) -> None:
     set_activity(["add"])
     body = f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n"
@@ -411,14 +402,12 @@ def test_unused_markers_are_errors(run: Run) -> None:
     ("marker", "message"),
     [
         ("at_most=5", 'perf(at_most=5): too many positional arguments; example: at_most={"us": 20}'),
-        ('flops={"equals": 7}', "unexpected keyword argument 'equals'"),
-        ("no_sync=3", "too many positional arguments"),
+        ('flops={"equals": 7}', "unexpected keyword argument 'equals'"), ("no_sync=3", "too many positional arguments"),
         ('at_most={"us": 30, "mss": 5}', "there is no limit 'mss'; did you mean 'ms'"),
         ('at_least={"us": "fast"}', "us='fast': a limit must be a finite number"),
-        ('bound=["memory", "memroy"]', "did you mean 'memory'?"),
-        ('at_mots={"us": 30}', "did you mean 'at_most'?"),
+        ('bound=["memory", "memroy"]', "did you mean 'memory'?"), ('at_mots={"us": 30}', "did you mean 'at_most'?"),
     ],
-)
+)  # fmt: skip
 def test_invalid_arguments_of_a_marker_are_named_before_measuring(run: Run, marker: str, message: str) -> None:
     result, clock = run(f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n")
     result.assert_outcomes(errors=1)

@@ -29,12 +29,10 @@ def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[
 
 
 ROWS = (
-    row("flopscope::add", 100.0, 1e6, 12e6),
-    row("flopscope::matmul", 400.0, 3e8, 3e6, bound="compute"),
-    row("flopscope::copy", 50.0, 0.0, 8e6),
-    row("flopscope::fill_", 30.0, 0.0, 4e6),
+    row("flopscope::add", 100.0, 1e6, 12e6), row("flopscope::matmul", 400.0, 3e8, 3e6, bound="compute"),
+    row("flopscope::copy", 50.0, 0.0, 8e6), row("flopscope::fill_", 30.0, 0.0, 4e6),
     row("mystery", 20.0, math.nan, math.nan, bound="unknown"),
-)
+)  # fmt: skip
 
 
 def table(*rows: dict[str, Any]) -> Any:
@@ -113,13 +111,9 @@ def test_levels_are_of_the_units_used_and_equal_levels_are_merged() -> None:
 
 HOSTILE = (
     r"a$\frac{b$c",  # no formula that can be drawn
-    "paid $5 or $6",
-    r"one$ \$two$ x_1^2 %#&~{}",
-    r"back\slash\n",
-    "_begins_as_what_legends_leave_out",
-    "\x1b[31m\a\n\u202e\u2066",
-    "half \ud800 a pair",
-)
+    "paid $5 or $6", r"one$ \$two$ x_1^2 %#&~{}", r"back\slash\n", "_begins_as_what_legends_leave_out",
+    "\x1b[31m\a\n\u202e\u2066", "half \ud800 a pair",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HOSTILE)
