@@ -108,7 +108,7 @@ def rocpd(path: Path, *, schema: str = "3", suffixes: tuple[str, ...] = (UUID,),
     return path
 
 
-def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
+def test_a_database_has_works_calls_ranges_ops_counters_and_memory(reader: str, tmp_path: Path) -> None:
     prof = fs.load_trace(in_rocpd(tmp_path))
     assert device_rows(prof) == {
         GEMM: (1, 50), DISPATCHES[1][0]: (1, 80), "Memcpy HtoD (Host -> Device)": (1, 10),
@@ -121,10 +121,6 @@ def test_kernels_and_copies(reader: str, tmp_path: Path) -> None:
     events = json.loads((tmp_path / "out.json").read_text())["traceEvents"]
     arguments = next(event["args"] for event in events if event.get("name") == GEMM)
     assert (arguments["grid"], arguments["block"]) == ([4, 3, 1], [256, 1, 1]), "work-items became blocks"
-
-
-def test_calls_ranges_and_ops(reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(in_rocpd(tmp_path))
     found = rows(prof, "cpu")
     assert found["hipLaunchKernel"].count == 2 and found["hsa_signal_load_relaxed"].count == 1
     product = found["aten::mm"]
@@ -135,6 +131,20 @@ def test_calls_ranges_and_ops(reader: str, tmp_path: Path) -> None:
     assert row.kernel.startswith("ncclDevKernel_Generic"), "a name that tells no kind, which is that of its call"
     assert (row.device, row.collective, row.name) == (1, "allreduce", "ncclAllReduce")
     assert row.message_bytes != row.message_bytes
+    counts = {"cuda:0 dram_bytes_read": 1, "cuda:0 tensor_active": 1, "cuda:1 dram_bytes_read": 1}
+    assert prof.metadata["rocpd"]["samples"] == counts
+    found = {row.key: row for row in prof.key_averages() if row.device_type == "cuda"}
+    assert found[GEMM].dram_bytes_read == 4.5 * 1024 and found[GEMM].tensor_active == pytest.approx(62.5)
+    assert found[DISPATCHES[1][0]].dram_bytes_read == 3 * 1024
+    assert device_rows(prof)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
+    assert prof.profile_memory
+    found = rows(prof)
+    assert found["hipLaunchKernel"].self_device_memory_usage == 4096
+    assert found["hipMemcpyAsync"].self_device_memory_usage == 1 << 33
+    assert found["hipMemcpyAsync"].self_cpu_memory_usage == 512 and found["ncclAllReduce"].device_memory_usage == 4096
+    assert found["[memory]"].self_device_memory_usage == -4096, "the free's size and device are the allocation's"
+    changes = [event for event in prof.events() if event.kind == "memory"]
+    assert len(changes) == len(CHANGES) and prof.metadata["rocpd"]["unmatched_frees"] == 1
 
 
 @pytest.mark.parametrize("schema", ["3", "4.1.0"])
@@ -182,31 +192,6 @@ def test_streams_are_queues_where_all_are_default(used: tuple[int, int], expecte
         row |= {"stream_id": stream, "queue_id": queue}
     trace = fs.load_trace(write_tables(tmp_path / "x.db", made))
     assert {*trace.stream_summary()["stream"].dropna()} == expected
-
-
-# Counters and memory --------------------------------------------------------------------------------------------------
-
-
-def test_counters_of_kernels(reader: str, tmp_path: Path) -> None:
-    trace = fs.load_trace(in_rocpd(tmp_path))
-    counts = {"cuda:0 dram_bytes_read": 1, "cuda:0 tensor_active": 1, "cuda:1 dram_bytes_read": 1}
-    assert trace.metadata["rocpd"]["samples"] == counts
-    found = {row.key: row for row in trace.key_averages() if row.device_type == "cuda"}
-    assert found[GEMM].dram_bytes_read == 4.5 * 1024 and found[GEMM].tensor_active == pytest.approx(62.5)
-    assert found[DISPATCHES[1][0]].dram_bytes_read == 3 * 1024
-    assert device_rows(trace)[GEMM] == (1, 50), "counted kernels are not kernels of their own"
-
-
-def test_memory_belongs_to_the_call_that_allocates(reader: str, tmp_path: Path) -> None:
-    trace = fs.load_trace(in_rocpd(tmp_path))
-    assert trace.profile_memory
-    found = rows(trace)
-    assert found["hipLaunchKernel"].self_device_memory_usage == 4096
-    assert found["hipMemcpyAsync"].self_device_memory_usage == 1 << 33
-    assert found["hipMemcpyAsync"].self_cpu_memory_usage == 512 and found["ncclAllReduce"].device_memory_usage == 4096
-    assert found["[memory]"].self_device_memory_usage == -4096, "the free's size and device are the allocation's"
-    changes = [event for event in trace.events() if event.kind == "memory"]
-    assert len(changes) == len(CHANGES) and trace.metadata["rocpd"]["unmatched_frees"] == 1
 
 
 @pytest.mark.parametrize(

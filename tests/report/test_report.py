@@ -366,6 +366,3 @@ def test_rows_of_the_core_lead_to_the_names_of_a_page_without_shapes(
     assert row_of is not None and len(row_of) == len(own["key"])
     for name in ("key", "device_type", "is_user_annotation"):
         assert [source.rows.columns[name][row] for row in row_of.tolist()] == list(own[name])
-
-
-# Files ----------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,9 @@ def three() -> dict[int, fs.Trace]:
     return {2: rank(2), 0: rank(0, steps=2), 1: rank(1, late=250.0)}
 
 
-def test_parts_of_ranks_are_those_of_each_beside_those_of_others(three: dict[int, fs.Trace], tmp_path: Path) -> None:
+def test_a_page_has_parts_of_ranks_beside_those_of_others_and_shows_the_slow_one(
+    three: dict[int, fs.Trace], tmp_path: Path
+) -> None:
     page = page_of(three, tmp_path)
     data = page.data["sections"]["ranks"]
     assert [page.strings[one] for one in page.column(data["device"]).astype(int)] == [H200["name"]] * 3
@@ -173,11 +175,6 @@ def test_parts_of_ranks_are_those_of_each_beside_those_of_others(three: dict[int
             means = [frames[other][part].mean() for other in three if other != number]
             assert page.column(data["others"][part])[number] == pytest.approx(np.median(means))
         assert page.column(data["time"])[number] == pytest.approx(frame["total"].mean())
-
-
-def test_a_page_of_ranks_shows_the_one_that_is_slow(three: dict[int, fs.Trace], tmp_path: Path) -> None:
-    page = page_of(three, tmp_path)
-    data = page.data["sections"]["ranks"]
     assert next(iter(page.data["sections"])) == "ranks"
     assert {"overview", "ops", "devices", "timeline"} <= set(page.data["sections"])
     assert "show rank 1, that of the first finding" in page.text and data["opened"]["place"] == 1
