@@ -159,7 +159,7 @@ def in_cache(gbytes_per_s: float, l2: float | None = None) -> Program:
     return program
 
 
-def test_cache_hits_make_the_roofline_no_measure() -> None:
+def test_cache_hits_make_the_roofline_no_measure_but_traffic_near_the_model_is_none() -> None:
     model = 4 * SIZE / 60e-6  # bytes/s: 4.47e12 of 4.8e12
     trace = in_cache(0.3 * model / 1e9, l2=5200).load()
     (note,) = [note for note in trace.advice().notes if note.startswith("Cache hits")]
@@ -170,10 +170,6 @@ def test_cache_hits_make_the_roofline_no_measure() -> None:
     assert row.bound == "cache" and row.traffic_ratio == pytest.approx(0.3, abs=0.01)
     assert row.pct_peak_bandwidth == pytest.approx(93.2, abs=0.1)
     assert "served" not in str(in_cache(0.3 * model / 1e9).load().advice())
-
-
-def test_traffic_near_the_model_is_no_cache_hit() -> None:
-    model = 4 * SIZE / 60e-6
     for share, bound in ((0.75, "memory"), (0.65, "cache")):
         trace = in_cache(share * model / 1e9).load()
         (row,) = [row for row in trace.key_averages(peaks="datasheet") if row.key == "aten::sum"]

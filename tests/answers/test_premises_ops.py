@@ -7,8 +7,6 @@ from helpers.advice_cases import inside, told
 from helpers.faulty_programs import GROWING, SIZE, elementwise, joined, product, promoted, transposed
 from helpers.hand_traces import BF16, FLOAT, INT8, NCCL, Program, in_a_row
 
-# What was recorded of a call ------------------------------------------------------------------------------------------
-
 
 def test_arguments_are_those_of_the_call_or_of_one_around_it() -> None:
     program = Program()

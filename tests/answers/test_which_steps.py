@@ -304,7 +304,5 @@ def queued(after: float | None = None) -> Program:
 def test_the_first_step_begins_when_work_from_before_the_recording_ends() -> None:
     frame = queued().load().accounting()
     assert frame["total"].tolist() == [60, 100, 160] and frame["unmodelled"].tolist() == [50, 50, 100]
-
-
-def test_launches_of_a_kind_that_is_not_recorded_are_no_work_from_before() -> None:
+    # Launches of a kind that is not recorded are no work from before.
     assert queued(after=96).load().accounting()["total"].tolist() == [100, 100, 200]

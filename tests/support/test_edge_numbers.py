@@ -79,10 +79,12 @@ def test_sizes_beyond_64_bits_are_refused(size: int) -> None:
             fs.work("aten::mm", shapes)
 
 
-def test_the_largest_sizes_are_counted_in_full() -> None:
+def test_the_largest_sizes_and_integers_of_numpy_are_counted_in_full() -> None:
     n = 2**63 - 1
     work = fs.work("aten::mm", [(n, n), (n, n)])
     assert work.flops == pytest.approx(2.0 * n**3) and work.bytes == pytest.approx(3 * 4.0 * n**2)
+    numpy = pytest.importorskip("numpy")
+    assert fs.work("aten::sin", [(numpy.int64(4), numpy.uint8(3))]) == fs.work("aten::sin", [(4, 3)])
 
 
 @pytest.mark.parametrize("shape", NO_SHAPES, ids=lambda shape: type(shape).__name__)
@@ -99,11 +101,6 @@ def test_nested_values_and_what_is_no_list_of_shapes_are_refused(value: Any) -> 
     for shapes in (None, 4, "ab"):
         with pytest.raises(TypeError, match="shapes must be a list with an entry for each argument"):
             fs.work("aten::sin", shapes)  # type: ignore[arg-type]
-
-
-def test_sizes_may_be_integers_of_numpy() -> None:
-    numpy = pytest.importorskip("numpy")
-    assert fs.work("aten::sin", [(numpy.int64(4), numpy.uint8(3))]) == fs.work("aten::sin", [(4, 3)])
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------

@@ -81,11 +81,8 @@ def test_device_time_of_no_group_is_one_more_sum() -> None:
     assert len(sums_of_groups(columns, [0, 1], [-1, -1], device_time=300.5)["count"]) == 2
 
 
-def test_work_of_absent_columns_is_unknown() -> None:
+def test_work_of_absent_columns_is_unknown_and_integers_beyond_int64_are_its_largest() -> None:
     found = sums_of_groups({"count": [2, 3]}, [0, 0])
     assert found["count"] == [5] and found["self_cpu_time_total"] == [0.0] and np.isnan(found["flops"][0])
     assert sums_of_groups({}, [], [])["count"] == []
-
-
-def test_integers_beyond_int64_are_its_largest() -> None:
     assert sums_of_groups({"count": [2**63 - 1, 2**63 - 1]}, [0, 0], [-1])["count"] == [2**63 - 1]

@@ -187,9 +187,7 @@ def test_what_the_host_called_is_named_where_nothing_did_work() -> None:
         ("r", "105us"), ("cudaDeviceSynchronize", "90.0us"), ("cudaMalloc", "5.00us"),
     ]  # fmt: skip
     assert str(trace.key_averages()).rstrip().endswith("Total: 200us on the CPU.")
-
-
-def test_an_op_of_no_duration_is_not_said_to_be_missing() -> None:
+    # An op of no duration is not said to be missing.
     said = str(load(op("aten::mm", 0, 0)).summary())
     assert said.strip() == "No op and no work of a device was recorded with a duration."
 

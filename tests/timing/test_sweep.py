@@ -26,13 +26,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> fake_sweep.Clock:
 # Operands -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_number_means_elements_or_a_square_matrix() -> None:
+def test_a_number_means_elements_or_a_square_matrix_and_a_shape_is_for_all_operands_or_each() -> None:
     assert [p.shape for p in sweep("add", [3, 8]).points] == ["3", "8"]
     assert [p.shape for p in sweep(fs.matmul, [3]).points] == ["3 x 3"]
     assert [p.elements for p in sweep(fs.softmax, [3]).points] == [9]
-
-
-def test_a_shape_is_for_all_operands_or_for_each() -> None:
     points = sweep(fs.matmul, [(4, 4), ((2, 5), (5, 3))]).points
     assert [p.shape for p in points] == ["4 x 4", "2 x 5, 5 x 3"] and [p.elements for p in points] == [16, 10]
 
@@ -81,14 +78,13 @@ def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPat
     assert [p.size for p in squares.points] == [16 * 2**k for k in range(7)]
 
 
-def test_default_sizes_fit_in_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "free_bytes", lambda there: 4 * 50_000)
-    assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
-
-
-def test_default_sizes_of_matrix_products_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_sizes_of_products_are_limited_and_fit_in_a_quarter_of_the_free_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "LARGEST_PRODUCT", {"cpu": 64, "cuda": 64})
     assert [p.size for p in sweep("matmul").points] == [16, 32, 64]
+    monkeypatch.setattr(module, "free_bytes", lambda there: 4 * 50_000)
+    assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
 
 
 @pytest.mark.parametrize(
