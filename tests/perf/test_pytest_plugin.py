@@ -140,14 +140,6 @@ def test_invalid_limits_are_errors_that_name_what_is_missing(run: Run, call: str
     assert "limits.py" not in result.stdout.str()
 
 
-@pytest.mark.parametrize(("limits", "warnings"), [(".at_least(pct_roofline=20)", 1), (".at_least(us=1)", 0)])
-def test_a_share_of_memory_that_only_a_cache_reaches_is_a_warning(run: Run, limits: str, warnings: int) -> None:
-    result, _ = run(chain(limits), Times(20, 0.1, bound="cache"))
-    result.assert_outcomes(passed=1, warnings=warnings)
-    if warnings:
-        assert "meets at_least(pct_roofline=20) only because its data was in cache" in result.stdout.str()
-
-
 def test_exceptions_of_the_callable_propagate(run: Run) -> None:
     result, _ = run("def test_it(perf): perf(lambda: 1 / 0)")
     result.assert_outcomes(failed=1)

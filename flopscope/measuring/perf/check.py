@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -274,9 +273,6 @@ class Check:
         for name, limit in wanted.items():
             check = partial(limits.check_quantity, name=name, comparison=comparison, limit=limit)
             self._settle(self._until_clear(check))
-            of_memory = name in ("pct_roofline", "pct_peak_bandwidth")
-            if comparison == "at least" and of_memory and self.measurement.bound == "cache":
-                warnings.warn(_OF_CACHE.format(what=self.name, name=name, limit=limit), stacklevel=3)
         return self
 
     def _until_clear(self, check: Callable[[Any], LimitResult]) -> LimitResult:
@@ -293,7 +289,7 @@ class Check:
             self.measurement = self._measure(times)
             result, (low, high) = check(self.measurement), self.measurement.ci
             if result.verdict != "unclear" and (before[1] < low or high < before[0]):
-                result = replace(result, verdict="unclear", moved=True)
+                result = replace(result, verdict="unclear", likely=limits.MOVED)
         return result
 
     def _count(self, what: str, value: float, likely: str, *wanted: Limit, name: str = "") -> Check:
@@ -315,7 +311,7 @@ class Check:
             return self
         if result.verdict == "unclear" and self._settings.unclear == "skip":
             pytest.skip(f"unclear: {result.measured}; the limit is {result.limit}")
-        raise PerfFailure(explain(self.name, self.measurement, result, likely), result.summary)
+        raise PerfFailure(explain(self.name, self.measurement, result, likely or result.likely), result.summary)
 
 
 class Unlimited:
@@ -328,10 +324,6 @@ class Unlimited:
         return (lambda *_, **__: self) if name in limits.LIMITS else getattr(self._check, name)
 
 
-_OF_CACHE = (
-    "{what} meets at_least({name}={limit:g}) only because its data was in cache, which is faster than memory; to test "
-    'the memory bandwidth, measure with cache="cold" or a larger size'
-)
 _SHAPES = "the work follows from the shapes and dtypes of the call: these, or the op, differ from the limit's"
 
 

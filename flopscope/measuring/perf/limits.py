@@ -75,6 +75,14 @@ QUANTITIES = {
 
 BOUNDS = tuple(bound for bound in _core.bounds if bound != "unknown")
 
+NOISY = 0.1  # interquartile range over median
+MOVED = "the last two measurements disagree by more than their intervals: other programs are running, or clocks vary"
+_NO_ROOM = "the limit lies inside the confidence interval, even after longer measurements: choose a less tight limit"
+_NO_INTERVAL = "a single sample has no confidence interval: measure for longer, perf(fn, …, max_time=…)"
+_BEYOND = "the limit is beyond this device's roofline for this work and cannot be met"
+_TOO_FAST = "the call is faster than the limit allows: the limit was written for more work, or for another device"
+_NOISY = "some samples meet the limit, and they vary widely: other programs are running, or clocks vary"
+
 COMPARISONS = {"equal_to": operator.eq, "at_least": operator.ge, "at_most": operator.le}
 
 
@@ -89,14 +97,8 @@ class LimitResult:
     verdict: Verdict
     call: str
     """The limit as it was written: "at_least(pct_roofline=80)"."""
-    beyond: bool = False
-    """Whether the limit is beyond the roofline."""
-    varies: bool = False
-    """Whether one of the samples meets the limit."""
-    too_fast: bool = False
-    """Whether a faster call is what the limit forbids."""
-    moved: bool = False
-    """Whether the verdict is unclear because the last two measurements disagree."""
+    likely: str = ""
+    """Why it is not met, unless the bound of the measurement says so."""
 
     @property
     def summary(self) -> str:
@@ -109,6 +111,10 @@ class LimitResult:
 def known(value: Any) -> bool:
     """Return whether a number of a measurement is known: neither None nor NaN."""
     return value is not None and not math.isnan(value)
+
+
+def is_noisy(measurement: Any) -> bool:
+    return known(measurement.iqr) and bool(measurement.iqr > NOISY * measurement.median)
 
 
 def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -> LimitResult:
@@ -129,16 +135,22 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     share = measurement.pct_roofline
     sample = (measurement.max if slow else measurement.min) / measurement.median
     most = value * sample if quantity.is_time else value / sample if sample else math.nan
+    reach = (operator.lt, value * share / 100) if quantity.is_time else (operator.gt, value / share * 100)
+    found = verdict(low, high, comparison, limit)
+    if found == "unclear":
+        likely = _NO_ROOM if all(map(known, measurement.ci)) else _NO_INTERVAL
+    elif slow:
+        likely = _TOO_FAST
+    elif 0 < share <= 100 and reach[0](limit, reach[1]):
+        likely = _BEYOND
+    else:
+        likely = _NOISY if is_noisy(measurement) and verdict(most, most, comparison, limit) == "passed" else ""
     return LimitResult(
         limit=f"{comparison} {number(limit)} {quantity.unit}",
         measured=f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})",
-        verdict=verdict(low, high, comparison, limit),
+        verdict=found,
         call=f"{comparison.replace(' ', '_')}({name}={exact_text(limit)})",
-        beyond=not slow
-        and 0 < share <= 100
-        and (limit < value * share / 100 if quantity.is_time else limit > value / share * 100),
-        varies=verdict(most, most, comparison, limit) == "passed",
-        too_fast=slow,
+        likely="" if found == "passed" else likely,
     )
 
 

@@ -6,29 +6,31 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flopscope import _core
-from flopscope.measuring.perf.limits import LimitResult, known
+from flopscope.measuring.perf.limits import LimitResult, is_noisy, known
 from flopscope.support.columns import GAP, aligned_line, column_widths, cut_apart, cut_start
 from flopscope.support.units import MISSING, bound_text, exact_text, percent_text
 from flopscope.support.units import significant_text as number
 
 FAR = 60.0  # percent of the roofline below which bytes and FLOPs do not explain the time
-NOISY = 0.1  # interquartile range over median
 WIDTH = 120
 NAME = 12  # of the name of what was measured
 MIN_TEST_WIDTH = 15  # of the shortened id of a test, whose end is shown
 WORST_FIRST = ("failed", "unclear", "passed")
 
-_NO_ROOM = "the limit lies inside the confidence interval, even after longer measurements: choose a less tight limit"
-_NO_INTERVAL = "a single sample has no confidence interval: measure for longer, perf(fn, …, max_time=…)"
-_MOVED = "the last two measurements disagree by more than their intervals: other programs are running, or clocks vary"
-_LAUNCH = "launch-bound: do more work per launch, or use a CUDA graph"
-_LATENCY = "latency-bound: dependent steps, synchronization or too little parallelism determine the time"
-_INEFFICIENT = "far below the roofline for long: the device works at a small part of its rate throughout"
-_NOISY = "some samples meet the limit, and they vary widely: other programs are running, or clocks vary"
-_TOO_FAST = "the call is faster than the limit allows: the limit was written for more work, or for another device"
 _UNKNOWN = "unknown from these numbers: the code has changed, or the limit was written for another device"
-_SLOW_MEMORY = "far below the roofline: more bytes are moved than necessary, or accesses are strided, narrow or too few"
-_SLOW_COMPUTE = "far below the roofline: the shapes do not fill the device, or the work does not use the fastest units"
+_REASONS = {
+    "launch": "launch-bound: do more work per launch, or use a CUDA graph",
+    "latency": "latency-bound: dependent steps, synchronization or too little parallelism determine the time",
+    "inefficient": "far below the roofline for long: the device works at a small part of its rate throughout",
+    "cache": "the data was in cache: this size does not test the memory bandwidth",
+    "memory": "memory bandwidth determines the time: only fewer bytes make it faster",
+    "compute": "compute determines the time: only fewer FLOPs or another dtype help",
+}
+"""Why a limit is not met, by the bound."""
+_FAR = {
+    "memory": "far below the roofline: more bytes are moved than necessary, or accesses are strided, narrow or too few",
+    "compute": "far below the roofline: the shapes do not fill the device, or the work does not use the fastest units",
+}
 
 
 def explain(name: str, measurement: Any, result: LimitResult, likely: str = "") -> str:
@@ -39,14 +41,15 @@ def explain(name: str, measurement: Any, result: LimitResult, likely: str = "") 
     m = measurement
     low, high = map(number, m.ci)
     samples = f"min {number(m.min)}, IQR {number(m.iqr)}, {m.n} samples, timing source {m.timing_source}"
-    samples += "; the samples vary widely" if _is_noisy(m) else ""
+    samples += "; the samples vary widely" if is_noisy(m) else ""
+    is_far = known(m.pct_roofline) and m.pct_roofline < FAR
     facts = {
         "measured": f"{result.measured}; the limit is {result.limit}",
         "time": f"median {number(m.median)} µs ({low} to {high}), {samples}",
         "work": _known((m.flops, exact_text, "FLOPs"), (m.bytes_total_moved, exact_text, "bytes")),
         "rates": _known((m.gbytes_per_s, number, "GB/s"), (m.tflops_per_s, number, "TFLOP/s")),
         "roofline": _roofline(m),
-        "likely": likely or next((reason for holds, reason in _REASONS if holds(m, result)), _UNKNOWN),
+        "likely": likely or (_FAR if is_far else _REASONS).get(m.bound) or _REASONS.get(m.bound, _UNKNOWN),
     }
     verb = {"failed": "does not meet", "unclear": "may or may not meet"}.get(result.verdict, "meets")
     lines = [f"{name} {verb} its limit: {result.limit}"]
@@ -67,39 +70,12 @@ def _roofline(m: Any) -> str:
     return f"{shares}; bound: {m.bound}"
 
 
-def _is_far(m: Any) -> bool:
-    return known(m.pct_roofline) and m.pct_roofline < FAR
-
-
-def _is_noisy(m: Any) -> bool:
-    return known(m.iqr) and m.iqr > NOISY * m.median
-
-
 def bound_reason(m: Any) -> str:
     """Return why a measurement has its bound: the least times of its bytes and FLOPs beside the time that it took."""
     shares = (("bytes", m.pct_peak_bandwidth, "the peak bandwidth"), ("FLOPs", m.pct_peak_flops, "the peak FLOP/s"))
     terms = [f"{work} {number(m.median * share / 100)} µs at {peak}" for work, share, peak in shares if known(share)]
     least = f"{m.name} takes {number(m.median)} µs, {' and '.join(terms)}: " if terms else ""
     return f"{least}{_core.bounds[m.bound].meaning} ({m.bound})"
-
-
-# Conditions and reasons. The first reason whose condition holds is reported.
-_REASONS: tuple[tuple[Callable[[Any, LimitResult], bool], str], ...] = (
-    (lambda m, result: result.moved, _MOVED),
-    (lambda m, result: result.verdict == "unclear" and not all(map(known, m.ci)), _NO_INTERVAL),
-    (lambda m, result: result.verdict == "unclear", _NO_ROOM),
-    (lambda m, result: result.beyond, "the limit is beyond this device's roofline for this work and cannot be met"),
-    (lambda m, result: result.too_fast, _TOO_FAST),
-    (lambda m, result: result.varies and _is_noisy(m), _NOISY),
-    (lambda m, result: m.bound == "launch", _LAUNCH),
-    (lambda m, result: m.bound == "latency", _LATENCY),
-    (lambda m, result: m.bound == "inefficient", _INEFFICIENT),
-    (lambda m, result: m.bound == "cache", "the data was in cache: this size does not test the memory bandwidth"),
-    (lambda m, result: m.bound == "memory" and _is_far(m), _SLOW_MEMORY),
-    (lambda m, result: m.bound == "compute" and _is_far(m), _SLOW_COMPUTE),
-    (lambda m, result: m.bound == "memory", "memory bandwidth determines the time: only fewer bytes make it faster"),
-    (lambda m, result: m.bound == "compute", "compute determines the time: only fewer FLOPs or another dtype help"),
-)
 
 
 # The table ------------------------------------------------------------------------------------------------------------
