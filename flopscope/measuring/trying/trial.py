@@ -37,8 +37,6 @@ SLOWER_THAN_LOOK, LEAST_LIMIT = 5.0, 120.0
 of the time never ends one, so that a change does not seem to fail."""
 STEPS = "steps, which end with step() of a torch optimizer, or flopscope.step()"
 HINT = f"A program without end needs {STEPS}. Its standard input is empty here"
-GRACE = 5.0
-"""Seconds that a launcher may take to end its processes after it was told to."""
 RUN = f"{TRY}_RUN"
 AB = "FLOPSCOPE_AB"
 """The environment variable that tells the plugin of pytest, which has the same constant, what to do."""
@@ -130,20 +128,15 @@ class Processes:
             except subprocess.TimeoutExpired:
                 pass
             finally:
-                end(process, f"{RUN}={self._folder}", gently=bool(launcher))
+                end(process, f"{RUN}={self._folder}")
         for one in wanted:
             if one.exists():
                 return one
         raise RuntimeError(explained(status, limit, log))
 
 
-def end(process: subprocess.Popen[Any], variable: str, gently: bool) -> None:
-    """End a process and those that it has started, daemons too: they have the variable. gently: let a launcher end its
-    own first."""
-    if gently and process.poll() is None:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
+def end(process: subprocess.Popen[Any], variable: str) -> None:
+    """End a process and those that it has started, daemons too: they have the variable."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
