@@ -169,17 +169,10 @@ def _why_not(stage: Stage) -> str | None:
 
 def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
     index = _index(stage)
-    flushes = stage.cold
 
     def ready() -> None:
-        if flushes:
+        if stage.cold:
             _core.measure_flush(str(stage.device))
-
-    try:
-        ready()
-    except RuntimeError as problem:  # a build without CUDA cannot empty the L2
-        stage.notes.append(f"the counters are those of hot caches: {problem}")
-        flushes = False
 
     def call_and_flush() -> None:
         call()
@@ -187,7 +180,7 @@ def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str,
 
     values: dict[str, float] = {}
     for group in ALWAYS:
-        also = (call_and_flush,) if group == "memory" and flushes else ()
+        also = (call_and_flush,) if group == "memory" and stage.cold else ()
         try:
             counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
         except RuntimeError as problem:

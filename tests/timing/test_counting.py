@@ -86,7 +86,7 @@ class Cupti:
         self.captures -= 1
 
     def measure_flush(self, device: str) -> None:
-        raise RuntimeError("built without CUDA")
+        assert device
 
 
 def stage_of(*kernels: str) -> Any:
@@ -104,11 +104,10 @@ def test_counting_goes_on_in_a_capture_where_cupti_was_detached(asleep: bool, mo
     monkeypatch.setattr("flopscope.measuring.counting.why_no_counters", lambda: None)
     found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
     expected = {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
-    expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0}
+    expected |= {"instructions": 3e5, "fma_active": 12.0, "issue_active": 30.0, "l2_bytes_left_dirty": 0.0}
     expected |= {} if asleep else {"fp32_flops": 4e6, "thread_instructions": 8e6}
     assert found == expected and cupti.captures == 0 and called and any("stalls" in note for note in stage.notes)
     assert any("FLOP instructions" in note for note in stage.notes) == asleep
-    assert any("hot caches" in note for note in stage.notes)
 
 
 def test_the_share_of_a_memory_needs_its_bytes_its_peak_and_a_time() -> None:
