@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -181,7 +180,7 @@ class Run:
         for name, one in zip(self._inputs.names, self._inputs.args, strict=True):
             if is_array(one) and not is_contiguous(one):
                 self._notes.append(f"argument {name} is not contiguous: contiguous ones are checked and timed instead")
-        begin, first, telling, skipped, refused = time.monotonic(), None, False, 0, 0
+        begin, first, telling, skipped = time.monotonic(), None, False, 0
         for case in self._inputs.cases(shapes):
             show_time()
             if case.optional and time.monotonic() - begin > CASES_SECONDS:
@@ -194,13 +193,13 @@ class Run:
                     raise
                 if not case.optional:
                     self._notes.append(f"{self._names[1]} refuses {case.name}: {_first_line(problem)}")
-                refused += case.optional
                 continue
             if first is None:
                 again = self._side(1, case).outputs
                 if not all(same_twice(one.output, two) for one, two in zip(expected, again, strict=True)):
                     raise NoTime(f"{self._names[1]} is not deterministic: a second call with the same inputs differs")
-                begin += self._try_baselines(case, expected)
+                self._try_baselines(case, expected)
+                begin = time.monotonic()  # baselines may have been compiled
             elif not telling and not case.reshaped:
                 telling = any(difference(two.output, one) for one, two in zip(first, expected, strict=False))
             first = first or expected
@@ -208,16 +207,13 @@ class Run:
         for why, *names in self._refused.values():
             others = f" and {plural(len(names) - 1, 'other input')}" if names[1:] else ""
             self._notes.append(f"{self._names[0]} refuses {names[0]}{others}: {why}")
-        if refused:
-            self._notes.append(f"{self._names[1]} does not take {plural(refused, 'other shape')}")
         if skipped:
             self._notes.append(f"{plural(skipped, 'other input')} did not begin in {CASES_SECONDS:g} s")
         if not telling:
             raise NoTime("the outputs of all inputs are equal, so that a kernel that does nothing would be right")
 
-    def _try_baselines(self, case: Case, expected: Sequence[Expected]) -> float:
-        """Leave those out that are wrong. Return the seconds that their first calls take, as for compilation."""
-        begin = time.monotonic()
+    def _try_baselines(self, case: Case, expected: Sequence[Expected]) -> None:
+        """Leave those out that are wrong."""
         for place, name in [*enumerate(self._names)][2:]:
             try:
                 found = _difference(self._side(place, case).outputs, expected)
@@ -227,7 +223,6 @@ class Run:
                 self._notes.append(f"{name} is not timed: {found}")
             else:
                 self._timed.append(place)
-        return time.monotonic() - begin
 
     def _side(self, which: int, case: Case, dtype: str = "", expected: Sequence[Expected] = ()) -> Outcome:
         bench, place = self._sides[which]
@@ -246,39 +241,32 @@ class Run:
             raise NoTime(f"{self._names[1]} returns {given.returned}, in which no array is found, and changes none")
         self._changed |= given.changed
         self._viewed |= given.viewed
-        call, exact = partial(self._values, dtype="float64"), None
-        several: list[list[Any]] = []
-        near: list[list[Any]] = []
-        with suppress(Exception), np.errstate(all="ignore"):
-            exact = call(case)
+        exact = self._values(case, "float64")
+        dtype = "" if exact is None else "float64"
         if exact is None:
             self._notes.append(f"{self._names[1]} does not run in float64: its own outputs are what is expected")
-            call = partial(self._values, dtype="")
-        with suppress(Exception), np.errstate(all="ignore"):
-            for number in range(ROUNDED):
-                several.append(call(self._inputs.rounded(case, number)))
-            if any(one.values.dtype.kind != "f" for one in given.outputs):
-                near += [call(self._inputs.rounded(case, number, nudged)) for number in range(NUDGES)]
-        short = None
-        with suppress(Exception):
-            if any(one.dtype in DOUBLE for one in given.outputs):
-                short = self._values(case, "float32")
+        several = [self._values(self._inputs.rounded(case, number), dtype) for number in range(ROUNDED)]
+        exactly = range(NUDGES if any(one.values.dtype.kind != "f" for one in given.outputs) else 0)
+        near = [self._values(self._inputs.rounded(case, number, nudged), dtype) for number in exactly]
+        short = self._values(case, "float32") if any(one.dtype in DOUBLE for one in given.outputs) else None
         return [
             expect(
                 output,
                 None if exact is None else exact[at],
-                [one[at] for one in several],
+                [one[at] for one in several if one],
                 None if short is None or output.dtype not in DOUBLE else short[at],
-                [one[at] for one in near],
+                [one[at] for one in near if one],
             )
             for at, output in enumerate(given.outputs)
         ]
 
-    def _values(self, case: Case, dtype: str) -> list[Any]:
-        found = self._side(1, case, dtype).outputs
-        if dtype == "float64" and any(one.values.dtype.kind == "f" and one.dtype not in DOUBLE for one in found):
-            raise TypeError("the outputs are not in float64")
-        return [one.values for one in found]
+    def _values(self, case: Case, dtype: str) -> list[Any] | None:
+        """Return the values of the reference's outputs, None where it fails or does not compute them in float64."""
+        with suppress(Exception), np.errstate(all="ignore"):
+            found = self._side(1, case, dtype).outputs
+            if dtype != "float64" or all(one.values.dtype.kind != "f" or one.dtype in DOUBLE for one in found):
+                return [one.values for one in found]
+        return None
 
     def _compare(self, case: Case, expected: Sequence[Expected]) -> None:
         """Raise Wrong unless the kernel's outputs are as expected, and so are those of more calls, one under load."""
@@ -319,18 +307,17 @@ class Run:
         infinite = case.name.startswith("infinities")
         if not infinite and not case.name.startswith("a NaN"):
             return [*outputs]
-        found = []
-        for output, of in zip(outputs, expected, strict=False):
-            alone = np.zeros(1, bool)
-            if of.allowed is not None and output.values.shape == of.values.shape:
-                alone = np.isnan(output.values) & ~np.isnan(of.values)
-                alone |= infinite & np.isnan(of.values) & ~np.isnan(output.values)
-                output = output._replace(values=np.where(alone, of.values, output.values))
+        found = [*outputs]
+        for at, (output, of) in enumerate(zip(outputs, expected, strict=False)):
+            if of.allowed is None or output.values.shape != of.values.shape:
+                continue
+            mine, theirs = np.isnan(output.values), np.isnan(of.values)
+            alone = mine != theirs if infinite else mine & ~theirs
+            found[at] = output._replace(values=np.where(alone, of.values, output.values))
             if alone.any():
                 many = plural(int(np.count_nonzero(alone)), "element")
                 self._notes.append(f"for {case.name}, {many} of output{output.path} is NaN on one side alone")
-            found.append(output)
-        return [*found, *outputs[len(found) :]]
+        return found
 
     def _poisoned(self, case: Case, expected: Sequence[Expected]) -> Case:
         """Return the case with arguments that are results alone full of NaN, or of 77 for integers."""
