@@ -11,8 +11,6 @@ from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
 from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
-from flopscope.support import upward
-from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, plain, record, rows
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
@@ -81,7 +79,6 @@ class Measurement(Distribution, Explained):
     """
 
     name: str
-    """Name of the function."""
     device: str
     """ "cpu" or "cuda:0"."""
     device_name: str
@@ -188,9 +185,6 @@ class Measurement(Distribution, Explained):
             "impossible": f"{IMPOSSIBLE} (it may cache its result, or the stated work is wrong)",
         }[self.bound]
 
-    def _at(self, rate: str) -> str:
-        return "" if self.bound == "impossible" else f", {rate}"
-
     def _unknown(self) -> str:
         if self.flops == 0 and self.bytes_total_moved == 0:
             return "it does no FLOPs and moves no bytes"
@@ -219,21 +213,9 @@ class Measurement(Distribution, Explained):
         content["shares"] = {source: asdict(shares) for source, shares in self.shares.items()}
         return content | self.explained() | {"verdict": self.verdict}
 
-    def __str__(self) -> str:
-        facts = self.facts()
-        lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
-        return "\n".join([self.verdict, *lines, *(f"  note: {note}" for note in self.notes)])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print in IPython on a terminal."""
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        """Return the verdict and the facts for a notebook."""
-        return upward.rooms.measurements.found_html(self.verdict, self)
+    _said = verdict
 
     def facts(self) -> dict[str, str]:
-        """Return the lines of the text and the HTML in their order, without unknown values."""
         calls = f" of {self.batch} calls" if self.batch > 1 else ""
         facts = {
             "device": f"{self.device}, {self.device_name}",
@@ -242,6 +224,9 @@ class Measurement(Distribution, Explained):
             "spread": f"IQR {_time(self.iqr)}, standard deviation {_time(self.std)}, {self.outliers} outliers",
             "samples": f"{self.n}{calls}, caches {self.cache}, {SOURCES[self.timing_source]}; {self.stopped}",
         }
+        impossible = self.bound == "impossible"
+        rates = (_flop_rate(self.tflops_per_s), _rate(self.gbytes_per_s, "GB/s"))
+        flop_rate, rate = ("" if impossible else f", {one}" for one in rates)
         other, moved = "hot" if self.cache == "cold" else "cold", self.bytes_total_moved
         optional = {
             f"caches {other}": (self.other_cache, _time(self.other_cache)),
@@ -249,8 +234,8 @@ class Measurement(Distribution, Explained):
             "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples discarded"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
             "launch": (self.launch.registers if self.launch else math.nan, str(self.launch)),
-            "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}{self._at(_flop_rate(self.tflops_per_s))}"),
-            "memory": (moved, f"{si_text(moved, 'B')}{self._at(_rate(self.gbytes_per_s, 'GB/s'))}"),
+            "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}{flop_rate}"),
+            "memory": (moved, f"{si_text(moved, 'B')}{rate}"),
             "energy": (self.joules, f"{1e3 * self.joules:.3g} mJ per call at {self.watts:.0f} W"),
             "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
         }
@@ -258,7 +243,7 @@ class Measurement(Distribution, Explained):
         if self.counters:
             facts["counted"] = counts_text(self.counters)
         facts |= ({"traffic": self.traffic} if self.traffic else {}) | self.why()
-        for source, shares in self.shares.items() if self.bound != "impossible" else ():
+        for source, shares in () if impossible else self.shares.items():
             what = {"roofline": "pct_roofline", "bandwidth": "pct_peak_bandwidth", "FLOP/s": "pct_peak_flops"}
             found = {name: getattr(shares, share) for name, share in what.items()}
             known = [f"{share:.3g} % of the {name}" for name, share in found.items() if not math.isnan(share)]

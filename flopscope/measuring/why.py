@@ -8,10 +8,13 @@ what keeps everything from being busy.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from flopscope.record.counters import BARRIER, MEMORY, SHARED, STALLS, Line
+from flopscope.support import upward
+from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import columns
 from flopscope.support.units import bytes_text
 
@@ -37,7 +40,6 @@ class Launch(NamedTuple):
     theoretical_occupancy: float
     """Percent of the warps that a multiprocessor can hold; NaN: unknown."""
     limit: str | None
-    """What limits it."""
     waves: float
     """Blocks over those that the device holds at once; NaN: unknown."""
 
@@ -197,11 +199,29 @@ def cause_of(counts: Mapping[str, float], launch: Launch | None) -> tuple[str, s
     return name, f"{cause.text}{waiting}. {cause.change}.".format(seen)
 
 
-class Explained:
-    """What says why its longest kernel takes its time: a measurement, the result of a check."""
+class Explained(ABC):
+    """A measurement, or the result of a check: its text, and why its longest kernel takes its time."""
 
     counters: Mapping[str, float]
     launch: Launch | None
+    notes: tuple[str, ...]
+    _said: Any
+    """The sentence that the text begins with."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, str]:
+        """Return the lines of the text and the HTML in their order, without unknown values."""
+
+    def __str__(self) -> str:
+        lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]
+        return "\n".join([self._said, *lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """Return the sentence, the facts and the notes for a notebook."""
+        return upward.rooms.measurements.found_html(self._said, self)
 
     @property
     def hot_lines(self) -> tuple[Line, ...]:
@@ -219,12 +239,10 @@ class Explained:
         return cause_of(self.counters, self.launch)[1]
 
     def explained(self) -> dict[str, Any]:
-        """Return what a document has of this."""
         launch = None if self.launch is None else self.launch._asdict()
         lines = [line._asdict() for line in self.hot_lines]
         return {"launch": launch, "cause": self.cause, "explanation": self.explanation, "hot_lines": lines}
 
     def why(self) -> dict[str, str]:
-        """Return the lines of the text that say so."""
         lines = "; ".join(map(str, self.hot_lines))
         return {name: text for name, text in (("why", self.explanation), ("hot lines", lines)) if text}

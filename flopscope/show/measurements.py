@@ -6,16 +6,15 @@ import math
 import re
 import textwrap
 
-from flopscope.measuring.checking.result import Checked
-from flopscope.measuring.measurement import Measurement
 from flopscope.measuring.sweep import Sweep, SweepPoint
+from flopscope.measuring.why import Explained
 from flopscope.show.summary import summary_html
 from flopscope.support import units
 from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
 from flopscope.support.safe import printable
 
 
-def found_html(verdict: str, one: Measurement | Checked) -> str:
+def found_html(verdict: str, one: Explained) -> str:
     """Return a verdict, the facts and the notes as HTML."""
     return summary_html([verdict, Rows([*one.facts().items()], "<"), *one.notes])
 

@@ -13,8 +13,6 @@ from typing import Any, Literal, NamedTuple
 from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
 from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
-from flopscope.support import upward
-from flopscope.support.columns import aligned_lines
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.units import plural
 
@@ -57,11 +55,11 @@ class Beside(NamedTuple):
     """That of the function."""
 
     def __str__(self) -> str:
-        return f"{self.times}" + ("" if math.isnan(self.pct_limit) else f"; {_reaches(self.name, self.pct_limit)}")
+        return f"{self.times}{_reaches(self.name, self.pct_limit)}"
 
 
 def _reaches(name: str, pct_limit: float) -> str:
-    return f"{name} reaches {pct_limit:.0f} % of the limit"
+    return "" if math.isnan(pct_limit) else f"; {name} reaches {pct_limit:.0f} % of the limit"
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,7 @@ class Checked(Explained):
     verdict: Verdict
     """The first four say how the times of a kernel that is right compare; "wrong" and "invalid" have a reason."""
     kernel: str
-    """Name of the kernel."""
     reference: str
-    """Name of what it was compared with."""
     reason: str = ""
     """Why the kernel is wrong or its time invalid; "" otherwise."""
     times: TimesCompared | None = None
@@ -82,9 +78,7 @@ class Checked(Explained):
     """100 × the shortest time in which the device can read the inputs, write the outputs and do the FLOPs of the
     reference / the kernel's median time; NaN if that is unknown."""
     reference_pct_limit: float = math.nan
-    """The same of the reference."""
     baselines: tuple[Beside, ...] = ()
-    """The kernel beside each of the baselines that are right."""
     counters: Counts = field(default_factory=lambda: Counts({}))
     """What the hardware counted for a call of the kernel, on a GPU whose counters may be read; else empty."""
     launch: Launch | None = None
@@ -94,9 +88,7 @@ class Checked(Explained):
     cases: tuple[str, ...] = ()
     """The inputs for which the outputs are right."""
     seed: int = 0
-    """Of the inputs: the same seed gives the same inputs."""
     isolated: bool = False
-    """Whether the kernel ran in a process of its own."""
     notes: tuple[str, ...] = ()
     """What was not compared, and why; differences that are no verdict."""
     failed: tuple[Any, ...] | None = field(default=None, repr=False)
@@ -107,12 +99,8 @@ class Checked(Explained):
         """The verdict in one sentence."""
         if self.times is None or self.reason:
             return f"{self.kernel} is {self.verdict}: {self.reason}"
-        limits = [
-            _reaches(name, share)
-            for name, share in ((self.kernel, self.pct_limit), (self.reference, self.reference_pct_limit))
-            if not math.isnan(share)
-        ]
-        return "; ".join([str(self.times), *limits])
+        shares = (self.kernel, self.pct_limit), (self.reference, self.reference_pct_limit)
+        return f"{self.times}{''.join(_reaches(*share) for share in shares)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but ``failed`` as a document for JSON: see docs/json.md."""
@@ -122,29 +110,15 @@ class Checked(Explained):
         return CHECKED.of(content | self.explained() | {"baselines": beside})
 
     def facts(self) -> dict[str, str]:
-        """Return the lines of the text and the HTML in their order."""
         shapes = sum(case.startswith("shapes ") for case in self.cases)
         named = [case for case in self.cases if not case.startswith("shapes ")]
         several = ", ".join([*named, *([plural(shapes, "other shape")] if shapes else [])])
         facts = {"right for": f"{several or 'none'} (seed {self.seed})"}
         facts["ran in"] = "a process of its own" if self.isolated else "a process with the reference, not isolated"
         facts |= {f"beside {one.name}": str(one) for one in self.baselines}
-        seen = {
-            "launch": str(self.launch or ""),
-            "counted": counts_text(self.counters) if self.counters else "",
-            "traffic": self.traffic,
-        }
+        counted = counts_text(self.counters) if self.counters else ""
+        seen = {"launch": str(self.launch or ""), "counted": counted, "traffic": self.traffic}
         facts |= {name: text for name, text in seen.items() if text}
         return facts if self.pct_limit >= NEAR_LIMIT else facts | self.why()
 
-    def __str__(self) -> str:
-        lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]
-        return "\n".join([self.sentence, *lines, *(f"  note: {note}" for note in self.notes)])
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Print in IPython on a terminal."""
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        """Return the sentence, the facts and the notes for a notebook."""
-        return upward.rooms.measurements.found_html(self.sentence, self)
+    _said = sentence
