@@ -64,7 +64,7 @@ def plain(array: Any) -> Any:
     if library == "torch":
         torch: Any = sys.modules["torch"]
         if array.is_meta or array.layout != torch.strided:
-            raise TypeError(f"a {kind} of {array.layout} on {array.device}, whose values cannot be read")
+            raise TypeError(f"it returns a {kind} of {array.layout} on {array.device}, whose values cannot be read")
         if type(array).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
             return array
         with torch._C.DisableTorchFunctionSubclass():
@@ -73,7 +73,7 @@ def plain(array: Any) -> Any:
         import numpy
 
         if not isinstance(array, (numpy.ndarray, numpy.generic)):
-            raise TypeError(f"a {kind}, which is no array of torch, NumPy, CuPy, JAX or flopscope")
+            raise TypeError(f"it returns a {kind}, which is no array of torch, NumPy, CuPy, JAX or flopscope")
         return numpy.asarray(array)
     return array
 
@@ -323,7 +323,6 @@ def _on_jax(values: Any, dtype: str, like: Any) -> Any:
 
 
 def own_array(values: Any, dtype: str, device: str) -> Any:
-    """Return an array of flopscope with these values."""
     of_numpy = values.astype("float32" if dtype == "bfloat16" else dtype)
     return _core.from_numpy(of_numpy, device=device).to(dtype=dtype)
 

@@ -65,13 +65,11 @@ class Output(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a call did."""
+    """What a call did; changed and viewed are the arguments that differ after it, and whose memory it returned."""
 
     outputs: list[Output]
     changed: frozenset[int]
-    """Arguments that differ after it."""
     viewed: frozenset[int]
-    """Arguments whose memory it returned."""
     overrun: int | None
     """An argument beyond which it wrote."""
     returned: str
@@ -79,10 +77,9 @@ class Outcome(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Where the results of a call are found."""
+    """Where the results of a call are found: in these arguments, and in what it returns."""
 
     arguments: frozenset[int] = frozenset()
-    """In these arguments."""
     alone: bool = False
     """Whether what the call returns is none."""
 
@@ -137,16 +134,13 @@ class Bench:
         name = name_of(self._functions[which])
         for one in (returned, *(one for _, one in leaves(returned, numbers=False))):
             try:
-                notes = notes_of(one, name)
-            except TypeError as problem:
-                raise NoTime(str(problem)) from None
-            if notes:
-                raise NoTime(notes[0])
-            try:
-                if is_array(one):
+                why = [*notes_of(one, name)]
+                if not why and is_array(one):
                     plain(one)
             except TypeError as problem:
-                raise NoTime(f"{name} returns {problem}") from None
+                why = [str(problem)]
+            if why:
+                raise NoTime(why[0])
 
     def begin(self, device: str | None, pool: Sequence[Sequence[Any]], chosen: Sequence[int]) -> Stage:
         """Prepare to time the chosen functions, until end(). pool: contents that samples are given, rolled."""

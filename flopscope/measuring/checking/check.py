@@ -133,21 +133,16 @@ class Run:
         self._viewed: frozenset[int] = frozenset()
         """Arguments whose memory the reference returns."""
         self._cases: list[str] = []
-        """Names of the inputs for which the outputs are right."""
         self._notes: list[str] = []
         self._refused: dict[str, list[str]] = {}
         """The first reason for which the kernel refuses inputs and their names, by the reason without its numbers."""
         self._failed: tuple[Any, ...] | None = None
-        """The inputs for which they are wrong."""
         self._apart: dict[str, float] = {}
         """By how much calls with the same inputs differ at most, over what is allowed, by when they do."""
         self._timed = [1]
-        """The places of what the kernel is timed beside."""
         self._seen: dict[str, Any] = {}
-        """What was timed and counted, as fields of Checked."""
 
     def checked(self, shapes: Any, margin: float, max_time: float, device: str | None, peaks: str) -> Checked:
-        """Compare outputs, then times; return the verdict."""
         why = ""
         verdict: Verdict
         try:
@@ -158,8 +153,8 @@ class Run:
             verdict, why = "wrong", str(problem)
         except NoTime as problem:
             verdict, why = "invalid", str(problem)
-        for when, most in self._apart.items():
-            self._notes.append(f"calls with the same inputs{when} differ by up to {most:.2g} × the allowed error")
+        apart = (f"calls with the same inputs{when} differ by up to {of:.2g}" for when, of in self._apart.items() if of)
+        self._notes += [f"{text} × the allowed error" for text in apart]
         return Checked(
             verdict=verdict,
             kernel=self._names[0],
@@ -297,8 +292,7 @@ class Run:
                     what = f"{plural(many, 'element')} of output{output.path}"
                     self._notes.append(f"for {case.name}, not compared: {what}, which a rounding of the inputs changes")
             before = before or outcome.outputs
-            if apart := [d for d in map(apart_by, before, outcome.outputs, expected) if d is not None]:
-                self._apart[when] = max(*apart, self._apart.get(when, 0.0))
+            self._apart[when] = max(self._apart.get(when, 0.0), *map(apart_by, before, outcome.outputs, expected))
         self._cases.append(case.name)
 
     def _without_nan(self, case: Case, outputs: Sequence[Output], expected: Sequence[Expected]) -> list[Output]:
@@ -395,7 +389,7 @@ class Run:
         """Say it if a call reads less than half of the inputs that matter. Of small ones, the L2 may hold the rest."""
         bench, which = self._sides[0]
         least = max(L2S * (stage.device.properties.get("l2_bytes") or math.inf), 2 * read)
-        there = [devices_of([one]) == {str(stage.device)} and is_floating(one) for one in self._inputs.args]
+        there = (devices_of([one]) == {str(stage.device)} and is_floating(one) for one in self._inputs.args)
         inputs = [at for at, holds in enumerate(there) if holds and at not in self._outputs.arguments]
         sizes = {at: bytes_of(dtype_of(self._inputs.args[at]), case.values[at].shape) for at in inputs}
         if sum(sizes.values()) < least or len(numbers) < 2:

@@ -125,12 +125,10 @@ def same_twice(one: Output, other: Output) -> bool:
     return one.values.shape == other.values.shape and np.allclose(one.values, other.values, TWICE, near, equal_nan=True)
 
 
-def apart_by(one: Output, other: Output, expected: Expected) -> float | None:
-    """Return by how much right outputs of two calls differ at most, over the error that is allowed; None if not."""
-    if is_same(one.values, other.values):
-        return None
+def apart_by(one: Output, other: Output, expected: Expected) -> float:
+    """Return by how much right outputs of two calls differ at most, over the error that is allowed."""
     if expected.allowed is None:
-        return 1.0
+        return float(not is_same(one.values, other.values))
     with np.errstate(all="ignore"):
         apart = np.abs(one.values - other.values) / expected.allowed
     return float(np.fmax.reduce(apart.reshape(-1), initial=0.0))
