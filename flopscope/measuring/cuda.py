@@ -47,7 +47,6 @@ class Records:
             capture.stop_core(self._recorder)
 
     def forget(self) -> None:
-        """Discard the records so far."""
         self._recorder.restart()
 
     def take(self) -> tuple[dict[str, Any], list[str], Sequence[str], int]:

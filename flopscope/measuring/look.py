@@ -68,8 +68,7 @@ class Look:
     @property
     def unit(self) -> str | None:
         """The compute unit that executes most of the FLOPs, as Roof.unit."""
-        unit: str | None = self.roof("cpu", None).unit
-        return unit
+        return self.roof("cpu", None).unit
 
     def roof(self, device: str, limits: Mapping[str, Any] | None) -> _core.Roof:
         """Return the sum of the roofline times of the ops. limits: peaks in the form of the core, or None."""

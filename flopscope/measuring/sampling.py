@@ -96,23 +96,19 @@ class Rule:
 
 @dataclass(frozen=True)
 class Series:
-    """Samples in the order of measurement."""
+    """Samples in the order of measurement: times in µs, clocks in MHz, and the criterion that ended them."""
 
     times: list[float]
-    """Times in µs."""
     clocks: list[float]
-    """Clocks in MHz."""
     discarded: int
     """Number of samples on a throttled clock, which are not in times."""
     throttled_throughout: bool
     """Whether most samples were throttled; then none are discarded."""
     stopped: str
-    """The criterion that ended sampling."""
 
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Disable Python's cyclic garbage collector in the block."""
     was_on = gc.isenabled()
     gc.disable()
     try:

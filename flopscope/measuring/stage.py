@@ -38,7 +38,6 @@ class Stage:
     calls: list[Callable[[], Any]]
     """The functions, which wait for results of JAX before they return."""
     looks: list[Look]
-    """Recorded activity of each function."""
     source: Literal["cupti", "event", "cpu"]
     cold: bool
     watch: Callable[[int], None]
@@ -97,7 +96,6 @@ class Stage:
         return result
 
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
-        """Return a Clock for these functions."""
         if self.device.kind == "cpu":
             return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
         return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
@@ -211,7 +209,6 @@ def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name of a function."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return printable(str(getattr(function, "__name__", None) or type(function).__name__))

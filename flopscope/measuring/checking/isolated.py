@@ -58,7 +58,6 @@ class Isolated:
         return partial(self._ask, method)
 
     def close(self) -> None:
-        """End the process."""
         self._ours.close()
         self._process.kill()
         self._process.join()

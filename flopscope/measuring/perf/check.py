@@ -239,7 +239,6 @@ class Check:
         return self._settle(result, f"it called {', '.join(waits)}; item(), .cpu(), print and cudaFree wait")
 
     def record(self) -> dict[str, Any]:
-        """Return the measurement and the limits, ready for JSON."""
         return {
             "name": self.name,
             "device": self.measurement.device,
@@ -345,12 +344,11 @@ def _params_of(item: pytest.Item) -> dict[str, Any]:
 
 
 class Seen(NamedTuple):
-    """The device activity of one call of a function, in order."""
+    """The device activity of one call of a function, in order; waits are the CUDA calls that waited for the device."""
 
     kernels: list[str]
     """Names of the kernels, without copies and fills."""
     waits: list[str]
-    """Names of the CUDA calls that waited for the device."""
 
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:

@@ -212,8 +212,6 @@ def why_unknown(measurement: Any, quantity: Quantity) -> str:
         return _unknown_work(quantity.needs)
     if quantity.attribute.startswith("pct_") and measurement.why_unknown:
         return str(measurement.why_unknown)
-    if quantity.attribute == "pct_peak_flops" and measurement.unit is None:
-        return "the compute unit that executes the FLOPs is unknown; pass unit="
     return f"the measurement has no {quantity.attribute}"
 
 

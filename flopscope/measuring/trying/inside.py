@@ -38,7 +38,6 @@ class Job:
     program: list[Any]
     """The arguments of PythonProgram."""
     record: str
-    """File to write the record to."""
     switch: str = ""
     """Name of the switch to apply; "": none."""
     warm: int | None = None
@@ -57,9 +56,7 @@ class Record:
     cpu: float | None = None
     """CPU time of a step on the main thread, if that never waits."""
     steps: int = 0
-    """Steps that ended before the record was written."""
     warm: int = 0
-    """Steps before the measured ones."""
     marks: list[float] = field(default_factory=list)
     """When they ended, from the start of the program on; of a look."""
     whole: float | None = None
@@ -70,12 +67,10 @@ class Record:
     """What ``values`` are: "losses", "outputs", or "" for none."""
     values: list[float | None] = field(default_factory=list)
     hits: int = 0
-    """How often the switch changed something."""
     seen: dict[str, Any] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     """The files of the modules that it has imported, as loaded() returns them."""
     problem: str = ""
-    """Why the program failed."""
     lasted: float = 0.0
     """Seconds from the start to the end of the process."""
 
@@ -89,8 +84,6 @@ def run_job(path: str) -> Any:
 
 
 class Inside:
-    """A run of the program."""
-
     def __init__(self, job: Job) -> None:
         self._job = job
         self._switch = SWITCHES.get(job.switch)

@@ -24,7 +24,6 @@ class Seen:
     cpus: int = 1
     """CPUs that the process may use."""
     threads: int = 0
-    """Threads of torch's ops."""
     modules: int = 0
     """Modules with parameters that the program called itself."""
     half: bool = False
@@ -33,18 +32,10 @@ class Seen:
     """Products, or the convolutions of its modules, may use TF32."""
     convolutions: bool = False
     trains: bool = False
-    """backward() was called."""
     gradients: bool = False
-    """A module was called with gradients enabled."""
     draws: bool = False
     """Its steps draw random numbers."""
     zeroed: bool = False
-    """zero_grad(set_to_none=False) was called."""
-
-    @property
-    def workers(self) -> int:
-        """Worker processes to give a DataLoader: one per CPU but the program's own, from 1 to 8."""
-        return max(1, min(8, self.cpus - 1))
 
 
 class Looking:

@@ -39,7 +39,6 @@ class Parity(NamedTuple):
     of: str = ""
     """ "losses" or "outputs"; "" if nothing was recorded in both."""
     values: int = 0
-    """Values that were compared."""
     difference: float = math.nan
     """Largest relative difference beyond what unchanged runs gave; NaN if there is nothing to compare."""
     own: float = math.nan
@@ -109,7 +108,6 @@ class Change:
     """A change that was tried: what was predicted, what was measured. Times are in µs per step, or of the program."""
 
     name: str
-    """Name of the switch."""
     predicted: float = math.nan
     """Saving by the advice, in percent of the step; NaN: the advice makes no estimate."""
     ratio: Ratio = NO_RATIO
@@ -122,12 +120,10 @@ class Change:
     hits: int | None = None
     """How often it changed something in the program; None: it was not run."""
     problem: str = ""
-    """Why it failed."""
     margin: float = MARGIN
 
     @property
     def verdict(self) -> Verdict:
-        """What the measurement shows."""
         if self.problem:
             return "failed"
         if self.hits == 0:
@@ -143,7 +139,6 @@ class Tried:
     """What was tried on a program."""
 
     title: str
-    """Name of the program, without arguments."""
     per: str
     """What a time is of: "step" or "program"."""
     before: float
@@ -155,7 +150,6 @@ class Tried:
     notes: list[str] = field(default_factory=list)
     """What was not tried or not measured, and why; advice that needs an edit of the program."""
     lines: list[str] = field(default_factory=list)
-    """What to write into the program for the kept changes."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as a document for JSON: see docs/json.md."""
@@ -214,7 +208,6 @@ def text_of(tried: Tried, width: int) -> str:
 
 
 def row_of(one: Change) -> list[str]:
-    """Return the cells of a change."""
     ratio, parity = one.ratio, one.parity
     own, apart = (
         MISSING if math.isnan(part) else f"{part:.0e}" if part else "0" for part in (parity.own, parity.difference)

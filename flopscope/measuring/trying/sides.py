@@ -35,9 +35,7 @@ class Side:
     python: str = sys.executable
     environment: dict[str, str] = field(default_factory=dict)
     origin: Path | None = None
-    """The checkout that a revision is of."""
     installed: Path | None = None
-    """Its virtual environment."""
 
     def processes(self, program: Program, folder: Path) -> Processes:
         """Return what runs a program, or pytest, on this side."""

@@ -34,7 +34,6 @@ class Reach:
     def __init__(self, torch: Any, seen: Seen) -> None:
         self.torch, self.seen = torch, seen
         self.hits = 0
-        """How often the switch changed something."""
         self.first: list[Callable[[Any], object]] = []
         """Called with each module with parameters that the program calls itself, before its first call."""
         self.after: list[Callable[[Any], object]] = []
@@ -95,7 +94,6 @@ class Reach:
 
 
 def attribute(owner: Any, name: str, value: Any) -> Setting:
-    """Return the setting that is an attribute."""
     return Setting(functools.partial(getattr, owner, name), functools.partial(setattr, owner, name), value)
 
 
@@ -153,7 +151,7 @@ def start_workers(reach: Reach, init: Call, loader: Any, dataset: Any, *args: An
     states = len(args) > 4 or named.get("num_workers")  # the fifth after the dataset
     if not states and not issubclass(type(dataset), reach.torch.utils.data.IterableDataset):
         reach.hits += 1
-        named.update(num_workers=reach.seen.workers, persistent_workers=True)
+        named.update(num_workers=max(1, min(8, reach.seen.cpus - 1)), persistent_workers=True)
     init(loader, dataset, *args, **named)
 
 
@@ -184,7 +182,6 @@ class Switch:
 
     name: str
     what: str
-    """What it changes, in a few words."""
     needs: tuple[str, ...]
     """Its premises, of NEEDS."""
     effect: str
@@ -193,7 +190,6 @@ class Switch:
     """What to write into the program."""
     source: str
     rule: str = ""
-    """Rule of the advice that proposes it."""
     tolerance: float = EXACT
     """Relative difference of losses up to which results count as kept."""
     shown: bool = False

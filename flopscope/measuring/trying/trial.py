@@ -154,10 +154,8 @@ def explained(status: int | None, limit: float, log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     said = [line for line in lines if "rror" in line] or lines  # pytest prints more below it
     last = f": {printable(said[-1][:300])}" if said else ""
-    if status < 0:
-        with suppress(ValueError):
-            return f"it was ended by {signal.Signals(-status).name}{last}"
-    return f"it ended with status {status}{last}"
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    return f"it {how}{last}"
 
 
 class Plan(NamedTuple):
@@ -236,7 +234,6 @@ class Trial:
         return tried
 
     def _advice(self) -> Sequence[Any]:
-        """Return the advice on a recording of some steps."""
         from flopscope.read.trace import load_trace
 
         warm, steps, _ = self._plan

@@ -290,7 +290,6 @@ HEADER = ["measurement", "base", "head", "ratio", "interval", "A against A", "ve
 
 
 def _percent(share: float) -> str:
-    """Return half of an interval as it is printed; MISSING if it is unknown."""
     return f"±{100 * share:.2g} %" if math.isfinite(share) else MISSING
 
 
