@@ -109,7 +109,7 @@ class Bench:
         return lines
 
     def answers(self) -> list[str]:
-        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add.
+        """Return a line for each bound, with its ops and their shares of the measured peaks.
 
         A device that was busy with other work has none: its times are not due to the ops alone.
         """
@@ -124,31 +124,7 @@ class Bench:
                 facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
                 facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
                 lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
-        if "sin" in rows and "add" in rows:
-            lines.append(self._sin_and_add(rows["sin"], rows["add"]))
         return lines
-
-    def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
-        times = [float(row.device_busy_time or row.self_cpu_time_total) / row.count for row in (sin, add)]
-        moved = [row.bytes_total_moved / row.count for row in (sin, add)]
-        facts = (
-            f"sin takes {times[0]:.1f} µs and moves {moved[0] / 1e6:.1f} MB; add takes {times[1]:.1f} µs and moves "
-            f"{moved[1] / 1e6:.1f} MB"
-        )
-        per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
-        if any(row.time_p95 > UNSTEADY * row.time_median for row in (sin, add)):
-            return f"sin and add: {facts}. The times of their calls differ too much to compare them."
-        if {sin.bound, add.bound} & {"launch", "cache"}:
-            return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
-        if per_byte > ALIKE:
-            return (
-                f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
-            )
-        if per_byte * ALIKE < 1 or min(sin.pct_roofline, add.pct_roofline) < _FAR_BELOW:
-            return f"sin and add: {facts}. Something other than memory slows at least one of them down."
-        return (
-            f"Why a byte of sin costs as much as one of add: {facts}. Memory sets both times, and hides the arithmetic."
-        )
 
     def text(self, width: int | None = None) -> str:
         """Return the device, the answers and the table in lines of at most ``width`` characters, or the terminal's."""
@@ -180,10 +156,6 @@ def _hanging(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
-# How many times the time per byte of one op may be that of another for both to cost the same.
-ALIKE = 1.25
-# How many times the median of an op's times a long one may take for the op to be steady.
-UNSTEADY = 1.5
 NAMESPACE = "flopscope::"
 
 # Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
