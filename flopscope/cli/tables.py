@@ -84,24 +84,21 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
 
 
 def _matcher(pattern: str | None) -> Callable[[str], object]:
-    """Return a function that returns whether a name contains a match. ValueError shows where a pattern is invalid."""
+    """Return a function that returns whether a name contains a match. Raise ValueError for an invalid pattern."""
     if pattern is None:
         return bool
     try:
         return re.compile(pattern).search
     except re.error as problem:
-        place = f"\n  {pattern}\n  {' ' * (problem.pos or 0)}^" if pattern.isprintable() else ""
-        raise ValueError(f"--filter is not a regular expression: {problem}{place}") from None
+        raise ValueError(f"--filter is not a regular expression: {problem}") from None
 
 
 def _nothing(options: argparse.Namespace, trace: Trace) -> str:
-    """Return what is printed in place of a table without rows: which options leave none, or what shows more."""
-    if store_of(trace, "table").lines()["groups"] and options.kind is None and options.filter is None:
-        source = printable(trace.source)
+    """Return what is printed in place of a table without rows."""
+    source, has_lines = printable(trace.source), store_of(trace, "table").lines()["groups"]
+    if has_lines and options.kind is None and options.filter is None:
         return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
-    kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
-    name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
-    return f"No rows{kind}{name}.\n"
+    return "No rows.\n"
 
 
 # compare --------------------------------------------------------------------------------------------------------------
@@ -117,8 +114,6 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
     add_captures(parser)
     add_peaks(parser)
     add_limit(parser)
-    text = "also print FLOPs, bytes and roofline, and long names in full"
-    parser.add_argument("--wide", action="store_true", help=text)
     percent = parsed(
         lambda text: float(text.removesuffix("%")), lambda value: 0 <= value < math.inf, "a percentage such as 5%"
     )
@@ -137,7 +132,7 @@ def _compare(options: argparse.Namespace) -> None:
     if names[0] == names[1] or not all(names):
         names = (options.a, options.b)
     comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
-    print(comparison.table(options.limit, wide=options.wide), end="")
+    print(comparison.table(options.limit), end="")
     if options.output:
         comparison.write_report(options.output)
     if options.csv:

@@ -131,12 +131,6 @@ def test_rows_are_chosen_by_kind_and_name(trace: Path, tmp_path: Path, capsys: p
     assert [row["key"] for row in json.loads(file.read_text())["rows"]] == ["gemm"]
 
 
-@pytest.mark.parametrize("more", [[], ["--group-by", "category"]])
-def test_options_that_leave_no_row_are_named(more: list[str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", str(trace), "--kind", "kernel", "--filter", "zzz", *more]) == 0
-    assert capsys.readouterr().out == "No rows of --kind kernel whose name matches zzz.\n"
-
-
 STACK_TRACE = str(TRACES / "tutorial_naive_stack.json.gz")
 
 

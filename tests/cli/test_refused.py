@@ -109,13 +109,6 @@ def test_wrong_arguments_are_refused_in_one_line(
     assert line.startswith("flopscope") and (said[1:] in line if said.startswith("…") else line.endswith(said))
 
 
-def test_an_invalid_filter_shows_the_place(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*TABLE, "--filter", "aten::(mm"]) == 2
-    first, pattern, place = capsys.readouterr().err.splitlines()
-    assert "not a regular expression" in first and pattern.strip() == "aten::(mm"
-    assert place.index("^") == pattern.index("(")
-
-
 def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2 and "what changed between two recorded traces" in capsys.readouterr().err
 
