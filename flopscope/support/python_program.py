@@ -63,9 +63,7 @@ class PythonProgram:
             try:
                 self._run(vars(main))
             finally:  # what follows needs those that the program has set to None
-                for name in before:
-                    if now.get(name) is None:
-                        now[name] = before[name]
+                now.update({name: value for name, value in before.items() if now.get(name) is None})
         except BaseException as ended:
             self.problem = ended
         sys.settrace(None)
@@ -95,10 +93,7 @@ class PythonProgram:
         _set_first_path("")
         _fill(names, BuiltinImporter)
         text = (self.target if sys.version_info < (3, 14) else textwrap.dedent(self.target)) + "\n"
-        code = compile(text, "<string>", "exec", dont_inherit=True)
-        if sys.version_info >= (3, 13):
-            _show_in_tracebacks(code, text)
-        exec(code, names)
+        exec(compile(text, "<string>", "exec", dont_inherit=True), names)
 
     def _run_input(self, names: dict[str, Any]) -> None:
         _set_first_path("")
@@ -114,15 +109,6 @@ def _fill(names: dict[str, Any], loader: object, file: str | None = None) -> Non
         names.update(__file__=file, __cached__=None)
     if sys.version_info < (3, 14):
         names["__annotations__"] = {}
-
-
-def _show_in_tracebacks(code: CodeType, text: str) -> None:
-    """Let tracebacks show the lines of ``python -c``, as Python's do since 3.13; its way to do so is not public."""
-    import linecache
-
-    key = code if hasattr(linecache, "_interactive_cache") else code.co_filename
-    with suppress(AttributeError, TypeError):
-        linecache._register_code(key, text, code.co_filename)  # type: ignore[attr-defined]
 
 
 def _set_first_path(folder: str, *, always: bool = False) -> None:
@@ -197,21 +183,13 @@ def show_exception(problem: BaseException) -> int:
     if sys.version_info >= (3, 12):
         sys.last_exc = problem
     _flush()
-    hook = getattr(sys, "excepthook", None)
-    if hook is None:
-        _write("sys.excepthook is missing")
-        sys.__excepthook__(kind, problem, trace)
-        return 1
+    hook: Any = getattr(sys, "excepthook", None)
     try:
         sys.audit("sys.excepthook", hook, kind, problem, trace)
         hook(kind, problem, trace)
     except SystemExit as end:
         return _status_of_exit(end)
-    except BaseException as second:
-        second.__traceback__ = _without_our_frames(second.__traceback__)
-        _write("Error in sys.excepthook:")
-        sys.__excepthook__(type(second), second, second.__traceback__)
-        _write("\nOriginal exception was:")
+    except BaseException:  # it is missing, or fails
         sys.__excepthook__(kind, problem, trace)
     _flush()
     return 1

@@ -42,7 +42,6 @@ PROGRAMS = {
         """,
     "syntax error": "print(1)\nx = = 2\n",
     "excepthook": "import sys; sys.excepthook = lambda kind, value, trace: print('hook', kind.__name__, value); 1 / 0",
-    "failing excepthook": "import sys\ndef hook(*_): raise OSError('in hook')\nsys.excepthook = hook\n1 / 0",
     "exiting excepthook": "import sys; sys.excepthook = lambda *_: sys.exit(9); 1 / 0",
     "atexit": "import atexit, sys; atexit.register(lambda: print('at exit')); sys.exit(4)",
     "exit in atexit": "import atexit, sys; atexit.register(sys.exit, 5); sys.exit(4)",
