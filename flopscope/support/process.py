@@ -95,10 +95,8 @@ def wait_text(waited: float, lasted: float) -> str:
     )
 
 
-# files of a control group: the limit, what is used, and in memory.stat the page cache that it can drop
+# files of a control group of version 2: the limit, what is used, and in memory.stat the page cache that it can drop
 _FILES = "memory.max", "memory.current", "inactive_file"
-_FILES_OF_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-_UNLIMITED = 1 << 60
 
 
 def available_memory(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
@@ -128,16 +126,12 @@ def private_growth(proc: str = "/proc/self") -> float:
 def _left_in_groups(proc: str, groups: str) -> Iterator[int]:
     """Yield what each control group around this process has left; page cache that it can drop counts as left."""
     for line in _text(f"{proc}/self/cgroup").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root, names = (f"{groups}/memory", _FILES_OF_VERSION_1) if controllers else (groups, _FILES)
-        parts = [part for part in path.split("/") if part]
+        parts = [part for part in line.rpartition(":")[2].split("/") if part]
         for depth in range(len(parts) + 1):  # in a container, the path may be the host's: the root is its own
-            folder = "/".join([root, *parts[:depth]])
-            most, used = (_text(f"{folder}/{name}").strip() for name in names[:2])
-            if most.isdigit() and used.isdigit() and int(most) < _UNLIMITED:
-                cache = re.search(rf"^{names[2]} (\d+)$", _text(f"{folder}/memory.stat"), re.MULTILINE)
+            folder = "/".join([groups, *parts[:depth]])
+            most, used = (_text(f"{folder}/{name}").strip() for name in _FILES[:2])
+            if most.isdigit() and used.isdigit():
+                cache = re.search(rf"^{_FILES[2]} (\d+)$", _text(f"{folder}/memory.stat"), re.MULTILINE)
                 yield max(0, int(most) - int(used) + (int(cache[1]) if cache else 0))
 
 

@@ -36,14 +36,6 @@ def test_the_least_of_the_machine_and_its_groups_is_available(tmp_path: Path) ->
         "groups/pod/box/memory.max": "max\n", "groups/pod/box/memory.current": f"{3 * GB}\n",
     }  # fmt: skip
     assert available_memory(*system(tmp_path / "two", machine | version_2)) == 4 * GB
-    version_1 = {
-        "proc/self/cgroup": "3:cpu:/\n4:cpuacct,memory:/host/name\n",  # of the host: the container sees the root
-        "groups/memory/memory.limit_in_bytes": f"{2 * GB}\n",
-        "groups/memory/memory.usage_in_bytes": f"{3 * GB}\n",
-    }
-    assert available_memory(*system(tmp_path / "one", machine | version_1)) == 0
-    version_1["groups/memory/memory.limit_in_bytes"] = "9223372036854771712\n"  # none
-    assert available_memory(*system(tmp_path / "free", machine | version_1)) == 8 * GB
 
 
 class Growing:
