@@ -37,7 +37,6 @@ from flopscope.support.capture import (
 )
 from flopscope.support.hints import HINTS, TORCH_ON_CPU, Hints
 from flopscope.support.package import warn_user
-from flopscope.support.suggest import require_names
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -93,17 +92,6 @@ def _ended_by_failure(method: Method) -> Method:
             raise
 
     return cast("Method", guarded)
-
-
-def _suggesting(function: Method) -> Method:
-    """Let the error for a misspelt argument name the one that was meant, as Python 3.13 does."""
-
-    @functools.wraps(function)
-    def call(self: Any, **named: Any) -> None:
-        require_names("profile", named, function.__code__.co_varnames)
-        function(self, **named)
-
-    return cast("Method", call)
 
 
 class profile(Results):
@@ -165,7 +153,6 @@ class profile(Results):
     def hints(self, hints: Hints) -> None:
         self._hints = hints
 
-    @_suggesting
     def __init__(
         self,
         *,
@@ -326,7 +313,7 @@ class profile(Results):
             warn_user(f"Incorrect schedule: {before.name} followed by {after.name}")
         records = after in (_RECORD, _SAVE)
         if before is _WARM_UP and records:
-            self._forget_warm_up()
+            self._record(restarts=True)
         elif before is after is _WARM_UP or (before is _RECORD and records):
             return  # it goes on
         else:
@@ -352,18 +339,12 @@ class profile(Results):
                 self._jax = begin(running, self._jax)
             _, self._timing = start_core(self._recipe, functools.partial(setattr, self, "_live"))
 
-    def _record(self) -> None:
+    def _record(self, restarts: bool = False) -> None:
+        """Record from now on. restarts: what was recorded so far is a warm-up."""
         self._warm_up()
         self._sample()
-        if self._count() and self._live is not None:
+        if (self._count() or restarts) and self._live is not None:
             self._live.restart()  # starting the counters is not part of the profile
-        self._keep(self._live)
-
-    def _forget_warm_up(self) -> None:
-        self._count()
-        self._sample()
-        if self._live is not None:
-            self._live.restart()
         self._keep(self._live)
 
     def _count(self) -> bool:
