@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,6 @@ from flopscope import _core
 from flopscope.cli.parser import add_files, add_operands, names, positive
 from flopscope.record.profile import profile
 from flopscope.results.columns import DEVICE, ROW_FIELDS
-from flopscope.results.row import EventRow
 from flopscope.results.table import EventTable
 from flopscope.show.entries import Entry, Listing
 from flopscope.show.fitted import print_coloured, render, terminal_width
@@ -94,40 +93,16 @@ class Bench:
         """Return a few lines: whether the device was busy with other work, its name and its peaks."""
         lines = [f"{self.device}: {self.device.name}"]
         if self.busy:
-            doubt = "Times may be too long and shares too low, so no causes are named."
-            lines.insert(0, f"The machine was busy: {self.busy}. {doubt}")
+            lines.insert(0, f"The machine was busy: {self.busy}. Times may be too long and shares too low.")
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 units = ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())
                 lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {units}")
-        smallest, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
-        if self.peaks.kernel_ns is not None:
-            lines.append(f"  {smallest} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
-        elif self.peaks.launch_ns is not None:
-            lines.append(f"  an empty {empty} takes {self.peaks.launch_ns / 1e3:.2f} µs")
         lines.append(f"{self.size} × {self.size} {self.dtype}, {self.repeat} times after a warm-up")
         return lines
 
-    def answers(self) -> list[str]:
-        """Return a line for each bound, with its ops and their shares of the measured peaks.
-
-        A device that was busy with other work has none: its times are not due to the ops alone.
-        """
-        if self.busy:
-            return []
-        rows = {row.key.removeprefix(NAMESPACE): row for row in self.table}
-        lines = []
-        for bound, column, sentence in _SENTENCES:
-            found = {name: row for name, row in rows.items() if _limit(row) == bound}
-            if found:
-                facts = {"size": self.size, "share": _span(getattr(row, column) for row in found.values())}
-                facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
-                facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
-                lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
-        return lines
-
     def text(self, width: int | None = None) -> str:
-        """Return the device, the answers and the table in lines of at most ``width`` characters, or the terminal's."""
+        """Return the device and the table in lines of at most ``width`` characters, or the terminal's."""
         columns = ["CUDA avg" if self.table.has_device else "CPU avg", *TABLE_COLUMNS]
         listing = Listing([Entry(row) for row in self.table], [], len(self.table), "op")
         size = terminal_width() if width is None else width
@@ -136,9 +111,7 @@ class Bench:
             shown = render(self.table, width=size, columns=columns, listing=listing)
             if all(len(line) <= size and "…" not in line for line in shown.splitlines()):
                 break
-        answers = self.answers()
-        before = [*self.heading(), *[""] * bool(answers), *answers, ""]
-        return "".join(f"{line}\n" for text in before for line in _hanging(text, size)) + shown
+        return "".join(f"{line}\n" for text in (*self.heading(), "") for line in _hanging(text, size)) + shown
 
     def to_dict(self) -> dict[str, Any]:
         """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md."""
@@ -154,54 +127,6 @@ def _hanging(text: str, width: int) -> list[str]:
     """Return a text as lines of at most ``width`` characters, those after the first indented."""
     indent = " " * (len(text) - len(text.lstrip()) + 2)
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
-
-
-NAMESPACE = "flopscope::"
-
-# Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
-_FAR_BELOW = 60.0
-
-# The limit of a row, the column with its share of that limit, and the sentence printed about it.
-_SENTENCES = (
-    ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
-    (
-        "far from memory",
-        "pct_peak_bandwidth",
-        "memory-bound by bytes and counted FLOPs, but at only {share} % of the measured bandwidth: overhead takes the "
-        "rest, or a function that counts as 1 FLOP but takes many instructions",
-    ),
-    ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
-    (
-        "instructions",
-        "pct_roofline",
-        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time; overhead does, or a "
-        "function that counts as 1 FLOP but takes many instructions",
-    ),
-    ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
-    (
-        "launch",
-        "pct_roofline",
-        "launch-bound, at {share} % of the roofline: {size} × {size} is work as short as a call",
-    ),
-)
-
-
-def _limit(row: EventRow) -> str:
-    if row.bound == "memory" and row.pct_roofline < _FAR_BELOW:
-        return "far from memory"
-    return "instructions" if row.bound in ("latency", "inefficient") else str(row.bound)
-
-
-def _span(shares: Iterable[float]) -> str:
-    texts = [f"{share:.0f}" for share in sorted(shares)]
-    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
-
-
-def _peak(row: EventRow) -> str:
-    """Return the peak rate that the row's share refers to."""
-    if not row.flops or not row.pct_peak_flops > 0:
-        return "no FLOPs"
-    return _rate(row.tflops_per_s * 1e12 / (row.pct_peak_flops / 100), "FLOP/s")
 
 
 def run(
@@ -242,7 +167,7 @@ def run(
         busy = why_busy(others())
     table = prof.key_averages()
     # Only the program's own rows: their times include the CUDA work that they launched.
-    own = table.select(i for i, row in enumerate(table) if row.key.startswith(NAMESPACE))
+    own = table.select(i for i, row in enumerate(table) if row.key.startswith("flopscope::"))
     return Bench(where, peaks, dtype, side, repeat, own, busy)
 
 
