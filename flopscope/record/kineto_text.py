@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
 import json
 import mmap
@@ -13,7 +12,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import Any
 
 from flopscope._core import Store, trim_memory
 from flopscope.read.load import Loaded, read
@@ -79,7 +78,7 @@ class KinetoText:
                     _copy(memory, head, packed.write)
                     packed.write(tail)
                 return
-            _send(memory, head, file)
+            _copy(memory, head, file.write)
             file.write(tail)
 
     def complete(self) -> int:
@@ -98,9 +97,10 @@ class KinetoText:
         return _with_member(_with_additions(tail, events, store.trace_text("frames")), CPU_MEMBER, CPU.here().to_head())
 
     def send(self, target: Any) -> None:
-        """Write the trace to a file or a socket."""
-        memory = self._text()
-        _send(memory, os.fstat(memory).st_size, target)
+        """Write the trace to a socket."""
+        memory, sent = self._text(), 0
+        while left := os.fstat(memory).st_size - sent:
+            sent += os.sendfile(target.fileno(), memory, sent, left)
 
     def _text(self) -> int:
         """Return the descriptor of the in-memory file with the trace, writing it on the first call."""
@@ -221,18 +221,6 @@ def _with_additions(tail: bytes, events: bytes, members: bytes) -> bytes:
     before = tail[:at].rstrip()
     more = b",\n" + members if members else b""
     return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n]" + more + tail[at + 1 :]
-
-
-def _send(memory: int, size: int, file: IO[bytes]) -> None:
-    """Copy the first bytes of a file in memory by sendfile() or, for devices, by reading and writing."""
-    copied = 0
-    try:
-        while copied < size:
-            copied += os.sendfile(file.fileno(), memory, copied, size - copied)
-    except OSError as problem:
-        if problem.errno != errno.EINVAL or copied:
-            raise
-        _copy(memory, size, file.write)
 
 
 def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:

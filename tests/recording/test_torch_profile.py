@@ -273,7 +273,7 @@ def test_a_failed_export_keeps_the_existing_file(tmp_path: Path, suffix: str, mo
     def fail(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "sendfile", fail)
+    monkeypatch.setattr("flopscope.record.kineto_text._copy", fail)
     monkeypatch.setattr(gzip.GzipFile, "write", fail)
     with pytest.raises(OSError, match="No space left on device") as caught:
         prof.export_chrome_trace(path)
