@@ -48,8 +48,7 @@ def check_counters(counters: Any, interval_us: Any) -> int:
 @functools.cache
 def why_no_counters() -> str | None:
     """Return why CUPTI cannot count, or None if it is loaded and there is a device. Computed once per process."""
-    why = _why_not_loaded()
-    return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
+    return _why_not_loaded() or (None if _core.cuda_is_here() else "there is no CUDA device")
 
 
 def _why_not_loaded() -> str | None:
@@ -296,25 +295,24 @@ def by_kernel(rows: Sequence[Row]) -> Stalls:
 
 def _stalls_of(kernel: str, rows: Sequence[Row], every: int) -> KernelStalls:
     samples = sum(row[4] for row in rows)
-    shares = [_waits_of(row) for row in rows]
-    waits = {what: sum(share[what] for share in shares) for what in STALLS}
-    longest = {what: 100 * count / samples for what, count in sorted(waits.items(), key=lambda i: -i[1]) if count}
+    waits = _waits_of(rows, samples)
     issued = 100 * sum(row[5].get("selected", 0) for row in rows) / samples
     hot = sorted((row for row in rows if 100 * row[4] >= HOT * samples), key=lambda row: -row[4])[:HOTTEST]
     lines = tuple(_line(row, samples) for row in hot)
-    return KernelStalls(kernel, samples, 100 * samples / every, issued, longest, lines)
+    return KernelStalls(kernel, samples, 100 * samples / every, issued, waits, lines)
 
 
-def _waits_of(row: Row) -> dict[str, int]:
-    return {what: sum(row[5].get(name, 0) for name in names) for what, names in STALLS.items()}
+def _waits_of(rows: Sequence[Row], samples: int) -> dict[str, float]:
+    """Return the percent of the samples in which warps wait, by what they wait for, the longest first."""
+    waits = {what: sum(row[5].get(name, 0) for row in rows for name in names) for what, names in STALLS.items()}
+    return {what: 100 * count / samples for what, count in sorted(waits.items(), key=lambda i: -i[1]) if count}
 
 
 def _line(row: Row, of: int) -> Line:
     kernel, file, line, offset, samples, _ = row
-    what, waits = max(_waits_of(row).items(), key=lambda item: item[1])
+    longest = next(iter(_waits_of([row], samples).items()), ("", 0.0))
     source = "" if file is None else linecache.getline(file, line).strip()
-    waiting = (what, 100 * waits / samples) if waits else ("", 0.0)
-    return Line(kernel, file, line, 0 if file else offset, 100 * samples / of, *waiting, source)
+    return Line(kernel, file, line, 0 if file else offset, 100 * samples / of, *longest, source)
 
 
 class StallSampling:
