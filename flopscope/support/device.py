@@ -1,8 +1,6 @@
 """The devices of this machine, with their datasheet peaks and their measured peaks.
 
-``devices()`` lists the CPU and the CUDA devices. Each has a ``datasheet`` (the vendor's dense peaks, from the table in
-the C core, or None for a device that is not in it) and ``measured`` peaks (from the cache, or None before the first
-``measure_peaks``). Rates are in FLOP/s, bandwidths in bytes/s; 1 GB is 1e9 bytes.
+Rates are in FLOP/s, bandwidths in bytes/s; 1 GB is 1e9 bytes.
 
 Since ``import flopscope`` loads this module, imports that only some calls need are local to their functions.
 """
@@ -170,16 +168,10 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     and a reading is the median of the fastest half of the samples. A number is the best of three to five readings,
     taken in rounds over all numbers. Buffers are several times the last-level cache, at most a quarter of free memory.
 
-    A repeated measurement keeps the better of the stored and the new value of each number, because a busy machine only
-    makes readings worse. A UserWarning reports that the machine was busy.
+    Of a repeated measurement the better value of each number is kept. A UserWarning reports that the machine was busy.
+    Numbers that could not be measured are absent, with the reason in ``missing``.
 
-    Numbers that could not be measured are absent, with the reason in ``missing``. Peaks that are incomplete because of
-    insufficient memory or a missing library are cached in this process only.
-
-    device: a Device, or "cpu", "cuda", "cuda:1".
-    progress: show a progress bar if stderr is a terminal and rich is installed.
-    force: measure even if the cache has peaks.
-    reset: measure, and replace the cached peaks even if the new ones are slower.
+    force: measure even if the cache has peaks. reset: and replace those even if the new ones are slower.
 
     The result has ``flops`` (FLOP/s by compute unit), ``bandwidth`` (bytes/s), ``launch_ns`` and ``kernel_ns`` (an
     empty launch, an op of one element), ``spread`` and ``missing``. Raises ValueError for an unknown device
@@ -204,8 +196,7 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
 def find_device(name: str | None = None) -> Device:
     """Return the device called "cpu", "cuda" or "cuda:1"; for None, the default device of new tensors.
 
-    :raises ValueError: for any other name, or an index out of range.
-    :raises RuntimeError: if a CUDA device is requested and CUDA is unavailable, with the reason.
+    Raise ValueError for any other name, or an index out of range; RuntimeError, with the reason, without CUDA.
     """
     name = _core.default_device() if name is None else name
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
@@ -227,12 +218,8 @@ def devices_to_rate(ran: set[str]) -> list[str]:
 
 
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
-    """Return the peaks of devices by name. Devices without peaks, or that flopscope cannot use, are omitted.
-
-    :param source: "measured" (measured now if the cache has none), "datasheet" (of a CPU, which has none, the stored
-        measured peaks), or "none".
-    :raises ValueError: for any other source.
-    """
+    """Return the peaks of devices by name, as far as they are known; measured ones are measured now if none are stored.
+    Raise ValueError for a source that is none of PEAK_SOURCES."""
     if source not in PEAK_SOURCES:
         raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
     result = {}
@@ -250,10 +237,7 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
 
 def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks]:
     """Return the peaks of devices, which need not be present, by their models: {"cuda:0": Model("NVIDIA H200")}.
-
-    :param source: "measured": the peaks measured on such a device of this machine, else the datasheet's; "datasheet";
-        "none". Models without a datasheet row are omitted; peaks are never guessed.
-    :raises ValueError: for any other source.
+    Measured ones are those of such a device of this machine. Models without a datasheet row are omitted.
     """
     if source not in PEAK_SOURCES:
         raise ValueError(f"peaks must be {_PEAKS_WANTED}, not {source!r}")
@@ -271,10 +255,8 @@ def known_peaks(
 ) -> dict[str, Peaks]:
     """Return the known peaks by source of a device, which may be one of another machine. Never measures.
 
-    :param device: "cpu", or a CUDA device as "cuda:0". model: its name; "" if it is unknown.
-    :param sources: "measured" and "datasheet".
-    :param rated: the peaks, by device, that the rows of a table are compared with: no others are known of its CPU.
-        None: the rows are of this machine's CPU if its model is unknown or the same.
+    model: its name; "" if it is unknown. rated: the peaks, by device, that the rows of a table are compared with: no
+    others are known of its CPU. None: the rows are of this machine's CPU if its model is unknown or the same.
     """
     known: dict[str, Peaks | None]
     if device == "cpu" and rated is not None:
@@ -378,11 +360,9 @@ class CPU:
 
 
 def peaks_of_cpu(cpu: CPU | None, source: str) -> Peaks | None:
-    """Return the measured peaks of the CPU of a trace; None if they are unknown.
+    """Return the measured peaks of the CPU of a trace; None if they are unknown. "datasheet" measures nothing.
 
-    :param cpu: what the trace says of it; None if nothing. Then only "measured" rates its work, by this machine.
-    :param source: "measured" (measured now if this is its machine and none are stored), "datasheet" for what is known
-        without measuring, or "none".
+    cpu: what the trace says of it; None if nothing. Then only "measured" rates its work, by this machine.
     """
     if source == "none":
         return None
