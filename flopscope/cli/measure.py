@@ -23,7 +23,6 @@ from flopscope.support.package import FOLDER
 from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import plural
 
-PACKAGE = Path(FOLDER)
 DEVICES = Document("devices", "the devices of this machine", (rows("devices", DEVICE_FIELDS),))
 WHERE_MODULES_ARE = (
     "MODULE is searched for in PYTHONPATH, then among the installed packages, and last in the current folder, so that "
@@ -115,7 +114,7 @@ def raise_with_place(what: str, problem: Exception) -> NoReturn:
     at: Any = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")][-1]
     if isinstance(problem, SyntaxError):
         at = problem
-    elif PACKAGE in Path(at.filename).parents:
+    elif Path(FOLDER) in Path(at.filename).parents:
         raise problem
     message = f"{what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
     raise RuntimeError(message) from problem

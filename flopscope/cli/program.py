@@ -1,6 +1,4 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
-ranks PATH… | measure OP | check KERNEL | schema | run SCRIPT | try SCRIPT |
-ab BASE | mcp | skill``."""
+"""The command line: its commands, and how one is run."""
 
 from __future__ import annotations
 
@@ -34,9 +32,7 @@ COMMANDS = {
     "summary": Command("report", "show where the time of traces went, and what to change first", "add_summary"),
     "report": Command("report", "write one HTML page of recorded traces, which opens from disk"),
     "compare": Command("tables", "show what changed between two recorded traces, and why", "add_compare"),
-    "ranks": Command(
-        "report", "compare the traces of the ranks of a distributed program: who is slow, and why", "add_ranks"
-    ),
+    "ranks": Command("report", "compare the ranks of a distributed program: who is slow, and why", "add_ranks"),
     "measure": Command("measure", "measure the time of an op or a function"),
     "check": Command("check", "check that a kernel computes what a reference does, and compare their times"),
     "schema": Command("schema", "print the JSON Schema of what --json writes"),

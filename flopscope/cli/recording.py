@@ -493,11 +493,10 @@ class Recording:
             return _UNUSED
         if self.why_nothing or not window.unit:
             return self.why_nothing
-        if window.unit == "seconds":
-            return f"the program ended after {self._lasted:.3g} s, and {window} begins later"
-        if steps == 0:
+        if window.unit == "steps" and steps == 0:
             return f"{window}: the program has no step; one ends with step() of a torch optimizer, or flopscope.step()"
-        return f"the program ended in step {steps}, and {window} begins later; steps are counted from 0"
+        ended = f"in step {steps}" if window.unit == "steps" else f"after {self._lasted:.3g} s"
+        return f"the program ended {ended}, and {window} begins later"
 
     def _leave_to_parent(self) -> None:
         """Stop recording in a forked child."""

@@ -25,7 +25,6 @@ STOPS = {signal.SIGINT: signal.SIGUSR1, signal.SIGTERM: signal.SIGUSR2, signal.S
 """What the process is sent to end its work, by the signal that the program's process has received."""
 DONE = b"."
 """The answer once all results are out."""
-MOST_DESCRIPTORS = 1 << 16
 NO_OPS = "the program ran no op of torch or flopscope in this process"
 LEAST_SAMPLED = 10_000_000
 """ns; shorter lines are not significant."""
@@ -105,7 +104,7 @@ def _start(listener: socket.socket) -> int:
                 os.dup2(nothing, 1)
                 os.dup2(listener.fileno(), LISTENER)
                 os.set_inheritable(LISTENER, True)
-                os.closerange(LISTENER + 1, MOST_DESCRIPTORS)
+                os.closerange(LISTENER + 1, 1 << 16)
                 os.execv(sys.executable, [sys.executable, "-c", code])
             os.write(writing, str(grandchild).encode())
         finally:

@@ -24,11 +24,6 @@ from flopscope.support.package import source_folders
 if TYPE_CHECKING:
     from flopscope._core import Store
 
-LAUNCHERS = ("program", "run")
-"""Modules of the command line whose frames, and the callers of these, do not belong to the program."""
-PACKAGES = ("site-packages", "dist-packages")
-"""Names of folders of installed packages."""
-
 
 def _libraries() -> tuple[str, ...]:
     """Return the folders of Python's library and of installed packages, each with a trailing separator."""
@@ -41,7 +36,8 @@ def _libraries() -> tuple[str, ...]:
         import site
 
         found += [*site.getsitepackages(), site.getusersitepackages()]
-    found += [folder for folder in sys.path if os.path.basename(folder) in PACKAGES]  # of other environments
+    # of other environments
+    found += [folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages")]
     return tuple(dict.fromkeys(f"{os.path.abspath(folder)}{os.sep}" for folder in found if folder))
 
 
@@ -84,8 +80,9 @@ class StackSamples:
             shutil.rmtree(self._folder, ignore_errors=True)  # those that still run see it, and stop to sample
             self._folder = ""
         own, folders = source_folders()
-        launchers = [f"{own}cli{os.sep}{name}.py" for name in LAUNCHERS]
-        self._sampler.pour(store, tuple(launchers), (own,), self._libraries, tuple(folders))
+        # Frames of these, and the callers of these, do not belong to the program.
+        launchers = tuple(f"{own}cli{os.sep}{name}.py" for name in ("program", "run"))
+        self._sampler.pour(store, launchers, (own,), self._libraries, tuple(folders))
 
     # Forks: no thread of ours is there, of which Python would warn, and the child finds every lock open.
 

@@ -23,7 +23,6 @@ from flopscope.support.safe import error_text, printable
 
 _FLOPS = {0: "flops", 8: "flops8", 16: "flops16", 32: "flops32", 64: "flops64"}  # by width in bits; 0: unknown
 _ENTER, _EXIT = "launch_enter_hook", "launch_exit_hook"
-_MOST_FRAMES = 10  # between a hook and JITFunction.run
 
 
 class Launches:
@@ -111,7 +110,7 @@ class Launches:
 
     def _launching(self, frame: FrameType | None) -> Mapping[str, Any]:
         """Return the variables of the JITFunction.run that launches; none if other code does."""
-        for _ in range(_MOST_FRAMES):
+        for _ in range(10):  # frames at most
             if frame is None:
                 break
             if frame.f_code is self._hook.code:

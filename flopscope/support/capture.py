@@ -105,8 +105,7 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
 @functools.cache
 def why_no_cupti() -> str | None:
     """Return why CUPTI is unavailable, or None if it is loaded and there is a device. Computed once per process."""
-    why = why_not_loaded(_core.load_cupti)
-    return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
+    return why_not_loaded(_core.load_cupti) or (None if _core.cuda_is_here() else "there is no CUDA device")
 
 
 def why_not_loaded(load: Callable[[str | None], None]) -> str | None:
@@ -218,11 +217,6 @@ def activities_named(activities: Iterable[Any] | None) -> frozenset[ProfilerActi
 
 
 def _activity(item: Any) -> ProfilerActivity:
-    if isinstance(item, dict):
-        raise TypeError(
-            f"activities={item!r}: parts of an activity cannot be selected; name the activity, and exclude CUDA's API "
-            "calls with record_api_calls=False"
-        )
     name = getattr(item, "name", None)
     if not isinstance(name, str):
         raise TypeError(f"{item!r} is not an activity; use ProfilerActivity.CPU and ProfilerActivity.CUDA")

@@ -80,9 +80,6 @@ class Energy:
         """Mean power in W."""
         return self.joules / self.seconds if self.seconds > 0 else math.nan
 
-    def __repr__(self) -> str:
-        return f"<Energy: {self.joules:.3g} J in {self.seconds:.3g} s>"
-
 
 class EnergyMeter:
     """Reads the energy of a GPU, named by its UUID, from its creation on."""

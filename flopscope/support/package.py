@@ -44,15 +44,12 @@ def find_library(name: str) -> str:
             f"lib{name} is located by cuda-pathfinder, which is not installed: pip install cuda-pathfinder"
         ) from problem
     try:
-        path: str | None = load_nvidia_dynamic_lib(name).abs_path
+        return load_nvidia_dynamic_lib(name).abs_path  # type: ignore[no-any-return,unused-ignore]
     except Exception as problem:  # the exception classes differ between versions of pathfinder
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise RuntimeError(
             f"lib{name} was not found ({reason[0]}): pip install {wheels.get(name, 'the CUDA toolkit')}"
         ) from problem
-    if path is None:
-        raise RuntimeError(f"lib{name} was found, but cuda-pathfinder returned no path")
-    return path
 
 
 def unbuilt(problem: ImportError) -> ImportError:

@@ -20,8 +20,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
     wanted, originals = str(name).lower(), {one.lower(): one for one in known}
     found = difflib.get_close_matches(wanted, originals, MOST, ALIKE)
-    alike = [difflib.SequenceMatcher(None, one, wanted).ratio() for one in found]
-    near = [one for one, ratio in zip(found, alike, strict=True) if ratio >= alike[0] - NEARLY_BEST]
+    alike = {one: difflib.SequenceMatcher(None, one, wanted).ratio() for one in found}
+    near = [one for one in found if alike[one] >= alike[found[0]] - NEARLY_BEST]
     if not near and len(wanted) >= SHORTEST_PART:
         near = [one for one in originals if wanted in one][:MOST_CONTAINING]
     return f"; did you mean {' or '.join(repr(originals[one]) for one in near)}?" if near else ""
