@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -26,7 +26,6 @@ from flopscope.support.nvml import EnergyMeter
 from flopscope.support.peaks import Peaks
 from flopscope.support.progress import time_bar
 
-DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
 BEYOND, BEYOND_CPU, FAR_BEYOND = 105.0, 400.0, 1e4
 """Percent of measured peaks that no device does; those of a CPU may have been measured while others used it, and the
 bandwidth of its caches is unknown."""
@@ -100,7 +99,6 @@ def measure(
         with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
             stage.call_between_samples(show_time)
             series, extras = _sample(stage, call, Rule(spread, min_time, max_time), graph)
-        stage.notes.extend(_notes_of(series.times))
         if bytes is None:
             extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
         if counters:
@@ -158,20 +156,6 @@ def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: fl
         stage.notes.append(f"no time with caches {'hot' if stage.cold else 'cold'}: {problem}")
         return math.nan
     return describe(other.times, coarse=True).median
-
-
-def _notes_of(times: Sequence[float]) -> list[str]:
-    """Return notes on a drift of the samples, which are in the order of measurement."""
-    half = len(times) // 2
-    if half < MIN_HALF:
-        return []
-    ratio = median(times[half:]) / median(times[:half])
-    if 1 / DRIFT < ratio < DRIFT:
-        return []
-    return [
-        f"the second half of the samples took {ratio:.2f} times as long as the first: the work changes from call to "
-        "call, or the speed of the machine changed"
-    ]
 
 
 def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:

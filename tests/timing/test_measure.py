@@ -16,7 +16,7 @@ import flopscope as fs
 from flopscope.measuring import cuda, stage
 from flopscope.measuring.look import look_at
 from flopscope.measuring.measurement import Measurement, Shares
-from flopscope.measuring.measuring import _notes_of, measure
+from flopscope.measuring.measuring import measure
 from flopscope.measuring.paired import TimesCompared, compare_times
 from flopscope.measuring.sampling import RESOLUTIONS, CpuClock, flusher
 from flopscope.support.peaks import Peaks
@@ -128,13 +128,6 @@ def test_coroutines_and_generators_are_reported() -> None:
         quick(waits)
     assert any("returns a generator" in note for note in quick(yields).notes)
     assert not any("generator" in note for note in quick(lambda: list(yields())).notes)
-
-
-def test_a_drift_of_the_times_is_reported() -> None:
-    (note,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
-    assert note.startswith("the second half of the samples took 2.67 times as long as the first")
-    assert len(_notes_of([10.0] * 5 + [8.0] * 5)) == 1
-    assert _notes_of([10.0] * 5 + [10.9] * 5) == _notes_of([1.0, 1, 5, 5]) == []
 
 
 def test_growing_memory_raises_MemoryError(monkeypatch: pytest.MonkeyPatch) -> None:
