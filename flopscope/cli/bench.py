@@ -31,37 +31,24 @@ class _Program:
     """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``."""
 
     def __init__(self, size: int, dtype: str, device: str) -> None:
-        self.shape = (size, size)
-        self.options: dict[str, Any] = {"dtype": dtype, "device": device}
-        self.ones()
-        self.y = _core.full(self.shape, 0.5, **self.options)
-
-    def ones(self) -> None:
-        self.x = _core.ones(self.shape, **self.options)
-
-    def matmul(self) -> None:
-        _core.matmul(self.x, self.x, out=self.x)
-
-    def scale(self) -> None:
-        self.x *= 0.5
-
-    def mul(self) -> None:
-        self.y = _core.mul(self.x, 0.5)
-
-    def apply(self, op: Callable[[Any], object]) -> None:
-        op(self.x)
+        self.options: dict[str, Any] = {"shape": (size, size), "dtype": dtype, "device": device}
+        self.x = _core.ones(**self.options)
+        self.y = _core.full(value=0.5, **self.options)
 
 
 # The steps in order.
 OPS: dict[str, Callable[[_Program], object]] = {
-    **{"ones": _Program.ones, "matmul": _Program.matmul, "mul_": _Program.scale, "mul": _Program.mul},
+    "ones": lambda p: vars(p).update(x=_core.ones(**p.options)),
+    "matmul": lambda p: _core.matmul(p.x, p.x, out=p.x),
+    "mul_": lambda p: p.x.__imul__(0.5),
+    "mul": lambda p: vars(p).update(y=_core.mul(p.x, 0.5)),
     "add": lambda p: _core.add(p.x, p.y),
-    **{name: partial(_Program.apply, op=getattr(_core, name)) for name in ("sum", "sqrt", "sin", "sigmoid", "log10")},
+    **{op.__name__: partial(lambda op, p: op(p.x), op) for op in (_core.sum, _core.sqrt, _core.sin, _core.sigmoid)},
+    "log10": lambda p: _core.log10(p.x),
     "pow": lambda p: _core.pow(p.x, 3.14159),
 }
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
-GPU_SECONDS, CPU_SECONDS = 5.0, 8.0
 REPEAT = 10
 BENCH = Document(
     "bench",
@@ -103,7 +90,8 @@ class Bench:
 
     def text(self, width: int | None = None) -> str:
         """Return the device and the table in lines of at most ``width`` characters, or the terminal's."""
-        columns = ["CUDA avg" if self.table.has_device else "CPU avg", *TABLE_COLUMNS]
+        average = "CUDA avg" if self.table.has_device else "CPU avg"
+        columns = [average, "FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound"]
         listing = Listing([Entry(row) for row in self.table], [], len(self.table), "op")
         size = terminal_width() if width is None else width
         for left_out in ("", "FLOP/B", "FLOPs"):  # as many as must give way to the width
@@ -111,22 +99,14 @@ class Bench:
             shown = render(self.table, width=size, columns=columns, listing=listing)
             if all(len(line) <= size and "…" not in line for line in shown.splitlines()):
                 break
-        return "".join(f"{line}\n" for text in (*self.heading(), "") for line in _hanging(text, size)) + shown
+        fill = partial(textwrap.fill, width=size, subsequent_indent="    ", break_on_hyphens=False)
+        return "\n".join([*map(fill, self.heading()), "", shown])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the device, the options, the peaks and the rows as a document for JSON: see docs/json.md."""
         options = {"dtype": self.dtype, "size": self.size, "repeat": self.repeat, "busy": self.busy}
         device = {"kind": self.device.kind, "name": self.device.name}
         return BENCH.of({"device": device, **options, "peaks": asdict(self.peaks), "rows": self.table.row_records()})
-
-
-TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
-
-
-def _hanging(text: str, width: int) -> list[str]:
-    """Return a text as lines of at most ``width`` characters, those after the first indented."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def run(
@@ -173,7 +153,7 @@ def run(
 
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
     """Return the largest side that fits into memory and, by the peaks, takes a few seconds in all."""
-    seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
+    seconds = 5.0 if device.kind == "cuda" else 8.0
     row = _core.dtypes.get(dtype, _core.dtypes["float16"])  # what is no dtype is refused when the tensors are made
     item, rate = row.bytes, peaks.flops.get(row.unit or "fp32", 1e9)
     bandwidth = peaks.bandwidth or 1e9

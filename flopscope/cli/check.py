@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     seconds = parsed(float, lambda number: number > 0, "a positive number of seconds")
     parser.add_argument("--timeout", type=seconds, default=60.0, help=text)
     parser.add_argument("--peaks", choices=PEAK_SOURCES, default="measured", help="base of the limit")
+    parser.add_argument("--seed", type=int, default=0, help="of the inputs (default: %(default)s)")
     add_files(parser, json="the verdict, and all numbers")
     parser.set_defaults(run=_check)
 
@@ -53,9 +54,9 @@ def _check(options: argparse.Namespace) -> int:
     require_numbers(max_time=options.max_time)
     reference = function_named(options.against)
     named = options.inputs or f"{options.against.rpartition(':')[0]}:inputs"
-    inputs = function_named(named, (0,))
+    inputs = function_named(named, (options.seed,))
     try:
-        given = made(inputs, 0)
+        given = made(inputs, options.seed)
     except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:
         raise_with_place(named, problem)
     args, written = checked_arguments(given, options.output)
@@ -68,7 +69,7 @@ def _check(options: argparse.Namespace) -> int:
         bench = Bench([reference, *others], args, [frozenset(options.output)] * (1 + len(others)))
         sides: list[Any] = [(kernel, 0), *((bench, place) for place in range(1 + len(others)))]
         names = [text.rpartition(":")[2] for text in (options.kernel, options.against, *options.baseline)]
-        run = Run(sides, names, Inputs(args, None if options.vary else inputs, 0, written), written)
+        run = Run(sides, names, Inputs(args, None if options.vary else inputs, options.seed, written), written)
         result = run.checked(None, MARGIN, options.max_time, None, options.peaks)
     except Raised as problem:
         raise RuntimeError(f"{options.kernel} raised {problem}") from None

@@ -10,7 +10,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.measuring.stage import Stage
-from flopscope.record.counters import Line, StallSampling, why_no_counters
+from flopscope.record.counters import Line, start_stalls, stop_stalls, why_no_counters
 from flopscope.support.capture import stop_core
 from flopscope.support.peaks import Peaks
 from flopscope.support.units import MISSING, si_text
@@ -138,16 +138,15 @@ def sample_lines(counts: Counts, stage: Stage, call: Callable[[], Any]) -> None:
     may not be held."""
     if not counts:
         return
-    sampling = StallSampling()
     try:
-        sampling.start(_index(stage))
+        start_stalls([_index(stage)])
         try:
             until = time.monotonic() + SAMPLED
             while time.monotonic() < until:
                 call()
                 _core.wait_for_devices()
         finally:
-            kernels = sampling.stop()
+            kernels = stop_stalls()
     except RuntimeError as problem:
         stage.notes.append(f"no hot lines: {problem}")
         return

@@ -226,8 +226,7 @@ STALLS = {
 HOT, HOTTEST = 5.0, 3
 """Percent of its kernel's samples from which a line is hot, and how many of them are named."""
 OFTEN, SELDOM = 12, 14
-"""Binary logarithms of the cycles between samples: of one call, whose loops may go round in step with longer ones; of a
-program, which they cost less."""
+"""Binary logarithms of the cycles between samples of one call, whose loops may keep step with more; and of a program."""
 Row = tuple[str, str | None, int, int, int, Mapping[str, int]]
 """Samples of a line: its kernel, file, line, the offset of an instruction, the samples, and those by reason."""
 
@@ -315,23 +314,17 @@ def _line(row: Row, of: int) -> Line:
     return Line(kernel, file, line, 0 if file else offset, 100 * samples / of, *longest, source)
 
 
-class StallSampling:
-    """Samples where the warps on a device are, from start() to stop(). RuntimeError says why that is unavailable."""
+def start_stalls(devices: Sequence[int], period: int = OFTEN) -> None:
+    """Begin to sample where the warps on the first of the devices are. RuntimeError says why that is unavailable."""
+    if (why := why_no_counters() or (None if devices else "no GPU is in use yet")) is not None:
+        raise RuntimeError(why)
+    _core.start_pc_sampling(devices[0], period, may_evict())
 
-    def start(self, device: int | None = None, period: int = OFTEN) -> None:
-        """device: None: the first in use. period: OFTEN or SELDOM."""
-        why = why_no_counters()
-        if why is None and device is None:
-            device = next(iter(_core.active_devices()), None)
-            why = "no GPU is in use yet" if device is None else None
-        if why is not None or device is None:
-            raise RuntimeError(why)
-        _core.start_pc_sampling(device, period, may_evict())
 
-    def stop(self) -> Stalls:
-        with suppress(RuntimeError):  # who works on the device learns that it failed
-            _core.wait_for_devices()
-        rows, _, unknown = _core.stop_pc_sampling()
-        if not rows and unknown:
-            raise RuntimeError(f"CUPTI knows none of the sampled kernels ({unknown} samples)")
-        return by_kernel(rows)
+def stop_stalls() -> Stalls:
+    with suppress(RuntimeError):  # who works on the device learns that it failed
+        _core.wait_for_devices()
+    rows, _, unknown = _core.stop_pc_sampling()
+    if not rows and unknown:
+        raise RuntimeError(f"CUPTI knows none of the sampled kernels ({unknown} samples)")
+    return by_kernel(rows)

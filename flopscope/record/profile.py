@@ -12,15 +12,16 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from flopscope._core import Profiler, record_into
+from flopscope._core import Profiler, active_devices, record_into
 from flopscope.record.counters import (
     SELDOM,
     Counters,
     CountersWish,
     LateCounters,
     Stalls,
-    StallSampling,
     check_counters,
+    start_stalls,
+    stop_stalls,
     why_no_counters,
 )
 from flopscope.record.steps import NO_ACCUMULATION, ProfilerAction, action_at
@@ -198,7 +199,7 @@ class profile(Results):
         _refuse(stalls and (counters or timer == "cupti"), _STALLS_ALONE)
         self._counters: Counters | None = None  # that count now
         self._wants_stalls = stalls
-        self._sampling: StallSampling | None = None  # of instructions now
+        self._sampling = False  # instructions, now
         self._stalls: Stalls | None = None
         self._counters_refused = False
         self.sample_stacks = sample_stacks
@@ -349,7 +350,7 @@ class profile(Results):
 
     def _count(self) -> bool:
         """Start the counters, if they are wanted, and return whether they count."""
-        if self._wants_stalls and self._live is not None and self._sampling is None:
+        if self._wants_stalls and self._live is not None and not self._sampling:
             return self._sample_stalls()
         if not self.counters or self._live is None or self._counters is not None:
             return False
@@ -364,20 +365,15 @@ class profile(Results):
         return self._counters is not None
 
     def _sample_stalls(self) -> bool:
-        sampling = StallSampling()
         try:
-            sampling.start(period=SELDOM)
+            start_stalls(active_devices(), SELDOM)
+            self._sampling = True
         except RuntimeError as problem:
             warn_user(f"no instructions are sampled: {problem}")
-            return False
-        self._sampling = sampling
-        return True
+        return self._sampling
 
     def stalls(self) -> Stalls:
-        """Return what the warps of kernels waited for, and at which lines.
-
-        Raise RuntimeError if that was not sampled: the profile needs ``stalls=True``, and a GPU in use at its start.
-        """
+        """Return what the warps of kernels waited for, and at which lines. RuntimeError: that was not sampled."""
         if self._stalls is None:
             raise RuntimeError("no instructions were sampled: profile(stalls=True) does, on a GPU in use at its start")
         return self._stalls
@@ -399,10 +395,10 @@ class profile(Results):
     def _save(self) -> None:
         """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
         core, counters, stacks = self._live, self._counters, self._stacks
-        sampling, self._sampling = self._sampling, None
-        if sampling is not None:
+        sampling, self._sampling = self._sampling, False
+        if sampling:
             try:
-                self._stalls = sampling.stop()
+                self._stalls = stop_stalls()
             except RuntimeError as problem:
                 warn_user(f"no instructions were sampled: {problem}")
         if core is not None:
@@ -470,7 +466,7 @@ def _forget_in_child() -> None:
     if (prof := running()) is not None:
         record_into(None)
         LAUNCHES.end(prof)
-        prof._live = prof._core = prof._counters = prof._sampling = None
+        prof._live = prof._core = prof._counters = None
         prof._state = "forked"
     _current.clear()
 

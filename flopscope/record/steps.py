@@ -294,8 +294,7 @@ class Jitted:
 
 @dataclass
 class _Function:
-    """A compiled function: how often it was called, and the latest time as which call of all; s around these calls; and
-    looks at which it was the one."""
+    """A compiled function: its calls, the latest as which of all; s around these calls; looks at which it was the one."""
 
     name: str
     calls: int = 0

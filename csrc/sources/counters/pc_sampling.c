@@ -2,8 +2,7 @@
  * it does not know the code of kernels: so it is attached anew. Then it tells of the code of a kernel (its module's
  * cubin) at each launch, also of modules that were loaded before; a copy of each is kept, and gives the lines at the
  * end. Samples come by instruction and reason: those of a line are added up. Of the two counts of each reason, the
- * second
- * ("_not_issued") is a part of the first. */
+ * second ("_not_issued") is a part of the first. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* asprintf */
 #endif
