@@ -24,12 +24,12 @@ static inline void fs_lock_give(fs_lock *lock)
 }
 
 /* The value of a call that is made while the lock is held. */
-#define FS_LOCKED(lock, call)             \
-    __extension__({                       \
-        fs_lock_take(lock);               \
-        __typeof__(call) value_ = (call); \
-        fs_lock_give(lock);               \
-        value_;                           \
+#define FS_LOCKED(lock, call)        \
+    __extension__({                  \
+        fs_lock_take(lock);          \
+        __auto_type value_ = (call); \
+        fs_lock_give(lock);          \
+        value_;                      \
     })
 
 #endif

@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 /* Whether a condition holds for any of the numbers `at` below `count`. */
-#define FS_ANY(at, count, holds)                                                                       \
-    __extension__({                                                                                    \
-        bool any_ = false;                                                                             \
-        for (__typeof__((count) + 0) at = 0, end_ = (count); !any_ && at < end_; at++) any_ = (holds); \
-        any_;                                                                                          \
+#define FS_ANY(at, count, holds)                                                                          \
+    __extension__({                                                                                       \
+        bool any_ = false;                                                                                \
+        for (__typeof__((count) + 0) at = 0, end_ = (count); !any_ && at < end_; at += 1) any_ = (holds); \
+        any_;                                                                                             \
     })
 
 /* The first number from `low` up to `high` for which a condition does not hold; `high` if it holds for all. It must

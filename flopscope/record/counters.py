@@ -226,7 +226,7 @@ STALLS = {
 HOT, HOTTEST = 5.0, 3
 """Percent of its kernel's samples from which a line is hot, and how many of them are named."""
 OFTEN, SELDOM = 12, 14
-"""Binary logarithms of the cycles between samples of one call, whose loops may keep step with more; and of a program."""
+"""Binary logarithms of the cycles between samples: of a call, whose loops may keep step with more; of a program."""
 Row = tuple[str, str | None, int, int, int, Mapping[str, int]]
 """Samples of a line: its kernel, file, line, the offset of an instruction, the samples, and those by reason."""
 

@@ -294,7 +294,7 @@ class Jitted:
 
 @dataclass
 class _Function:
-    """A compiled function: its calls, the latest as which of all; s around these calls; looks at which it was the one."""
+    """A compiled function: its calls, the latest as which of all; s around them; looks at which it was the one."""
 
     name: str
     calls: int = 0

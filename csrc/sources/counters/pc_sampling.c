@@ -21,7 +21,6 @@
 #include "sources/cupti/library.h"
 
 enum {
-    KNOWN = 2000,            /* launches without a module that is new, after which none is told: that costs µs each */
     ROOM = 16384,            /* instructions that CUPTI hands over at once */
     MOST_BYTES = 1 << 28,    /* of the copies of code; kernels of other modules have no lines */
     SCRATCH_BYTES = 1 << 26, /* of CUPTI, for 350,000 instructions */
@@ -36,7 +35,7 @@ typedef struct {
 static struct {
     pthread_mutex_t lock; /* of the modules: any thread launches */
     module *modules;
-    uint32_t module_count, module_capacity, known; /* known: launches since the last module that was new */
+    uint32_t module_count, module_capacity;
     size_t module_bytes;
     fs_context context;
     fs_pc_data data; /* CUPTI writes to it until sampling is disabled */
@@ -54,19 +53,15 @@ static struct {
 
 static void add_module(const fs_cupti_module *told)
 {
-    for (uint32_t i = sampling.module_count; i-- > 0;)
-        if (sampling.modules[i].told.id == told->id && sampling.modules[i].told.size == told->size) {
-            if (++sampling.known == KNOWN) fs_cupti_tell(false);
-            return;
-        }
-    sampling.known = 0;
+    for (uint32_t i = 0; i < sampling.module_count; i++)
+        if (sampling.modules[i].told.id == told->id && sampling.modules[i].told.size == told->size) return;
     if (told->cubin == NULL || told->size > MOST_BYTES - sampling.module_bytes) return;
     void *copy = fs_malloc(told->size);
     module new = {{told->id, told->size, copy}, 0};
     if (copy == NULL) return;
     memcpy(copy, told->cubin, told->size);
-    if (FS_LIST_ADD(&sampling.modules, &sampling.module_count, &sampling.module_capacity, 64, NULL, new) == FS_OK)
-        sampling.module_bytes += told->size;
+    fs_status status = FS_LIST_ADD(&sampling.modules, &sampling.module_count, &sampling.module_capacity, 64, NULL, new);
+    if (status == FS_OK) sampling.module_bytes += told->size;
     else fs_free(copy);
 }
 
@@ -184,7 +179,7 @@ static void end(void)
     for (uint32_t i = 0; i < sampling.module_count; i++) fs_free((void *)(uintptr_t)sampling.modules[i].told.cubin);
     fs_free(sampling.modules);
     sampling.modules = NULL;
-    sampling.module_count = sampling.module_capacity = sampling.known = 0;
+    sampling.module_count = sampling.module_capacity = 0;
     sampling.module_bytes = 0;
     pthread_mutex_unlock(&sampling.lock);
     fs_free(sampling.records);

@@ -515,13 +515,8 @@ fs_status fs_cupti_attach_anew(bool evict, void (*told)(const void *data), fs_er
     FS_TRY(subscribe(&(fs_cupti_options){.may_share = false}, NULL, err));
     capture.generation = fs_fork_generation();
     tell_module = told;
-    fs_cupti_tell(true);
+    fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_MODULE_PROFILED);
     return FS_OK;
-}
-
-void fs_cupti_tell(bool on)
-{
-    fs_cupti->enable_callback(on, capture.subscriber, FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_MODULE_PROFILED);
 }
 
 void fs_cupti_detach(void)

@@ -89,9 +89,6 @@ void fs_cupti_watch_contexts(void);
 fs_status fs_cupti_attach_anew(bool evict, void (*told)(const void *data), fs_error *err);
 void fs_cupti_detach(void);
 
-/* Call `told` no longer, or again. */
-void fs_cupti_tell(bool on);
-
 /* Return whether a capture is running. */
 bool fs_cupti_is_capturing(void);
 
