@@ -446,7 +446,7 @@ class profile(Results):
         return f"<flopscope.profile: {self._state}, {len(self)} events>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a profile cannot be copied or pickled; its results can, as key_averages()")
+        raise TypeError("a profile cannot be copied or pickled; its results can: key_averages()")
 
 
 _NO_OBSERVER = "execution_trace_observer is unsupported; record execution traces with torch.profiler.profile"
