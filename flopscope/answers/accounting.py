@@ -113,7 +113,6 @@ def whole_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
-    """Return the accounting as a DataFrame."""
     import pandas
 
     columns = accounting_columns(analysis)

@@ -212,7 +212,6 @@ class Analysis:
 
     @cached_property
     def all_ops(self) -> list[Op]:
-        """The ops with work in any step."""
         every = self.ops_of(self.cells["step"] >= 0) if self.apart else self._all_of_steps
         return [op for op in every if op.part != "compilation"]
 
@@ -429,7 +428,6 @@ class Analysis:
 
     @cached_property
     def rows_of(self) -> Mapping[str, Sequence[int]]:
-        """The rows of each name."""
         rows: dict[str, list[int]] = {}
         for row, key in enumerate(self.columns["key"]):
             rows.setdefault(key, []).append(row)

@@ -66,7 +66,6 @@ def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
 
 
 def change_of(row: ComparisonRow, scale: Scale) -> Change:
-    """Return a row as a change."""
     cause: Cause = "only a" if row.a else "only b"
     why = ""
     if row.a and row.b:

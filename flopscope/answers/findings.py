@@ -208,7 +208,6 @@ def reorders_of(analysis: Analysis, op: Op) -> list[int]:
 
 
 def is_trained(analysis: Analysis) -> bool:
-    """Return whether a backward pass ran."""
     return any(key.startswith(("autograd::engine", "torch::autograd::")) for key in analysis.columns["key"])
 
 

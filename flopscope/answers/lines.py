@@ -37,7 +37,6 @@ class Line(NamedTuple):
     """Without; in what it called of libraries, too."""
     cpu: float
     own_cpu: float
-    """CPU time."""
     idle: dict[str, float]
     """In which a device waited for the thread in this line itself, by part of the accounting."""
 

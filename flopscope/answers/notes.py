@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def notes_of(analysis: Analysis) -> list[str]:
-    """Return all notes."""
     steps = analysis.steps if analysis.has_steps else []
     notes = step_notes([step.name or "" for step in steps], [step.time for step in steps]) if steps else ()
     rules = (cached, pauses, separate, foldable, buffers, missing)

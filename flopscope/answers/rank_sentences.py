@@ -45,7 +45,6 @@ class Cost(NamedTuple):
 
 
 def first_of(names: Sequence[object], most: int = SHOWN) -> str:
-    """Return the first of the names as text."""
     return ", ".join(map(str, names[:most])) + (", …" if len(names) > most else "")
 
 
@@ -87,7 +86,6 @@ ACTIONS = {
 
 
 def action(kind: str, cause: str) -> str:
-    """Return what to do about a finding."""
     return ACTIONS.get((kind, cause)) or ACTIONS[kind, ""]
 
 

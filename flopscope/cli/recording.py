@@ -81,7 +81,6 @@ class Recording:
         self._busy = ""  # why all times are longer than they need be
 
     def begin(self) -> None:
-        """Begin, before the program does."""
         os.register_at_fork(after_in_child=self._leave_to_parent)
         self._began = time.monotonic()
         self._steps.listen()
@@ -102,7 +101,6 @@ class Recording:
 
     @property
     def long_steps(self) -> list[Any]:
-        """The recordings of long steps."""
         return [] if self._windows is None else [one.prof for one in self._windows.long]
 
     def about(self) -> dict[str, Any]:
@@ -499,7 +497,6 @@ class Recording:
         return f"the program ended {ended}, and {window} begins later"
 
     def _leave_to_parent(self) -> None:
-        """Stop recording in a forked child."""
         self._lock = threading.RLock()
         recording = self._state == "recording"
         self._state, self._changing, self._step = "forked", None, None

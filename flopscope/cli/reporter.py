@@ -118,7 +118,6 @@ def _start(listener: socket.socket) -> int:
 
 @contextmanager
 def told_warnings(tell: Callable[[str], None]) -> Iterator[None]:
-    """Print warnings of flopscope as messages."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: tell(str(message))
         warnings.simplefilter("default")

@@ -56,9 +56,13 @@ class TimesCompared:
     f_median: float
     """Median time of f in µs."""
     g_median: float
+    """Median time of g in µs."""
     f_name: str
+    """Name of f."""
     g_name: str
+    """Name of g."""
     timing_source: Literal["cupti", "event", "cpu"]
+    """Who measured the times, as in Measurement."""
     device: str
     """ "cpu" or "cuda:0"."""
     notes: tuple[str, ...] = ()
@@ -66,6 +70,7 @@ class TimesCompared:
     impossible: str = ""
     """Why a function cannot have done its work in its time; "" if nothing shows that. The verdict is then "unclear"."""
     ratios: tuple[float, ...] = field(default=(), repr=False)
+    """Ratio of each round, in order."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields but ``ratios`` as a document for JSON: see docs/json.md."""
@@ -76,6 +81,7 @@ class TimesCompared:
         return {name: value for name, value in asdict(self).items() if name != "ratios"}
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Print in IPython on a terminal."""
         printer.text(str(self))
 
     def __str__(self) -> str:

@@ -61,6 +61,7 @@ class SweepPoint:
     """One size and dtype of a sweep."""
 
     size: Any
+    """The size as passed to sweep()."""
     dtype: str
     shape: str
     """Shapes of the operands, as "1024 x 1024"; "" where they are unknown."""
@@ -71,6 +72,7 @@ class SweepPoint:
     measurement: Measurement | None
     """None if this size could not be measured."""
     note: str = ""
+    """The reason why this size could not be measured."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,15 @@ class Sweep:
     """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
 
     op: str
+    """Name of the op."""
     points: tuple[SweepPoint, ...]
     """All sizes and dtypes, including those that could not be measured."""
     device: Device
+    """Where the op ran."""
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
+        """Measurements of all points that could be measured."""
         return tuple(point.measurement for point in self.points if point.measurement is not None)
 
     def __len__(self) -> int:

@@ -216,6 +216,9 @@ class Explained(ABC):
         lines = [f"  {line}".rstrip() for line in aligned_lines([*self.facts().items()], "<")]
         return "\n".join([self._said, *lines, *(f"  note: {note}" for note in self.notes)])
 
+    def __init_subclass__(cls) -> None:
+        cls._repr_pretty_ = Explained._repr_pretty_  # type: ignore[method-assign]  # before the repr of a dataclass
+
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 

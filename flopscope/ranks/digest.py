@@ -286,6 +286,5 @@ def of_one_run(source: Source) -> tuple[list[Digest], list[Failure]]:
 
 
 def listed(failures: Sequence[Failure]) -> str:
-    """Return the first of the failures as text."""
     first = "; ".join(f"{os.path.basename(one.source)} ({one.reason})" for one in failures[:SHOWN])
     return f"{first}; and {len(failures) - SHOWN:,} more" if len(failures) > SHOWN else first

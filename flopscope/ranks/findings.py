@@ -110,7 +110,6 @@ class Comparison:
     def found(
         self, kind: str, says: partial[str], ranks: Iterable[int], cost: Cost | None = None, cause: str = ""
     ) -> Finding:
-        """Return a finding about these ranks."""
         time, percent, _ = cost or (float("nan"), float("nan"), "")
         return Finding(kind, says, self.numbers(ranks), time, percent, cause)
 

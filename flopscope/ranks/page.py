@@ -34,7 +34,6 @@ MOST_FINDINGS = 50
 
 
 def ranks_page(ranks: Ranks, title: str | None = None) -> Page:
-    """Return the page of many ranks."""
     page = Page("")
     add_ranks(page, ranks, title)
     return page

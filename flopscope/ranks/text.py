@@ -249,7 +249,6 @@ UNCERTAIN = 5.0  # µs of a clock, from which it is worth a line
 
 
 def notes_of(ranks: Comparison) -> list[str]:
-    """Return the notes, a sentence each."""
     notes = [*_files(ranks), *(f"{note}." for note in rank_notes(ranks.digests)), *_programs(ranks), *_steps(ranks)]
     return [note[0].upper() + note[1:] for note in [*notes, *_clocks(ranks)]]
 

@@ -97,7 +97,6 @@ def read_open(file: IO[bytes], name: str, max_bytes: int | None = None) -> Loade
 
 
 def read_captures(sources: Source | Iterable[Source], max_bytes: int | None) -> list[_core.Store]:
-    """Read the traces of captures."""
     listed = [sources] if isinstance(sources, (str, os.PathLike)) else sources
     return [read(path, max_bytes).core for one in listed for path in find_traces(os.fspath(one)).paths]
 

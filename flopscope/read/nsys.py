@@ -91,7 +91,6 @@ _EVENTS = (
 
 @contextmanager
 def exported(path: str) -> Iterator[str]:
-    """Export a report of Nsight Systems by nsys."""
     import subprocess
     import tempfile
 

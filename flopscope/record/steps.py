@@ -251,7 +251,6 @@ class Jitted:
             self._hook.set_global(self._hooked)
 
     def leave(self) -> None:
-        """Count no longer."""
         if self._hook is not None and self._hook.value == self._hooked:
             self._hook.set_global(None)
 

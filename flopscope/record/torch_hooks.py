@@ -171,7 +171,6 @@ def name_rank(prof: Any, known: Mapping[str, Any] | None) -> None:
 
 
 def wait(torch: Any) -> None:
-    """Wait for the current device."""
     with suppress(Exception):  # after an error of it, or a torch without CUDA
         torch._C._cuda_synchronize()
 

@@ -63,7 +63,8 @@ class PythonProgram:
             try:
                 self._run(vars(main))
             finally:  # what follows needs those that the program has set to None
-                now.update({name: value for name, value in before.items() if now.get(name) is None})
+                for name in before:  # without a frame, which the program may trace
+                    now[name] = before[name] if now.get(name) is None else now[name]
         except BaseException as ended:
             self.problem = ended
         sys.settrace(None)
@@ -93,7 +94,14 @@ class PythonProgram:
         _set_first_path("")
         _fill(names, BuiltinImporter)
         text = (self.target if sys.version_info < (3, 14) else textwrap.dedent(self.target)) + "\n"
-        exec(compile(text, "<string>", "exec", dont_inherit=True), names)
+        code = compile(text, "<string>", "exec", dont_inherit=True)
+        if sys.version_info >= (3, 13):  # tracebacks show its lines; Python's way to do so is not public
+            import linecache
+
+            with suppress(AttributeError, TypeError):
+                key = code if hasattr(linecache, "_interactive_cache") else code.co_filename
+                linecache._register_code(key, text, code.co_filename)  # type: ignore[attr-defined]
+        exec(code, names)
 
     def _run_input(self, names: dict[str, Any]) -> None:
         _set_first_path("")

@@ -83,7 +83,7 @@ def test_kernels_are_checked_and_timed(tmp_path: Path) -> None:
 def test_the_page_of_performance_names_results_and_their_versions() -> None:
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if re.search(r" \| [\w, ]+ \d\.\d \|$", line)]
-    assert len(rows) >= 20
+    assert len(rows) >= 14
     for line in rows:
         machine = "nvidia-h200" if "H200" in line else "cpu-amd-epyc-2core"
         programs, version = re.search(r" \| ([\w, ]+) (\d\.\d) \|$", line).groups()  # type: ignore[union-attr]

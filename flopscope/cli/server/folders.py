@@ -43,7 +43,6 @@ class Folders:
 
     @property
     def text(self) -> str:
-        """The folders, for messages."""
         return ", ".join(self._real)
 
     def path(self, given: str) -> str:
