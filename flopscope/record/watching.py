@@ -31,6 +31,7 @@ class GraphWatch:
 
     @property
     def on(self) -> bool:
+        """Whether graphs are watched now."""
         return _core.watch_is_on()
 
     @property
