@@ -25,7 +25,7 @@ BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
-LINE = columns("kernel$ file$ line# offset# share:% waits_for$ wait:% source$", why="compiled without lines")
+LINE = columns("kernel$ file$ line# offset# share:% waits_for$ wait:% source$", why="no lines were seen")
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
 
 

@@ -286,6 +286,18 @@ def test_a_profile_samples_instructions_instead_of_kernels(run: Run) -> None:
     assert "profile(stalls=True)" in refusals[0] and all("excludes counters=True" in text for text in refusals[1:])
 
 
+def test_a_capture_beside_sampling_is_refused_and_both_work_afterwards(run: Run) -> None:
+    refusal, rows, kernels, subscribed = run(SAMPLE, """
+        _core.start_pc_sampling(0, 12)
+        refusal = refused(_core.Profiler(cupti=True).start)
+        rows = len(_core.stop_pc_sampling()[0])
+        with fs.profile() as prof: cuda.launch("k", 1000)
+        print(json.dumps([refusal, rows, sum(row.device_type == "cuda" for row in prof.key_averages()),
+                          len(sample()[0])]))
+        """)
+    assert "being sampled" in refusal and (rows, kernels, subscribed) == (3, 1, 3)
+
+
 def test_sampling_that_fails_leaves_nothing_open(run: Run) -> None:
     told, rows, still_open = run(SAMPLE, """
         with fs.profile(): told = [refused(sample)]

@@ -113,6 +113,7 @@ static bool is_nameless(const char *taken_by)
 static fs_status subscribe(const fs_cupti_options *options, char *taken_by, fs_error *err)
 {
     char name[TAKEN_BY_BYTES] = "";
+    if (capture.subscriber != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "instructions of the GPU are being sampled");
     capture.subscriber = capture.watching;
     if (capture.watching != NULL) return FS_OK;
     fs_cupti_subscriber us = {sizeof us, "flopscope", name, sizeof name};
