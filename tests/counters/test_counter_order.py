@@ -294,7 +294,7 @@ def test_a_capture_beside_sampling_is_refused_and_both_work_afterwards(run: Run)
         with fs.profile() as prof: cuda.launch("k", 1000)
         print(json.dumps([refusal, rows, sum(row.device_type == "cuda" for row in prof.key_averages()),
                           len(sample()[0])]))
-        """)
+        """)  # fmt: skip
     assert "being sampled" in refusal and (rows, kernels, subscribed) == (3, 1, 3)
 
 
