@@ -308,8 +308,36 @@ static PyObject *line_object(const fs_pc_samples *samples, const fs_pc_row *row)
         if (row->by_reason[k] == 0) continue;
         if (!fs_put_column(waits, samples->reasons[k], PyLong_FromUnsignedLongLong(row->by_reason[k]))) Py_CLEAR(waits);
     }
-    return Py_BuildValue("(NNIKKN)", fs_text_object(row->kernel != NULL ? row->kernel : ""), file, row->line,
-                         row->offset, row->samples, waits);
+    return Py_BuildValue("(NNIKKNs)", fs_text_object(row->kernel != NULL ? row->kernel : ""), file, row->line,
+                         row->offset, row->samples, waits, row->instruction);
+}
+
+static PyObject *code_object(const uint32_t counts[FS_SASS_KINDS])
+{
+    PyObject *code = PyDict_New();
+    for (int k = 0; code != NULL && k < FS_SASS_KINDS; k++)
+        if (counts[k] > 0 && !fs_put_column(code, fs_sass_kinds[k], PyLong_FromUnsignedLong(counts[k]))) Py_CLEAR(code);
+    return code;
+}
+
+static PyObject *read_sass(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer cubin;
+    const char *function;
+    char name[FS_SASS_NAME];
+    uint32_t counts[FS_SASS_KINDS];
+    if (!PyArg_ParseTuple(args, "y*s:read_sass", &cubin, &function)) return NULL;
+    fs_sass code = fs_sass_find(cubin.buf, (size_t)cubin.len, function);
+    fs_sass_count(&code, counts);
+    PyObject *names = PyDict_New();
+    for (size_t at = 0; names != NULL && at < code.size; at += 16) {
+        fs_sass_name(&code, at, name);
+        if (*name != '\0' && !fs_put(names, PyLong_FromSize_t(at), fs_text_object(name))) Py_CLEAR(names);
+    }
+    PyBuffer_Release(&cubin);
+    if (code.bytes != NULL || names == NULL) return Py_BuildValue("(NN)", names, code_object(counts));
+    Py_DECREF(names);
+    Py_RETURN_NONE;
 }
 
 static PyObject *stop_pc_sampling(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
@@ -318,7 +346,11 @@ static PyObject *stop_pc_sampling(PyObject *Py_UNUSED(module), PyObject *Py_UNUS
     fs_error err;
     if (FS_WITHOUT_GIL(fs_pc_sampling_stop(&samples, &err)) != FS_OK) return fs_raise(&err);
     PyObject *rows = FS_LIST_OF(row, samples.rows, samples.count, line_object(&samples, row));
-    PyObject *result = rows == NULL ? NULL : Py_BuildValue("(NKK)", rows, samples.lost, samples.unknown);
+    PyObject *codes = rows != NULL ? PyDict_New() : NULL;
+    for (uint32_t i = 0; codes != NULL && i < samples.code_count; i++)
+        if (!fs_put_column(codes, samples.codes[i].kernel, code_object(samples.codes[i].counts))) Py_CLEAR(codes);
+    PyObject *result = codes == NULL ? NULL : Py_BuildValue("(NNKK)", rows, codes, samples.lost, samples.unknown);
+    if (codes == NULL) Py_XDECREF(rows);
     fs_pc_samples_clear(&samples);
     return result;
 }
@@ -384,9 +416,12 @@ static PyMethodDef functions[] = {
      "start_pc_sampling($module, device, period, evict=False, /)\n--\n\nBegin to sample where a device's warps are, "
      "every 2^period cycles. evict: in the place of an idle client of CUPTI without a name. RuntimeError says why that "
      "is unavailable."},
+    {"read_sass", read_sass, METH_VARARGS,
+     "read_sass($module, cubin, function, /)\n--\n\nThe names of a function's instructions in a cubin by their "
+     "offsets, where they have one, and how many there are of each kind; None if the code cannot be read."},
     {"stop_pc_sampling", stop_pc_sampling, METH_NOARGS,
-     "End it: ([(kernel, file or None, line, offset, samples, {reason: samples})], lost samples, samples of unknown "
-     "kernels)."},
+     "End it: ([(kernel, file or None, line, offset, samples, {reason: samples}, name of the instruction or '')], "
+     "{kernel: {kind of instruction: how many in its code}}, lost samples, samples of unknown kernels)."},
     {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
     {"hold_cupti", hold_cupti, METH_VARARGS,
      "hold_cupti($module, on, /)\n--\n\nKeep CUPTI in the process, or no longer, when a profile ends; calls nest."},

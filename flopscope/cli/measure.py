@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
     text = "also count DRAM traffic, FLOP instructions, occupancy and stalls"
     parser.add_argument("--counters", action="store_true", help=text)
-    text = "also sample at which lines its warps wait (with --counters)"
+    text = "also sample at which lines its warps wait, and count"
     parser.add_argument("--stalls", action="store_true", help=text)
     add_files(parser, json="the measurement and its samples")
     parser.set_defaults(run=_measure)

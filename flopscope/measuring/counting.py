@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
+from types import MappingProxyType
 from typing import Any
 
 from flopscope import _core
@@ -55,6 +56,8 @@ class Counts(dict[str, float]):
 
     lines: tuple[Line, ...] = ()
     """Where the warps of the longest kernel were most of their time, if that was sampled."""
+    code: Mapping[str, int] = MappingProxyType({})
+    """How many instructions of each kind the code of that kernel has, if it was seen."""
 
     def __repr__(self) -> str:
         return f"Counts({super().__repr__()})"
@@ -150,7 +153,8 @@ def sample_lines(counts: Counts, stage: Stage, call: Callable[[], Any]) -> None:
     except RuntimeError as problem:
         stage.notes.append(f"no hot lines: {problem}")
         return
-    counts.lines = kernels[0].lines if kernels else ()
+    if kernels:
+        counts.lines, counts.code = kernels[0].lines, kernels[0].code
 
 
 def _index(stage: Stage) -> int:

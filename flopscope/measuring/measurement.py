@@ -10,7 +10,7 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
-from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
+from flopscope.measuring.why import CODE, LAUNCH, LINE, Explained, Launch
 from flopscope.support.documents import Document, Field, by_name, columns, plain, record, rows
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
@@ -58,6 +58,7 @@ MEASUREMENT = Document(
         *columns("cause$", cause='what limits that kernel; "" without counters'),
         *columns("explanation$", explanation="the same in a sentence"),
         rows("hot_lines", LINE, "of that kernel, if they were sampled"),
+        CODE,
         *columns("notes@"),
         Field("samples", "numbers", "µs", "in the order of measurement", optional=True),
         Field("clocks", "numbers", "MHz", "of the samples", "the clock of the sample is unknown", optional=True),

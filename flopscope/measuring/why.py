@@ -12,10 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from flopscope.record.counters import BARRIER, MEMORY, SHARED, STALLS, Line
+from flopscope.record.counters import BARRIER, MEMORY, SHARED, STALLS, Line, code_text
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import columns
+from flopscope.support.documents import Field, by_name, columns
 from flopscope.support.units import bytes_text
 
 WASTED, CONFLICTS, WAITING = 5.0, 30.0, 20.0
@@ -25,7 +25,8 @@ BUSY, ALIKE, FEW = 75.0, 10.0, 50.0
 which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
-LINE = columns("kernel$ file$ line# offset# share:% waits_for$ wait:% source$", why="no lines were seen")
+LINE = columns("kernel$ file$ line# offset# instruction$ share:% waits_for$ wait:% source$", why="it was not seen")
+CODE = by_name("code", Field("instructions", "integer"), "of that kernel: instructions of each kind, if it was seen")
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
 
 
@@ -239,13 +240,22 @@ class Explained(ABC):
     @property
     def explanation(self) -> str:
         """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
-        return cause_of(self.counters, self.launch)[1]
+        text, loads = cause_of(self.counters, self.launch)[1], [kind for kind in self.code if kind.endswith("loads")]
+        narrow = loads and loads[-1] in ("1-byte loads", "2-byte loads", "4-byte loads")  # the widest is the last
+        return f"{text} Its loads of global memory are {loads[-1][0]} bytes wide." if text and narrow else text
+
+    @property
+    def code(self) -> Mapping[str, int]:
+        """How many instructions of each kind the code of that kernel has, as "4-byte loads"; {} if it was not seen."""
+        return getattr(self.counters, "code", {})
 
     def explained(self) -> dict[str, Any]:
         launch = None if self.launch is None else self.launch._asdict()
         lines = [line._asdict() for line in self.hot_lines]
-        return {"launch": launch, "cause": self.cause, "explanation": self.explanation, "hot_lines": lines}
+        found = {"launch": launch, "cause": self.cause, "explanation": self.explanation, "hot_lines": lines}
+        return found | {"code": {**self.code}}
 
     def why(self) -> dict[str, str]:
-        lines = "; ".join(map(str, self.hot_lines))
-        return {name: text for name, text in (("why", self.explanation), ("hot lines", lines)) if text}
+        lines, code = "; ".join(map(str, self.hot_lines)), code_text(self.code)
+        found = {"why": self.explanation, "hot lines": lines, "code": code}
+        return {name: text for name, text in found.items() if text}

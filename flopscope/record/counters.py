@@ -227,8 +227,9 @@ HOT, HOTTEST = 5.0, 3
 """Percent of its kernel's samples from which a line is hot, and how many of them are named."""
 OFTEN, SELDOM = 12, 14
 """Binary logarithms of the cycles between samples: of a call, whose loops may keep step with more; of a program."""
-Row = tuple[str, str | None, int, int, int, Mapping[str, int]]
-"""Samples of a line: its kernel, file, line, the offset of an instruction, the samples, and those by reason."""
+Row = tuple[str, str | None, int, int, int, Mapping[str, int], str]
+"""Samples of a line: its kernel, file, line, the offset of an instruction, the samples, those by reason, and the name
+of the instruction."""
 
 
 class Line(NamedTuple):
@@ -241,6 +242,8 @@ class Line(NamedTuple):
     """0: unknown."""
     offset: int
     """Of the instruction in the code of the kernel, in bytes, if the line is unknown."""
+    instruction: str
+    """Its name then, with the bits of an access, as "LDG.128"; "" for arithmetic, or if it is unknown."""
     share: float
     """Percent of the kernel's samples."""
     waits_for: str
@@ -251,7 +254,8 @@ class Line(NamedTuple):
     """The text of the line; "" if it is unknown."""
 
     def __str__(self) -> str:
-        where = f"instruction {self.offset:#x}" if self.file is None else f"{Path(self.file).name}:{self.line}"
+        instruction = f"{self.instruction or 'instruction'} {self.offset:#x}"
+        where = instruction if self.file is None else f"{Path(self.file).name}:{self.line}"
         waits = f" ({self.wait:.0f} % of it wait for {self.waits_for})" if self.waits_for else ""
         return f"{self.share:.0f} % at {where}{waits}{f': {self.source}' if self.source else ''}"
 
@@ -269,11 +273,19 @@ class KernelStalls(NamedTuple):
     """Percent of its samples by what warps wait for, of STALLS, the longest first."""
     lines: tuple[Line, ...]
     """Where most of its samples are: three lines at most."""
+    code: Mapping[str, int]
+    """How many instructions of each kind its code has, as "4-byte loads"; {}: unknown."""
 
     def __str__(self) -> str:
         waits = [f"{percent:.0f} % {what}" for what, percent in self.waits.items() if percent >= HOT]
         issues = f"issues {self.issues:.0f} %, waits for {', '.join(waits) or 'nothing'}"
-        return "\n       ".join([f"{self.share:3.0f} %  {cut_end(self.kernel, 100)}", issues, *map(str, self.lines)])
+        code = [f"its code has {code_text(self.code)}"] if self.code else []
+        title = f"{self.share:3.0f} %  {cut_end(self.kernel, 100)}"
+        return "\n       ".join([title, issues, *map(str, self.lines), *code])
+
+
+def code_text(code: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in code.items())
 
 
 class Stalls(tuple[KernelStalls, ...]):
@@ -283,22 +295,23 @@ class Stalls(tuple[KernelStalls, ...]):
         return "\n".join(map(str, self)) or "no instruction was sampled"
 
 
-def by_kernel(rows: Sequence[Row]) -> Stalls:
-    """Return what the samples of lines say of each kernel."""
+def by_kernel(rows: Sequence[Row], codes: Mapping[str, Mapping[str, int]]) -> Stalls:
+    """Return what the samples of lines, and the codes of kernels, say of each kernel."""
     kernels: dict[str, list[Row]] = {}
     for row in rows:
         kernels.setdefault(row[0], []).append(row)
     every = sum(row[4] for row in rows)
-    return Stalls(sorted((_stalls_of(*one, every) for one in kernels.items()), key=lambda one: -one.samples))
+    found = (_stalls_of(name, own, every, codes.get(name, {})) for name, own in kernels.items())
+    return Stalls(sorted(found, key=lambda one: -one.samples))
 
 
-def _stalls_of(kernel: str, rows: Sequence[Row], every: int) -> KernelStalls:
+def _stalls_of(kernel: str, rows: Sequence[Row], every: int, code: Mapping[str, int]) -> KernelStalls:
     samples = sum(row[4] for row in rows)
     waits = _waits_of(rows, samples)
     issued = 100 * sum(row[5].get("selected", 0) for row in rows) / samples
     hot = sorted((row for row in rows if 100 * row[4] >= HOT * samples), key=lambda row: -row[4])[:HOTTEST]
     lines = tuple(_line(row, samples) for row in hot)
-    return KernelStalls(kernel, samples, 100 * samples / every, issued, waits, lines)
+    return KernelStalls(kernel, samples, 100 * samples / every, issued, waits, lines, code)
 
 
 def _waits_of(rows: Sequence[Row], samples: int) -> dict[str, float]:
@@ -308,10 +321,10 @@ def _waits_of(rows: Sequence[Row], samples: int) -> dict[str, float]:
 
 
 def _line(row: Row, of: int) -> Line:
-    kernel, file, line, offset, samples, _ = row
+    kernel, file, line, offset, samples, _, instruction = row
     longest = next(iter(_waits_of([row], samples).items()), ("", 0.0))
     source = "" if file is None else linecache.getline(file, line).strip()
-    return Line(kernel, file, line, 0 if file else offset, 100 * samples / of, *longest, source)
+    return Line(kernel, file, line, 0 if file else offset, instruction, 100 * samples / of, *longest, source)
 
 
 def start_stalls(devices: Sequence[int], period: int = OFTEN) -> None:
@@ -324,7 +337,9 @@ def start_stalls(devices: Sequence[int], period: int = OFTEN) -> None:
 def stop_stalls() -> Stalls:
     with suppress(RuntimeError):  # who works on the device learns that it failed
         _core.wait_for_devices()
-    rows, _, unknown = _core.stop_pc_sampling()
+    rows, codes, lost, unknown = _core.stop_pc_sampling()
+    if lost:
+        warn_user(f"{lost:,} samples of instructions were lost")
     if not rows and unknown:
         raise RuntimeError(f"CUPTI knows none of the sampled kernels ({unknown} samples)")
-    return by_kernel(rows)
+    return by_kernel(rows, codes)

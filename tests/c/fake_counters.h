@@ -7,6 +7,7 @@
  * destroyed, a second close, any call in a forked child. After cuptiFinalize() nothing works until CUPTI is back. What
  * brings it back is not documented: the setting "wakes_by" chooses. */
 #include "sources/counters/abi.h"
+#include "tests/c/fake_cubin.h"
 
 enum { FAKE_INVALID_CONTEXT = 3, FAKE_API_OF_12_8 = 26 };
 enum { FAKE_CHIP_METRICS = 32, FAKE_TRAFFIC = 4096, FAKE_SAMPLING = 4 };
@@ -523,8 +524,8 @@ ANSWER(range_data_info)
     return 0;
 }
 
-/* PC sampling: what the program does while sampling is two kernels at three instructions, of which the first kernel's
- * code is known and has a line of each two instructions. */
+/* PC sampling: what the program does while sampling is two kernels at five instructions. The first one's code has a
+ * line of each two instructions, the second one's has none. */
 static struct {
     bool enabled, started;
     fs_pc_data *data;
@@ -600,7 +601,7 @@ ANSWER(pc_take)
         if (record->size != sizeof *record || record->count < FAKE_PC_REASONS) return FS_COUNTERS_INVALID;
         bool first = fake_pc.left > 1;
         record->function = names[first ? 0 : 1];
-        record->crc = first ? 4 : 5;
+        record->crc = FAKE_CUBIN_BYTES;
         record->offset = 16 * (uint64_t)fake_pc.left;
         for (uint32_t i = 0; i < FAKE_PC_REASONS; i++) record->counts[i] = (fs_pc_count){i + 7, 10 * (i + 1)};
     }
@@ -612,7 +613,7 @@ ANSWER(pc_take)
 ANSWER(pc_stop)
 {
     FAKE_PC(fake_pc.started);
-    fs_cupti_module code = {3, 4, "code"};
+    fs_cupti_module code = {3, FAKE_CUBIN_BYTES, fake_cubin()};
     for (int launch = 0; launch < 2; launch++)
         fake_tell(FS_CUPTI_RESOURCE_DOMAIN, FS_CUPTI_MODULE_PROFILED, &(fs_cupti_resource){.descriptor = &code});
     return fake_pc_take(&(fs_counters_pc_take){0});
@@ -626,7 +627,8 @@ int cuptiGetCubinCrc(fs_pc_crc *arguments)
 
 int cuptiGetSassToSourceCorrelation(fs_pc_source *arguments)
 {
-    if (memcmp(arguments->cubin, "code", 4) != 0) return FS_COUNTERS_INVALID;
+    if (memcmp(arguments->cubin, fake_cubin(), FAKE_CUBIN_BYTES) != 0) abort();
+    if (strcmp(arguments->function, "plain") == 0) return FS_COUNTERS_INVALID;
     arguments->file = strdup("kernel.py");
     arguments->directory = strdup("/nowhere");
     arguments->line = (uint32_t)arguments->offset / 32;

@@ -262,11 +262,12 @@ def sample():
 
 def test_samples_of_instructions_are_those_of_their_lines(run: Run) -> None:
     found = run(SAMPLE, "print(json.dumps([sample(), sample(), cuda.count('open')]))")
-    (rows, lost, unknown), again, still_open = found
+    (rows, codes, lost, unknown), again, still_open = found
     waits = {"stall_barrier": 20, "selected": 60}
-    lines = [["f()", "/nowhere/kernel.py", line, offset, 80, waits] for line, offset in ((1, 48), (2, 80))]
-    assert rows == [*lines, ["plain", None, 0, 16, 40, {"stall_barrier": 10, "selected": 30}]]
-    assert (lost, unknown, still_open) == (2, 0, 0) and again == [rows, lost, unknown]
+    lines = [["f()", "/nowhere/kernel.py", line, offset, 80, waits, ""] for line, offset in ((1, 48), (2, 80))]
+    assert rows == [*lines, ["plain", None, 0, 16, 40, {"stall_barrier": 10, "selected": 30}, "STG.32"]]
+    assert codes["f()"] == codes["plain"] and codes["plain"]["4-byte loads"] == 2 and len(codes) == 2
+    assert (lost, unknown, still_open) == (2, 0, 0) and again == [rows, codes, lost, unknown]
 
 
 def test_a_profile_samples_instructions_instead_of_kernels(run: Run) -> None:
@@ -283,6 +284,7 @@ def test_a_profile_samples_instructions_instead_of_kernels(run: Run) -> None:
         """)
     assert text.startswith(" 80 %  f()\n       issues 75 %, waits for 25 % a barrier\n") and kernels == 0
     assert "50 % at kernel.py:1 (25 % of it wait for a barrier)" in text and "sampled already" in twice
+    assert "at STG.32 0x10" in text and "its code has 2 4-byte loads, 1 16-byte loads, 1 4-byte stores, 1 acc" in text
     assert "profile(stalls=True)" in refusals[0] and all("excludes counters=True" in text for text in refusals[1:])
 
 

@@ -140,22 +140,25 @@ def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
     file = str(tmp_path / "k.py")
     waits = {"stall_long_scoreboard": 300, "stall_memory_queue": 40, "stall_short_scoreboard": 50, "stall_mio": 60}
     rows = [
-        ("other", None, 0, 16, 600, {"stall_barrier": 600}), ("long", file, 2, 32, 500, waits | {"selected": 50}),
-        ("long", None, 0, 48, 450, {"selected": 450}), ("long", file, 3, 64, 50, {"stall_barrier": 45, "selected": 5}),
-        ("long", file, 4, 80, 49, {"stall_barrier": 49}),
+        ("other", None, 0, 16, 600, {"stall_barrier": 600}, ""),
+        ("long", file, 2, 32, 500, waits | {"selected": 50}, ""), ("long", None, 0, 48, 450, {"selected": 450}, ""),
+        ("long", file, 3, 64, 50, {"stall_barrier": 45, "selected": 5}, ""),
+        ("long", file, 4, 80, 49, {"stall_barrier": 49}, ""),
     ]  # fmt: skip
-    kernel, other = by_kernel(rows)
+    kernel, other = by_kernel(rows, {"long": {"4-byte loads": 1200}})
     load, issues = kernel.lines
-    assert load == Line("long", file, 2, 0, pytest.approx(100 * 500 / 1049), "memory", 60.0, "v = tl.load(at)")
-    assert issues == Line("long", None, 0, 48, pytest.approx(100 * 450 / 1049), "", 0.0, "")
+    assert load == Line("long", file, 2, 0, "", pytest.approx(100 * 500 / 1049), "memory", 60.0, "v = tl.load(at)")
+    assert issues == Line("long", None, 0, 48, "", pytest.approx(100 * 450 / 1049), "", 0.0, "")
     assert (kernel.samples, kernel.issues) == (1049, 100 * 505 / 1049) and other.share == 100 * 600 / 1649
     assert [*kernel.waits][:2] == ["memory", "shared memory or special functions"] and other.waits == {"a barrier": 100}
     said = "36 %  other\n       issues 0 %, waits for 100 % a barrier\n       100 % at instruction 0x10 (100 % of it"
-    assert said in str(by_kernel(rows)) and str(by_kernel([])) == "no instruction was sampled"
+    assert said in str(by_kernel(rows, {})) and str(by_kernel([], {})) == "no instruction was sampled"
     counts = Counts(USUAL)
-    counts.lines = (load, issues)
+    counts.lines, counts.code = (load, issues), kernel.code
     found = Checked("same", "k", "r", counters=counts, launch=launch())
     said = "hot lines  48 % at k.py:2 (60 % of it wait for memory): v = tl.load(at); 43 % at instruction 0x30"
     assert said in str(found)
     assert found.hot_lines == counts.lines and found.to_dict()["hot_lines"][0]["line"] == 2
-    assert not Checked("same", "k", "r").hot_lines
+    assert "code       1,200 4-byte loads" in str(found) and "global memory are 4 bytes wide." in found.explanation
+    counts.code = {"4-byte loads": 1, "16-byte loads": 1}
+    assert "wide" not in found.explanation and not Checked("same", "k", "r").hot_lines

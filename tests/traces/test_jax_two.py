@@ -1,5 +1,5 @@
-"""Programs of JAX 0.11 on two H100, recorded by flopscope and by XLA's profiler (tests/data/jax_two): data parallel
-training, and a function with an all-to-all, a permutation, an all-gather, a reduce-scatter and a sum.
+"""Programs of JAX 0.11 on two H100, recorded by flopscope and by XLA's profiler (helpers/recordings.py): data
+parallel training, and a function with an all-to-all, a permutation, an all-gather, a reduce-scatter and a sum.
 
 Sizes are by hand: four matrices of 4096 x 4096 bfloat16 and four vectors of 4096; the second program exchanges a
 matrix. NCCL stated the same ones in its NVTX ranges for the gradients and the permutation."""
@@ -7,11 +7,10 @@ matrix. NCCL stated the same ones in its NVTX ranges for the gradients and the p
 import math
 
 import pytest
-from helpers import TESTS
+from helpers.recordings import JAX_TWO
 
 import flopscope as fs
 
-DATA = TESTS / "data" / "jax_two"
 MATRIX = 2 * 4096 * 4096
 MAPPED = {
     ("alltoall", MATRIX): 2, ("sendrecv", MATRIX): 1, ("allreduce", 4 * 4096): 1, ("allgather", 2 * 512 * 4096): 1,
@@ -22,8 +21,8 @@ FACTORS = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5, "alltoall":
 
 
 def load(name: str) -> fs.Trace:
-    hlo = DATA / f"{name}.hlo.json.gz" if not name.endswith(".pb") else None
-    path = DATA / (f"{name}.gz" if hlo is None else f"{name}.json.gz")
+    hlo = JAX_TWO / f"{name}.hlo.json.gz" if not name.endswith(".pb") else None
+    path = JAX_TWO / (f"{name}.gz" if hlo is None else f"{name}.json.gz")
     return fs.load_trace(path, hlo=hlo) if hlo is not None else fs.load_trace(path)
 
 

@@ -233,7 +233,7 @@ static fs_status add_records(fs_pc_samples *samples, fs_error *err)
 {
     for (size_t i = 0; i < sampling.data.count && i < ROOM; i++) {
         const fs_pc_record *record = &sampling.records[i];
-        fs_pc_row row = {.kernel = record->function, .offset = record->offset};
+        fs_pc_row row = {.kernel = record->function, .offset = record->offset, .module = record->crc};
         for (size_t k = 0; k < record->count && k < sampling.name_count; k++) {
             uint32_t reason = record->counts[k].reason;
             uint8_t place = reason < NAMES ? sampling.places[reason] : FS_PC_REASONS;
@@ -267,6 +267,37 @@ static int compare_samples(const void *left, const void *right)
     return order != 0 ? order : compare_places(left, right);
 }
 
+static char *readable(const char *kernel)
+{
+    char *name = fs_cupti_demangle(kernel);
+    return name != NULL ? name : strdup(kernel);
+}
+
+/* Count the instructions of a kernel's code; without memory they stay unknown. */
+static fs_sass read_code(fs_pc_samples *samples, const fs_pc_row *row)
+{
+    const module *of = module_of(row->module);
+    fs_sass code = {NULL, 0};
+    if (of != NULL) code = fs_sass_find(of->told.cubin, of->told.size, row->kernel);
+    if (code.bytes == NULL) return code;
+    fs_pc_code new = {.kernel = readable(row->kernel)};
+    fs_sass_count(&code, new.counts);
+    if (FS_LIST_ADD(&samples->codes, &samples->code_count, &samples->code_capacity, 64, NULL, new) != FS_OK)
+        free(new.kernel);
+    return code;
+}
+
+/* Read the code of the kernels, whose rows are together. */
+static void name_instructions(fs_pc_samples *samples)
+{
+    fs_sass code = {NULL, 0};
+    for (uint32_t i = 0; i < samples->count; i++) {
+        fs_pc_row *row = &samples->rows[i];
+        if (i == 0 || strcmp(row->kernel, row[-1].kernel) != 0) code = read_code(samples, row);
+        if (row->file == NULL) fs_sass_name(&code, row->offset, row->instruction);
+    }
+}
+
 /* Add up the instructions of a line, and give the rows names of their own. */
 static void join_rows(fs_pc_samples *samples)
 {
@@ -283,11 +314,9 @@ static void join_rows(fs_pc_samples *samples)
         for (int k = 0; k < FS_PC_REASONS; k++) last->by_reason[k] += row->by_reason[k];
     }
     samples->count = kept;
+    name_instructions(samples);
     if (kept > 0) qsort(samples->rows, kept, sizeof *samples->rows, compare_samples);
-    for (uint32_t i = 0; i < kept; i++) {
-        char *name = fs_cupti_demangle(samples->rows[i].kernel);
-        samples->rows[i].kernel = name != NULL ? name : strdup(samples->rows[i].kernel);
-    }
+    for (uint32_t i = 0; i < kept; i++) samples->rows[i].kernel = readable(samples->rows[i].kernel);
 }
 
 static fs_status read_samples(fs_pc_samples *samples, fs_error *err)
@@ -333,6 +362,8 @@ void fs_pc_samples_clear(fs_pc_samples *samples)
         free(samples->rows[i].kernel);
         free(samples->rows[i].file);
     }
+    for (uint32_t i = 0; i < samples->code_count; i++) free(samples->codes[i].kernel);
     fs_free(samples->rows);
+    fs_free(samples->codes);
     *samples = (fs_pc_samples){0};
 }

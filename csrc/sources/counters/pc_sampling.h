@@ -7,19 +7,29 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "sources/counters/sass.h"
 
 enum { FS_PC_REASONS = 32 };
 
 typedef struct {
-    char *kernel, *file; /* file: NULL if the code of the kernel has no lines, or was not seen */
-    uint32_t line;       /* 0: unknown */
-    uint64_t offset;     /* of the instruction in the kernel's code, if the line is unknown */
+    char *kernel, *file;            /* file: NULL if the code of the kernel has no lines, or was not seen */
+    uint32_t line;                  /* 0: unknown */
+    uint64_t offset;                /* of the instruction in the kernel's code, if the line is unknown */
+    char instruction[FS_SASS_NAME]; /* its name then; "": unknown */
+    uint64_t module;                /* the CRC of the kernel's */
     uint64_t samples, by_reason[FS_PC_REASONS];
 } fs_pc_row;
 
 typedef struct {
+    char *kernel;
+    uint32_t counts[FS_SASS_KINDS];
+} fs_pc_code;
+
+typedef struct {
     fs_pc_row *rows; /* those with most samples first */
     uint32_t count, capacity;
+    fs_pc_code *codes; /* of the kernels whose code was seen */
+    uint32_t code_count, code_capacity;
     const char *reasons[FS_PC_REASONS]; /* the counter of these waits in chips.def, else CUPTI's name; NULL: none */
     uint64_t lost, unknown;             /* samples: for lack of memory; of kernels that CUPTI does not know */
 } fs_pc_samples;

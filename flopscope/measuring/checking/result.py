@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
-from flopscope.measuring.why import LAUNCH, LINE, Explained, Launch
+from flopscope.measuring.why import CODE, LAUNCH, LINE, Explained, Launch
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.units import plural
 
@@ -33,6 +33,7 @@ CHECKED = Document(
         record("launch", LAUNCH, "of its longest kernel", "no kernel on a GPU was recorded"),
         *columns("traffic$ cause$ explanation$", traffic="counted, beside the inputs and outputs"),
         rows("hot_lines", LINE, "of that kernel"),
+        CODE,
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
         Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
         *columns("seed# notes@", seed="of the inputs"),
