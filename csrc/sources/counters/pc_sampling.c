@@ -282,8 +282,8 @@ static fs_sass read_code(fs_pc_samples *samples, const fs_pc_row *row)
     if (code.bytes == NULL) return code;
     fs_pc_code new = {.kernel = readable(row->kernel)};
     fs_sass_count(&code, new.counts);
-    if (FS_LIST_ADD(&samples->codes, &samples->code_count, &samples->code_capacity, 64, NULL, new) != FS_OK)
-        free(new.kernel);
+    fs_status status = FS_LIST_ADD(&samples->codes, &samples->code_count, &samples->code_capacity, 64, NULL, new);
+    if (status != FS_OK) free(new.kernel);
     return code;
 }
 

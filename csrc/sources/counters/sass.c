@@ -158,9 +158,9 @@ void fs_sass_count(const fs_sass *code, uint32_t counts[FS_SASS_KINDS])
     for (size_t at = 0; at + INSTRUCTION <= code->size; at += INSTRUCTION) {
         const uint8_t *instruction = code->bytes + at;
         size_t operation = number(instruction, 2) & (OPERATIONS - 1);
-        int kind = operations[operation].kind;
-        if (kind == LOADS || kind == STORES) kind += width_of(instruction);
-        if (operations[operation].type != 0) kind += number(instruction + 8, 8) >> operations[operation].type & 3;
-        if (kind != NAMED) counts[kind]++;
+        int of = operations[operation].kind;
+        if (of == LOADS || of == STORES) of += width_of(instruction);
+        if (operations[operation].type != 0) of += (int)(number(instruction + 8, 8) >> operations[operation].type & 3);
+        if (of != NAMED) counts[of]++;
     }
 }
