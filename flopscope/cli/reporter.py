@@ -79,14 +79,11 @@ class Reporter:
         with suppress(ProcessLookupError):
             os.kill(self._pid, STOPS[signal.Signals(number)])
 
-    def _call(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX)
-        try:
+    @contextmanager
+    def _call(self) -> Iterator[socket.socket]:
+        with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self._address)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+            yield connection
 
 
 def _start(listener: socket.socket) -> int:

@@ -149,17 +149,14 @@ class Database:
             return []
         return [{name: _plain(value) for name, value in zip(present, row, strict=True)} for row in rows]
 
-    def last_row(self, table: str) -> int:
-        """Return the number of the last row, 0 if there is none: their count, if none was deleted."""
-        return max(self._rowid(_quoted(table), "DESC") or 0, 0)
-
     def has(self, table: str, column: str, condition: str) -> bool:
         """Return whether a row of the table fulfils a condition on a column."""
         where = f"WHERE {_quoted(column)} {condition}"
         return column in self.tables.get(table, ()) and self._first(f"1 FROM {_quoted(table)} {where}") is not None
 
-    def _rowid(self, table: str, order: str) -> int | None:
-        row = self._first(f"rowid FROM {table} ORDER BY rowid {order}")
+    def rowid(self, table: str, order: str) -> int | None:
+        """Return the number of the first row ("ASC") or the last ("DESC"); None if there is none, or rows have none."""
+        row = self._first(f"rowid FROM {_quoted(table)} ORDER BY rowid {order}")
         return row if isinstance(row, int) else None
 
     def _first(self, selected: str) -> Any:
@@ -206,8 +203,7 @@ class Database:
 
     def _parts(self, built: _Built) -> Iterator[tuple[str, str, str | None, int, int, tuple[str, ...]]]:
         """Yield queries of the core, each of a range of rowids; one of all rows for a table without rowids."""
-        table = _quoted(built.table)
-        bounds = [self._rowid(table, order) for order in ("ASC", "DESC")]
+        bounds = [self.rowid(built.table, order) for order in ("ASC", "DESC")]
         if None in bounds or LEAST_ROW in bounds:
             yield built.kind, built.sql(), None, 0, 0, built.columns
             return
@@ -216,7 +212,7 @@ class Database:
         shared = built.kind in ("string", "domain", "device", "field")  # which one thread reads
         count = 1 if shared else max(1, min(MOST_SPLIT, span // LEAST_SPLIT))
         sql = built.sql("t.rowid, ", "t.rowid > ?1 AND t.rowid <= ?2")
-        following = f"SELECT rowid FROM {table} WHERE rowid > ?1 LIMIT 1"
+        following = f"SELECT rowid FROM {_quoted(built.table)} WHERE rowid > ?1 LIMIT 1"
         for part in range(count):
             after, until = (first - 1 + span * place // count for place in (part, part + 1))
             yield built.kind, sql, following, after, until, built.columns

@@ -60,11 +60,6 @@ class Format:
     """Whether a file that it cannot read may be something else: the error says what."""
 
 
-def format_of(start: bytes) -> Format:
-    """Return the format of a text that begins so."""
-    return next(form for form in FORMATS if form.begins(start))
-
-
 # Traces of events -----------------------------------------------------------------------------------------------------
 
 
@@ -183,9 +178,8 @@ FORMATS = (
 # Hints ----------------------------------------------------------------------------------------------------------------
 
 # What to record, by the member of the metadata that names the profiler.
-_NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
 _ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
-_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprofv3": _ROCTX}
+_OPTIONS = {"nsys": "nsys profile --pytorch=autograd-shapes-nvtx", "rocpd": _ROCTX, "rocprofv3": _ROCTX}
 
 _RECORDS = {
     "nsys": {

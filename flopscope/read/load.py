@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 from flopscope import _core
 from flopscope.read.database import MAGIC as DATABASE
-from flopscope.read.formats import Content, NotACapture, NotATrace, format_of
+from flopscope.read.formats import FORMATS, Content, NotACapture, NotATrace
 from flopscope.read.input import PATH, Input, start_of
 from flopscope.read.nsys import REPORT
 from flopscope.read.paths import find_traces, recording_in
@@ -65,7 +65,7 @@ def read(
         if isinstance(source, PATH) and os.path.isdir(source):
             given.source = given.name = recording_in(os.fsdecode(source))
         given.start = start_of(given.source)
-        form = format_of(given.start)
+        form = next(one for one in FORMATS if one.begins(given.start))
         content = form.read(given, core)
     except FileNotFoundError as problem:
         raise FileNotFoundError(errno.ENOENT, _absent(given.name), given.name) from problem
@@ -186,8 +186,6 @@ def unmatched_graphs(counts: Mapping[str, int]) -> str:
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SAVE = "it is read from a file, not from a stream: save it, and read that file"
-_SQLITE = rb"SQLite format 3\0"
-_PICKLE = rb"\x80[\x02-\x05]."
 _WORD = rb"[\x01-\x7f][A-Za-z_][\w.-]*"
 _HLO = rb"HloModule |(?:\n[\x80-\xff]{0,4}[\x00-\x7f])?\n%b\x12%b\x1a" % (_WORD, _WORD)
 """The text of a module, or its protobuf, perhaps in an HloProto: its name, that of its entry, a computation."""
@@ -215,12 +213,12 @@ _PYTHON = Foreign(
 FOREIGN = (
     Foreign(REPORT, "a report of Nsight Systems (.nsys-rep, .qdrep)", _SAVE),
     Foreign(
-        rb"%b.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_|META_DATA_CAPTURE|META_DATA_EXPORT)" % _SQLITE,
+        rb"%b.*(CUPTI_ACTIVITY_KIND|TARGET_INFO_|META_DATA_CAPTURE|META_DATA_EXPORT)" % DATABASE,
         "an SQLite export of Nsight Systems",
         _SAVE,
     ),
-    Foreign(rb"%b.*rocpd_" % _SQLITE, "a database of rocprofv3 (rocpd)", _SAVE),
-    Foreign(_SQLITE, "an SQLite database", _RECORD),
+    Foreign(rb"%b.*rocpd_" % DATABASE, "a database of rocprofv3 (rocpd)", _SAVE),
+    Foreign(DATABASE, "an SQLite database", _RECORD),
     Foreign(
         _HLO, "HLO of a module of XLA", "pass it beside the recording of the program: load_trace(RECORDING, hlo={name})"
     ),
@@ -234,7 +232,7 @@ FOREIGN = (
         "a report of Nsight Compute (.ncu-rep)",
         f"flopscope does not read it; ncu --import prints it. For the time of all ops, {_RECORD}",
     ),
-    Foreign(_PICKLE, "a Python pickle", f"flopscope reads no pickles; {_RECORD}"),
+    Foreign(rb"\x80[\x02-\x05].", "a Python pickle", f"flopscope reads no pickles; {_RECORD}"),
     Foreign(
         rb"PK(\x03\x04|\x05\x06)|.{257}ustar|BZh|\xfd7zXZ\0|\x04\x22\x4d\x18",
         "an archive, a file of torch.save() among them, or compressed by bzip2, xz or lz4",

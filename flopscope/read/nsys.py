@@ -162,7 +162,7 @@ def _unread(database: Database, reading: Reading) -> dict[str, int]:
     """Return the tables of events that were not used, with their last row numbers, which nsys counts from 1."""
     known = {*reading.rows, "DIAGNOSTIC_EVENT"}
     timed = sorted(name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
-    counts = {name: database.last_row(name) for name in timed if name not in known}
+    counts = {name: database.rowid(name, "DESC") or 0 for name in timed if name not in known}
     return {name: count for name, count in counts.items() if count > 0}
 
 
@@ -260,14 +260,13 @@ _METRICS = (
     ("issue_active", re.compile(r"SM Issue\b"), False),
     ("tensor_active", re.compile(r"Tensor (Pipe |Core )?Active\b"), False),
 )
-_METRIC_DEVICE = Value(("typeId",), "{} & 255")
 
 
 def _metrics(database: Database, devices: Sequence[Mapping[str, Any]], reading: Reading) -> list[Samples]:
     """Read the samples of the metrics that tables have columns for."""
     counters = _metric_counters(database, {device.get("id"): device.get("memoryBandwidth") for device in devices})
     listed = ", ".join(str(metric) for metric in sorted({metric for _, metric in counters}))
-    samples = columns(end="timestamp", device=_METRIC_DEVICE, id=("metricId", "id"), value="value")
+    samples = columns(end="timestamp", device=Value(("typeId",), "{} & 255"), id=("metricId", "id"), value="value")
     column = "metricId" if "metricId" in database.tables.get("GPU_METRICS", ()) else "id"
     query = Query("metric", "GPU_METRICS", samples, ("end", "id", "value"), (column, f"IN ({listed})"))
     return read_samples(database, [query], counters, reading) if counters else []

@@ -184,9 +184,11 @@ def tie(core: _core.Store, texts: Mapping[str, Text], modules: Modules | None, n
         except ValueError as problem:
             warn_user(printable(f"{name}: its kernels belong to no instructions, as its HLO cannot be read: {problem}"))
             return {}
-    note = note_of(counts)
-    if texts and note:
-        warn_user(printable(f"{name}: hlo: {note}"))
+    if texts and counts["tied_ns"] < LITTLE * counts["kernel_ns"]:
+        untied = counts["works"] - counts["by_name"] - counts["by_order"] - counts["guessed"]
+        share = 1 - counts["tied_ns"] / counts["kernel_ns"]
+        what = f"{untied:,} of {counts['works']:,} kernels, copies and fills, {share:.0%} of the kernels' time"
+        warn_user(printable(f"{name}: hlo: {what}, belong to no instruction of the modules given; they remain kernels"))
     return counts
 
 
@@ -211,15 +213,3 @@ def readable(modules: Mapping[str, Text], source: str) -> dict[str, Text]:
         else:
             found[name] = text
     return found
-
-
-def note_of(counts: Mapping[str, int]) -> str:
-    """Return how much of the kernels' time belongs to no instruction; "" if little does not."""
-    if counts["tied_ns"] >= LITTLE * counts["kernel_ns"]:
-        return ""
-    untied = counts["works"] - counts["by_name"] - counts["by_order"] - counts["guessed"]
-    share = 1 - counts["tied_ns"] / counts["kernel_ns"]
-    return (
-        f"{untied:,} of {counts['works']:,} kernels, copies and fills, {share:.0%} of the kernels' time, belong to no "
-        f"instruction of the modules given; they remain kernels"
-    )

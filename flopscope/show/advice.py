@@ -56,10 +56,9 @@ ACCOUNTING_FIELDS = (
     *columns(" ".join(("total", *PARTS)), "µs", total="the sum of the parts"),
     *columns("mfu mbu", "%", "the work or the peaks are unknown"),
 )
-_NO_LIMIT = "the work or the peaks are unknown"
 _MOST = (
     *columns("op$ calls"),
-    *columns("time ideal", "µs", _NO_LIMIT, ideal="at the peaks"),
+    *columns("time ideal", "µs", "the work or the peaks are unknown", ideal="at the peaks"),
     *columns("tflops_per_s:TFLOP/s gbytes_per_s:GB/s", why="the work is unknown"),
     *columns("computes? unknown$", why="the ideal time is known", computes="its limit is the peak FLOP/s"),
 )
@@ -162,7 +161,8 @@ class AdviceTable(Sequence[Advice]):
             yield from textwrap.wrap(reason, width, initial_indent="   ", subsequent_indent="   ")
             yield from (f"     {_evidence_text(entry, width - 7)}" for entry in row.evidence[:EVIDENCE_SHOWN])
             if row.where:
-                yield _at(printable(row.where), width)
+                # The end of a place is its most informative part.
+                yield f"     at {cut_start(printable(row.where), width - 8)}"
         if not self._rows:
             yield NOTHING
         for note in self.notes:
@@ -181,11 +181,6 @@ class AdviceTable(Sequence[Advice]):
             saved = short_time_text(row.saving_us), percent_text(row.saving_pct)
             rows.append((row.action, row.reason, *saved, row.rule, row.where or ""))
         return summary_html([Rows([head, *rows], "<<>><<") if rows else NOTHING, *self.notes])
-
-
-def _at(place: str, width: int) -> str:
-    """Return the line of a place; its end is the most informative part."""
-    return f"     at {cut_start(place, width - 8)}"
 
 
 def _evidence_text(entry: Mapping[str, Any], width: int) -> str:

@@ -17,7 +17,7 @@ from flopscope.show.columns import NOTHING, SEEN, ViewColumn, columns_of, find_c
 from flopscope.show.entries import Entry, Listing, list_entries
 from flopscope.show.notes import footnotes
 from flopscope.support import units
-from flopscope.support.columns import GAP, cut_apart, cut_middle, dashes
+from flopscope.support.columns import GAP, aligned_line, cut_apart, cut_middle, dashes
 from flopscope.support.safe import printable
 
 UNKNOWN_WIDTH = 100
@@ -151,18 +151,14 @@ def _shared(natural: Sequence[int], room: int) -> list[int]:
 
 def _block(entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None) -> list[str]:
     columns = fit_columns(entries, table, width, names)
-    lines = [_line([c.column.fitted_header for c in columns], columns), dashes(c.width for c in columns)]
+    widths, align = [c.width for c in columns], "".join("<" if c.is_text else ">" for c in columns)
+    lines = [aligned_line((c.column.fitted_header for c in columns), widths, align).rstrip(), dashes(widths)]
     for i, entry in enumerate(entries):
-        lines.append(_line([c.cells[i] for c in columns], columns))
+        lines.append(aligned_line((c.cells[i] for c in columns), widths, align).rstrip())
         for frame in entry.row.stack if not entry.row.is_user_annotation else ():
             shown = f"{STACK_INDENT}{printable(frame)}"
             lines.append(cut_middle(shown, width) if width else shown)
     return lines
-
-
-def _line(cells: Iterable[str], columns: Sequence[FittedColumn]) -> str:
-    padded = (f"{cell:{'<' if c.is_text else '>'}{c.width}}" for cell, c in zip(cells, columns, strict=True))
-    return GAP.join(padded).rstrip()
 
 
 def render(

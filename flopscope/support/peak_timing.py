@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from flopscope import _core
 from flopscope.support.busy import busy_meter
 from flopscope.support.capture import is_taken, shortest_kernel
-from flopscope.support.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.support.peaks import TIMES, Peaks, best, drop_useless_units, slowdown, versions_of
 from flopscope.support.process import available_memory
 from flopscope.support.progress import progress_bar
+from flopscope.support.statistics import median
 
 if TYPE_CHECKING:
     from flopscope.support.device import Device
@@ -84,10 +85,8 @@ class _Series:
         """Whether the readings agree, so that no further round is needed."""
         if len(self.values) < MIN_ROUNDS:
             return False
-        fastest = best(self.number, self.values)
-        rest = list(self.values)
-        rest.remove(fastest)
-        return slowdown(self.number, best(self.number, rest), fastest) <= AGREEMENT
+        fastest, second = sorted(self.values, reverse=self.number not in TIMES)[:2]
+        return slowdown(self.number, second, fastest) <= AGREEMENT
 
     @property
     def spread(self) -> float:
@@ -187,8 +186,7 @@ class Measurement:
                 rates.append(done / seconds)
         if not rates:
             raise RuntimeError(f"the clock did not advance in {MAX_SAMPLES} runs of {what} on {self.device}")
-        fastest = sorted(rates, reverse=True)[: (len(rates) + 1) // 2]
-        return (fastest[(len(fastest) - 1) // 2] + fastest[len(fastest) // 2]) / 2
+        return median(sorted(rates)[len(rates) // 2 :])
 
     def _bandwidth(self, what: str) -> Iterator[_Series]:
         nbytes = _buffer_bytes(self.device)

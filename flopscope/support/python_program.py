@@ -13,7 +13,7 @@ import textwrap
 import threading
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, PathFinder, SourceFileLoader
-from types import CodeType, ModuleType, TracebackType
+from types import CodeType, ModuleType
 from typing import Any
 
 from flopscope.support.own_path import LOADED_BEFORE, STARTS_WITH_FOLDER
@@ -147,12 +147,6 @@ def _set_aside(folder: str) -> None:
                     del sys.modules[part]
 
 
-def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(FOLDER + os.sep):
-        trace = trace.tb_next
-    return trace
-
-
 # The end --------------------------------------------------------------------------------------------------------------
 
 
@@ -168,24 +162,20 @@ def _status_of_exit(problem: SystemExit) -> int:
     if code is None or isinstance(code, int):
         return code or 0
     _flush()
-    _write(code)
+    with suppress(Exception):
+        if sys.stderr is None:  # the descriptor is still there
+            os.write(2, f"{code}\n".encode(errors="backslashreplace"))
+        else:
+            sys.stderr.write(f"{code}\n")
     _flush()
     return 1
 
 
-def _write(value: object) -> None:
-    """Print on sys.stderr, or on the descriptor where the program has none."""
-    with suppress(Exception):
-        text = f"{value}\n"
-        if sys.stderr is None:
-            os.write(2, text.encode(errors="backslashreplace"))
-        else:
-            sys.stderr.write(text)
-
-
 def show_exception(problem: BaseException) -> int:
     """Print an unhandled exception through sys.excepthook, as Python does, and return the exit status."""
-    kind, trace = type(problem), _without_our_frames(problem.__traceback__)
+    kind, trace = type(problem), problem.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(FOLDER + os.sep):
+        trace = trace.tb_next  # without our frames
     problem.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = kind, problem, trace
     if sys.version_info >= (3, 12):

@@ -6,7 +6,7 @@ from helpers.faulty_programs import generating, late, piecewise
 from helpers.hand_traces import Program
 
 from flopscope.answers.analysis import Analysis
-from flopscope.show.advice import _at
+from flopscope.show.advice import AdviceTable
 
 
 def test_launches_are_counted_and_not_gaps() -> None:
@@ -98,8 +98,7 @@ def test_the_evidence_of_launches_is_the_time_that_launching_explains() -> None:
     (row,) = (row for row in told(program, "launch") if "launches" in row.facts)
     assert sum(entry["time"] for entry in row.evidence) <= row.facts["idle"] * (1 + 1e-9)
     assert "those for which the device waited" in row.what
-    table = program.load()._core.launch_summary()
-    assert row.facts["late"] == table["launch_bound_pct"][0]
+    assert row.facts["late"] == program.load()._core.launch_summary()["launch_bound_pct"][0]
 
 
 @pytest.mark.parametrize(("kernels", "named"), [(3, True), (40, False)])
@@ -114,8 +113,9 @@ def test_a_first_pass_is_not_judged(kernels: int, named: bool) -> None:
 
 
 def test_the_end_of_a_long_place_is_shown() -> None:
-    line = _at("/" + 40 * "folder/" + "train.py(12): main", 98)
-    assert line.endswith("train.py(12): main") and len(line) <= 98 and _at("a.py(1): f", 98) == "     at a.py(1): f"
+    row = only(pause("made::tokenize", 1000), "launch")._replace(where="/" + 40 * "folder/" + "train.py(12): main")
+    (line,) = [one for one in AdviceTable([row], False, []).lines(98) if one.startswith("     at ")]
+    assert line.endswith("train.py(12): main") and len(line) <= 98
 
 
 def test_only_work_in_the_pauses_themselves_is_told() -> None:

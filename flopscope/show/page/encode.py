@@ -87,11 +87,8 @@ class Columns:
     def blobs(self) -> Sequence[str]:
         """Return the blobs, compressed and in base64."""
         with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(_packed, self._blobs))
-
-
-def _packed(parts: Sequence[bytes]) -> str:
-    return base64.b64encode(zlib.compress(b"".join(parts), LEVEL)).decode("ascii")
+            packed = pool.map(lambda parts: zlib.compress(b"".join(parts), LEVEL), self._blobs)
+            return [base64.b64encode(blob).decode("ascii") for blob in packed]
 
 
 def _stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
