@@ -87,8 +87,7 @@ def add_traces(parser: argparse.ArgumentParser, several: str = "") -> None:
 
 def add_operands(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--device`` and ``--dtype`` of tensors that a command makes. what: they are called in the help."""
-    text = '"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)'
-    parser.add_argument("--device", help=text)
+    parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     text = f"dtype of the {what} (default: %(default)s)"
     parser.add_argument("--dtype", choices=_core.float_dtypes, default="float32", help=text)
 

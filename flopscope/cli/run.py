@@ -99,8 +99,7 @@ def run(options: argparse.Namespace) -> Any:
     try:
         program = PythonProgram(options.script, options.arguments, options.kind)
     except OSError as problem:
-        path = os.path.abspath(options.script)
-        tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
+        tell(f"can't open file {os.path.abspath(options.script)!r}: [Errno {problem.errno}] {problem.strerror}")
         return 2
     try:
         outputs = Outputs.of(options, program.name)
@@ -292,10 +291,8 @@ def _described(prof: Any) -> dict[str, Any]:
 
 def _rules_of(prof: Any) -> Notes:
     """Return what the program's rules of work say of its calls."""
-    if not registered():
-        return {}
     with suppress(ValueError):  # nothing was recorded
-        return noted(lambda: prof.key_averages(True, peaks="none", kernels=True))
+        return noted(lambda: prof.key_averages(True, peaks="none", kernels=True)) if registered() else {}
     return {}
 
 

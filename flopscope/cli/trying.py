@@ -49,8 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Run a Python program with and without changes that need no edit, measure its steps, and say which to keep."
     )
-    text = "try these; --list names them all"
-    parser.add_argument("--changes", type=names, metavar="NAME,…", help=text)
+    parser.add_argument("--changes", type=names, metavar="NAME,…", help="try these; --list names them all")
     parser.add_argument("--all", action="store_true", help="try all that can apply, not only what something proposes")
     parser.add_argument("--list", action="store_true", help="list the changes, and what each may change, and end")
     text = "end after this time (default: %(default)s)"

@@ -111,8 +111,7 @@ class Trace(Results):
         models = self._models
         shares = peaks_of_models({core.device_name(index): model for index, model in models.items()}, source)
         named = {device: models[index_of(device)].name for device in shares}
-        sources = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
-        return shares, sources
+        return shares, {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
 
     def _stored_peaks(self, core: _core.Store) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
         measures = core.devices <= {"cpu"}  # the peaks of GPUs are looked up, whatever their source

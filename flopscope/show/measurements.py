@@ -11,7 +11,7 @@ from flopscope.measuring.why import Explained
 from flopscope.show.summary import summary_html
 from flopscope.support import units
 from flopscope.support.columns import Rows, aligned_lines, column_widths, dashes
-from flopscope.support.safe import printable
+from flopscope.support.safe import printable, shorten
 
 
 def found_html(verdict: str, one: Explained) -> str:
@@ -38,14 +38,12 @@ def sweep_text(sweep: Sweep) -> str:
 
 def sweep_html(sweep: Sweep) -> str:
     """Return the sweep as HTML."""
-    table = Rows([HEADERS, *map(_cells, sweep.points)], ">")
-    return summary_html([_title(sweep), table, *_footnotes(sweep)])
+    return summary_html([_title(sweep), Rows([HEADERS, *map(_cells, sweep.points)], ">"), *_footnotes(sweep)])
 
 
 def _cells(point: SweepPoint) -> list[str]:
     shape = point.shape or str(point.size)
-    shown = shape if len(shape) <= LONGEST_SHAPE else shape[: LONGEST_SHAPE - 3] + "..."
-    cells = [point.dtype, shown, units.bytes_text(point.working_set_bytes)]
+    cells = [point.dtype, shorten(shape, LONGEST_SHAPE), units.bytes_text(point.working_set_bytes)]
     m = point.measurement
     if m is None:
         return [*cells, "no time", *[units.MISSING] * (len(HEADERS) - len(cells) - 1)]

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any, Literal, NoReturn
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -24,7 +24,7 @@ _IS_FOLDER = "it is a folder; name a file in it"
 
 
 @contextmanager
-def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: Any) -> Iterator[IO[Any]]:
+def replacing(path: Name, mode: Literal["w", "wb"] = "w", *, follow: bool = True, **options: Any) -> Iterator[IO[Any]]:
     """Open a file for writing; its content replaces ``path`` when the block ends without an exception.
 
     ``mode`` is "w" (UTF-8) or "wb"; ``options`` are passed to open(). Until the block ends, and after a full disk, an
@@ -39,8 +39,6 @@ def replacing(path: Name, mode: str = "w", *, follow: bool = True, **options: An
     Every OSError, including those raised in the block, names ``path``: IsADirectoryError; FileNotFoundError for a
     missing folder; PermissionError, also for a read-only file.
     """
-    if mode not in ("w", "wb"):
-        raise ValueError(f'mode must be "w" or "wb", not {mode!r}')
     if mode == "w":
         options.setdefault("encoding", "utf-8")
     name = os.fsdecode(path)

@@ -31,5 +31,4 @@ def require_names(function: str, given: Iterable[str], known: Collection[str]) -
     """Raise TypeError for a keyword argument that a function does not have."""
     for name in given:
         if name not in known:
-            hint = did_you_mean(name, known)
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{did_you_mean(name, known)}")

@@ -25,11 +25,6 @@ def shortened(document: dict[str, Any], name: str, most: int) -> list[str]:
     return [f"{most} of {len(found)} {name} are listed."] if len(found) > most else []
 
 
-_OF_ROW = "a row was explained; `op` names one of its events"
-_NOT_TIED = "its time is not that of one op of the accounting: it did no work in the steps that are alike"
-_IN_NO_STEP = "there are no steps"
-_NO_WINDOW = "steps were accounted for, not a window of time"
-
 OPENED = Document(
     "opened",
     "the traces in a folder, or what a trace has recorded",
@@ -40,7 +35,7 @@ OPENED = Document(
             "trace",
             (
                 *columns("events# steps# devices@ recorded@", recorded="what beyond names and times was recorded"),
-                *columns("step:µs", why=_IN_NO_STEP, step="median duration of the steps"),
+                *columns("step:µs", why="there are no steps", step="median duration of the steps"),
                 *columns("known_bytes known_flops", "share", "there is no device time", known_bytes="of device time"),
                 *columns("rank#", why="it is of no distributed program"),
                 *columns("dropped#", dropped="events that are in no table"),
@@ -55,7 +50,11 @@ ACCOUNTING = Document(
     "every instant of each device in chosen steps, or in a window of time, in parts",
     (
         *columns("file$"),
-        *columns("begin:µs end:µs", why=_NO_WINDOW, begin="of the window, since the profile began"),
+        *columns(
+            "begin:µs end:µs",
+            why="steps were accounted for, not a window of time",
+            begin="of the window, since the profile began",
+        ),
         rows("accounting", ACCOUNTING_FIELDS, "the last row is of all steps, or of one that nothing recorded"),
     ),
 )
@@ -93,9 +92,9 @@ EXPLAINED = Document(
                 *columns("event#", event="`id` of one of its events in `events()`"),
             ),
             "the time of the row in the accounting",
-            _NOT_TIED,
+            "its time is not that of one op of the accounting: it did no work in the steps that are alike",
         ),
-        record("event", _EVENT, why=_OF_ROW),
+        record("event", _EVENT, why="a row was explained; `op` names one of its events"),
         rows("around", columns("kind$ name$"), "what encloses the event, innermost first"),
         record("launcher", columns("id# name$"), "the op that launched it", "no recorded op launched it"),
         rows("kernels", columns("name$ count# time:µs"), "what it launched, the longest time first"),

@@ -198,5 +198,4 @@ def _event(trace: Trace, path: str, number: int) -> Answer:
     lines += [f"It begins {short_time_text(start)} after the profile did and {lasts}."]
     lines += [f"It is in {_around_text(around)}."] if around else []
     lines += [f"Event {launcher.id}, {printable(launcher.name)}, launched it."] if launcher is not None else []
-    document = EXPLAINED.of({**NOTHING, "file": path, **found})
-    return Answer("\n".join([*lines, *_kernel_lines(kernels)]), document)
+    return Answer("\n".join([*lines, *_kernel_lines(kernels)]), EXPLAINED.of({**NOTHING, "file": path, **found}))

@@ -47,10 +47,9 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
 
 def _is_told(source: Profile, word: str) -> bool:
     """Return whether the program has more than one value of a grouping, as far as that is known before it is made."""
-    if word == "step":
-        return source.analysis.has_steps
-    streams = source.streams["stream"] if word == "stream" else ()
-    return word != "stream" or sum(stream is not None for stream in streams) > 1
+    if word == "stream":
+        return sum(stream is not None for stream in source.streams["stream"]) > 1
+    return word != "step" or source.analysis.has_steps
 
 
 def _values(table: EventTable, word: str) -> Sequence[Any]:
@@ -75,8 +74,7 @@ def _default(source: Profile) -> dict[str, Any]:
 
 def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> list[dict[str, Any]]:
     """Return the tree of modules, and hidden below it the ops of each."""
-    tree = source.table(("module",))
-    inner = source.table(("name", "module", "category")) if tree is not None else None
+    tree, inner = map(source.table, (("module",), ("name", "module", "category")))
     if tree is None or inner is None:
         return []
     of = {path: place for place, path in reversed(list(enumerate(tree.groups["module"])))}

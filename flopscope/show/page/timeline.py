@@ -177,8 +177,7 @@ class _LaidOut:
         links = self.column("link") + np.uint32(1)
         if self._kept is None:
             return links
-        new = np.concatenate([[0], np.where(self._kept, np.cumsum(self._kept), 0)]).astype(np.uint32)
-        return new[links]
+        return np.concatenate([[0], np.where(self._kept, np.cumsum(self._kept), 0)]).astype(np.uint32)[links]
 
 
 def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
