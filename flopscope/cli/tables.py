@@ -74,8 +74,11 @@ def _print_table(trace: Trace, columns: Sequence[str] | None, options: argparse.
         shown: dict[str, Any] = {"kernels": options.kernels, "columns": columns, "row_limit": options.limit}
         shown |= {"kind": options.kind, "width": 0 if options.wide else options.width}
         print_coloured(render(every, **shown, more="--limit -1"))
+    elif options.kind is None and options.filter is None and store_of(trace, "table").lines()["groups"]:
+        source = printable(trace.source)
+        print(f"No ops were recorded. For the lines that the program was in: flopscope summary {source}")
     else:
-        print(_nothing(options, trace), end="")
+        print("No rows.")
     written = every if every.is_sorted else every.sorted(every.own_time)
     if options.csv:
         written.to_csv(options.csv)
@@ -91,14 +94,6 @@ def _matcher(pattern: str | None) -> Callable[[str], object]:
         return re.compile(pattern).search
     except re.error as problem:
         raise ValueError(f"--filter is not a regular expression: {problem}") from None
-
-
-def _nothing(options: argparse.Namespace, trace: Trace) -> str:
-    """Return what is printed in place of a table without rows."""
-    source, has_lines = printable(trace.source), store_of(trace, "table").lines()["groups"]
-    if has_lines and options.kind is None and options.filter is None:
-        return f"No ops were recorded. For the lines that the program was in: flopscope summary {source}\n"
-    return "No rows.\n"
 
 
 # compare --------------------------------------------------------------------------------------------------------------

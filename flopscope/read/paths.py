@@ -85,20 +85,18 @@ def hosts_in(folder: str) -> list[str]:
         return []
 
 
-def _viewed(names: Iterable[str]) -> set[str]:
-    """Return the files that JAX's profiler writes beside a recording: parts of the same events, for viewers."""
-    names = set(names)
+def _recorded(names: Sequence[str]) -> list[str]:
+    """Return the files but for what JAX's profiler writes beside a recording: parts of its events, for viewers."""
     recordings = [match[1] for match in map(XPLANE.match, names) if match]
     beside = {os.path.join(os.path.dirname(stem), "perfetto_trace.json.gz") for stem in recordings}
-    return names & (beside | {f"{stem}.trace.json.gz" for stem in recordings})
+    beside |= {f"{stem}.trace.json.gz" for stem in recordings}
+    return [name for name in names if name not in beside]
 
 
 def _in_folder(folder: str) -> Found:
     with os.scandir(folder) as entries:
         kinds = {entry.name: entry.is_dir() for entry in entries}
-    files = natural_order(name for name, is_folder in kinds.items() if not is_folder)
-    beside = _viewed(files)
-    files = [name for name in files if name not in beside]
+    files = _recorded(natural_order(name for name, is_folder in kinds.items() if not is_folder))
     chosen = [name for name in files if not name.startswith(".") and any(fnmatchcase(name, like) for like in PATTERNS)]
     named = set(chosen)
     others = tuple(name for name in files if name not in named)
@@ -120,8 +118,7 @@ def _of_pattern(pattern: str) -> Found:
     matches = natural_order(glob.iglob(pattern, recursive=True))
     files = [path for path in matches if not os.path.isdir(path)]
     if files:
-        beside = _viewed(files)
-        return Found([path for path in files if path not in beside], True)
+        return Found(_recorded(files), True)
     paths, skipped = [], []
     for folder in matches:
         try:

@@ -141,16 +141,16 @@ def tells(column: ViewColumn, cells: Iterable[str]) -> bool:
     return not (MISSING if column.zero_tells else NOTHING).issuperset(cells)
 
 
-_GROUP = Texts(lambda value, row, at: at.group(value), NAME.fitted)
+_GROUP = Texts(lambda value, row, at: at.end(value, "group"), NAME.fitted)
 _SHAPES = Texts(lambda value, row, at: str(value)[: at.widths["shapes"]], lambda value, row, table: shapes_text(value))
-_STACK = Texts(lambda value, row, at: at.source(value[0]) if value else "", lambda value, row, table: "")
+_STACK = Texts(lambda value, row, at: at.end(value[0], "source") if value else "", lambda value, row, table: "")
 _INTENSITY = _texts(lambda value: units.significant_text(value, 3))
 _COUNTED_RATE = _texts(lambda value: units.prefixed_text(value * 1e9))
 _ROOFLINE = _texts(units.roofline_text)._replace(share=lambda value, table: value / 100)
 
 
 def _frames(row: EventRow, at: Layout) -> list[str]:
-    return [*map(at.source, row.stack[1:]), ""]
+    return [*(at.end(frame, "source") for frame in row.stack[1:]), ""]
 
 
 COLUMNS = [

@@ -61,16 +61,11 @@ class Layout:
         limit, name = self.max_name_width, printable(name)
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
 
-    def group(self, text: str) -> str:
-        """Shorten what a row is grouped by at its beginning."""
+    def end(self, text: str, column: str) -> str:
+        """Shorten a source location, or what a row is grouped by, at its beginning to the width of its column."""
         text = printable(text)
-        return text if len(text) <= self.widths["group"] else "..." + text[len(text) - self.widths["group"] + 3 :]
-
-    def source(self, entry: str) -> str:
-        """Shorten a source location at its beginning."""
-        entry = printable(entry)
-        cut = entry[max(0, len(entry) - self.widths["source"]) :]
-        return "..." + cut[3:] if 3 < len(cut) < len(entry) else cut
+        cut = text[max(0, len(text) - self.widths[column]) :]
+        return "..." + cut[3:] if 3 < len(cut) < len(text) else cut
 
 
 def _width(texts: Iterable[str], limit: int | None) -> int:

@@ -78,9 +78,8 @@ WORTH = 0.2
 def seconds_waited() -> float | None:
     """Return for how long the main thread was ready to run while no CPU was free; None if that is unknown."""
     try:
-        with open(f"/proc/self/task/{os.getpid()}/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):  # a kernel without these statistics
+        return int(_text(f"/proc/self/task/{os.getpid()}/schedstat").split()[1]) / 1e9
+    except (ValueError, IndexError):  # a kernel without these statistics
         return None
 
 

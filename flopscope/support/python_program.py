@@ -121,13 +121,9 @@ def _fill(names: dict[str, Any], loader: object, file: str | None = None) -> Non
 
 def _set_first_path(folder: str, *, always: bool = False) -> None:
     """Replace the folder that Python put first in the search path, if it did."""
-    if STARTS_WITH_FOLDER:
-        sys.path[:1] = [folder]
-    elif always:
-        sys.path.insert(0, folder)
-    else:
-        return
-    _set_aside(folder)
+    if STARTS_WITH_FOLDER or always:
+        sys.path[: int(STARTS_WITH_FOLDER)] = [folder]
+        _set_aside(folder)
 
 
 def _set_aside(folder: str) -> None:
