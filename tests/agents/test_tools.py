@@ -172,8 +172,7 @@ OTHERS = {
 def test_traces_of_all_kinds_are_answered(path: str) -> None:
     with session(ROOT) as server:
         for tool in ("open", "summary", "advice", "accounting", "rows"):
-            found = server.call(tool, path=path)
-            require_valid(found)
+            require_valid(server.call(tool, path=path))
         rows = server.call("rows", path=path, kind="all", top=5)["rows"]
         assert rows
         for row in rows:

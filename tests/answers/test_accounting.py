@@ -32,8 +32,7 @@ def test_inefficient_work_belongs_to_the_larger_term_of_its_roofline() -> None:
 
 
 def test_a_kernel_of_unknown_work_is_unmodelled_and_the_time_before_it_an_edge() -> None:
-    program = ran("made::up", 0, 10, 90)
-    (row,) = rows_of(program.load())
+    (row,) = rows_of(ran("made::up", 0, 10, 90).load())
     assert row["device"] == "cuda:0" and row["step"] is None
     assert parts_of(row) == {"edges": 10_000, "unmodelled": 90_000} and row["mfu"] == row["mbu"] == 0
 
@@ -304,8 +303,7 @@ def test_idle_time_at_the_limits_has_the_cause_that_it_has_in_the_profile() -> N
     program.call("cudaDeviceSynchronize", 20, 85)  # until 105
     program.run("made::late", 150, 190, 60)
     trace = program.load()
-    found = the_window(trace, 110, 140)
-    assert found["sync"] == 30
+    assert the_window(trace, 110, 140)["sync"] == 30
     (rest,) = rows_of(trace, window=(110, 250))
     (whole,) = rows_of(trace, window=(0, 250))
     before = the_window(trace, 0, 110)

@@ -114,8 +114,7 @@ def test_a_callback_on_an_h200_has_its_copies_and_the_program_its_own() -> None:
     trace = recorded("callback")
     calls = {row.key: row.count for row in trace.key_averages() if row.device_type == "cpu"}
     assert calls["pure_callback.1"] == 5 and trace.hlo["works"] - trace.hlo["by_name"] - trace.hlo["by_order"] == 10
-    found = savings(check(trace))
-    assert 0.8 * 430 < found["callback"] < 1.2 * 460
+    assert 0.8 * 430 < savings(check(trace))["callback"] < 1.2 * 460
 
 
 def test_convolutions_on_an_h200_have_all_of_their_kernels() -> None:
@@ -133,8 +132,7 @@ def test_bytes_beyond_the_model_are_a_fault_but_in_calls_of_libraries(of_library
         call = 'custom-call(x, y), custom_call_target="__cudnn$fmhaSoftmax"'
         entry = f"both = ({ARRAY}, u8[1024]{{0}}) {call}\n  ROOT out = {ARRAY} get-tuple-element(both), index=0"
     hlo = module(f"  x = {ARRAY} parameter(0)\n  y = {ARRAY} parameter(1)\n  {entry}")
-    program = JaxProgram(hlo, [("both", 400.0, 0.0)], steps=1)
-    recording = json.loads(program.trace())
+    recording = json.loads(JaxProgram(hlo, [("both", 400.0, 0.0)], steps=1).trace())
     begin = next(event["ts"] for event in recording["traceEvents"] if event["name"] == "both")
     for place in range(45):
         at = {"ph": "C", "pid": 0, "ts": begin + 10 * place}

@@ -171,8 +171,7 @@ def test_without_samples_there_are_no_lines() -> None:
     with pytest.warns(UserWarning, match=r"no stack was sampled.*sample_stacks=True.*flopscope run") as said:
         assert len(prof.lines()) == 0 and "by line" not in str(prof.summary())
     assert said[0].filename == __file__
-    page = profile_page(prof)
-    assert "lines" not in page.sections
+    assert "lines" not in profile_page(prof).sections
 
 
 def test_only_one_profile_samples_at_a_time() -> None:

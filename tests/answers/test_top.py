@@ -107,8 +107,7 @@ def test_calls_are_alike_by_arguments_and_by_what_is_around_them() -> None:
     for place, (around, shape) in enumerate([("a", [2]), ("a", [3]), ("b", [2]), ("a", [2])]):
         program.op(around, 20 * place, 10)
         program.op("aten::relu", 20 * place + 1, 5, shape)
-    trace = program.load()
-    analysis = analysis_of(trace, "test")
+    analysis = analysis_of(program.load(), "test")
     columns, names, *_ = analysis.events
     calls = np.flatnonzero(columns["name"] == names.index("aten::relu"))
     for asked, groups in (({"arguments": True}, [0, 1, 0, 0]), ({"around": True}, [0, 0, 1, 0])):

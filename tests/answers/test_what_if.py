@@ -99,8 +99,7 @@ def test_the_predictions_hold_against_programs_measured_before_and_after(folder:
     for name, pair in pairs.items():
         rule = next((rule for rule in pair["rules"] if rule in RULES), None)
         assert rule is not None
-        before = fs.load_trace(RECORDINGS / folder / f"{name}_before.json.gz")
-        frame = before.what_if(rule=rule)
+        frame = fs.load_trace(RECORDINGS / folder / f"{name}_before.json.gz").what_if(rule=rule)
         predicted = whole(frame)["total"] / (len(frame) - 1) / 1000
         ratio = predicted / pair["after_ms"]
         lines.append(f"{name:18} {rule:14} {predicted:8.3f} {pair['after_ms']:8.3f} {ratio:6.2f}")
@@ -202,8 +201,7 @@ def test_a_dtype_that_no_row_knows_leaves_the_change_unknown() -> None:
 
 
 def test_rows_whose_limit_is_unknown_keep_their_time() -> None:
-    found = analysis("pointwise_before")
-    model = Times(found)
+    model = Times(analysis("pointwise_before"))
     before = model.parts(None).sum(axis=(0, 1))
     model.change(Change(device={"fp32": 1e13}))  # bandwidth unknown
     after = dict(zip(PARTS, model.parts(None).sum(axis=(0, 1)).tolist(), strict=True))

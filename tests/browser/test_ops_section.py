@@ -80,8 +80,7 @@ def test_kinds_choose_rows(ops: Page, trace: fs.Trace, kind: str, title: str) ->
 
 
 def test_a_header_sorts_both_ways_and_unknown_stays_last(ops: Page, trace: fs.Trace) -> None:
-    table = trace.key_averages().of_kind("op")
-    rows = [(row.key, row.pct_roofline) for row in table]
+    rows = [(row.key, row.pct_roofline) for row in trace.key_averages().of_kind("op")]
     known = [pair for pair in rows if not math.isnan(pair[1])]
     unknown = [key for key, share in rows if math.isnan(share)]
     for direction, sign in (("descending", -1), ("ascending", 1)):
@@ -117,8 +116,7 @@ def test_the_filter_finds_shapes_in_every_grouping(ops: Page, trace: fs.Trace, g
     ops.until(f"flopscope.ops.id === '{group}' && flopscope.ops.grid.lines.length")
     everything = ops.run("return flopscope.ops.top")
     ops.run(f"flopscope.ops.input.value = 'addmm {size}'; flopscope.ops.input.dispatchEvent(new Event('input'))")
-    shown = ops.run("return flopscope.ops.top")
-    assert 0 < shown < everything
+    assert 0 < ops.run("return flopscope.ops.top") < everything
     if group not in ("category", "module"):
         names = ops.run(AT_DEPTH.replace("TEST", "!line.depth"))
         assert all("addmm" in name for name in names) and set(names) & of_size
@@ -183,8 +181,7 @@ def test_evidence_selects_its_row(ops: Page, trace: fs.Trace) -> None:
     ops.value("flopscope.page.mountAll().then(() => true)")
     ops.run("document.querySelector('#overview .evidence button.link').click()")
     ops.until("flopscope.page.selected !== null")
-    entry = trace.advice()[0].evidence[0]
-    assert ops.text("#ops .details h3") == entry["op"]
+    assert ops.text("#ops .details h3") == trace.advice()[0].evidence[0]["op"]
     assert trace.advice()[0].action in ops.text("#ops .details")
     line = ops.run("return flopscope.ops.grid.lines.find((line) => line.key === flopscope.ops.current.key)")
     assert line["id"] in ("shape", "name")

@@ -117,8 +117,7 @@ def test_the_first_screen_has_the_headline_the_advice_and_the_largest_ops(open_r
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", EVERY)
 def test_a_page_is_accessible(open_report: Open, report: Report, axe: str, name: str, dark: bool) -> None:
-    page = whole(open_report(report(name), dark=dark))
-    assert page.violations(axe) == []
+    assert whole(open_report(report(name), dark=dark)).violations(axe) == []
 
 
 @pytest.mark.parametrize("name", EVERY)

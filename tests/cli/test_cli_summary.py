@@ -36,6 +36,5 @@ def test_several_traces_are_printed_one_after_another(tmp_path: Path, capsys: py
     paths = [str(FAULTS / f"graph_{when}.json.gz") for when in ("before", "after")]
     target = tmp_path / "summary.json"
     assert main(["summary", *paths, "--json", str(target)]) == 0
-    out = capsys.readouterr().out
-    assert [line for line in out.splitlines() if line in paths] == paths
+    assert [line for line in capsys.readouterr().out.splitlines() if line in paths] == paths
     assert [trace["file"] for trace in json.loads(target.read_text())["traces"]] == paths

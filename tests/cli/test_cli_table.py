@@ -93,8 +93,7 @@ def test_files_contain_all_rows(trace: Path, tmp_path: Path) -> None:
 
 def test_several_traces_have_a_table_each(ranks: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", *ranks, "--limit", "2"]) == 0
-    text = capsys.readouterr().out
-    first, _, second = text.partition(f"\n\n{ranks[1]}\n")
+    first, _, second = capsys.readouterr().out.partition(f"\n\n{ranks[1]}\n")
     assert first.startswith(f"{ranks[0]}\n") and [names(part) for part in (first, second)] == [names(first)] * 2
     assert " 600us" in first and " 200us" in second
     for option in ("--csv", "--json"):

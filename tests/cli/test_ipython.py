@@ -19,8 +19,7 @@ UsageError: Any = pytest.importorskip("IPython.core.error").UsageError
 
 @pytest.fixture(scope="module")
 def ipython() -> Iterator[Shell]:
-    interactive = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
-    shell = interactive()
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
     load_ipython_extension(shell)
     shell.user_ns["fs"] = fs
     yield shell

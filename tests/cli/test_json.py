@@ -127,8 +127,7 @@ def test_evidence_names_its_row_and_an_event(name: str) -> None:
 
 
 def test_ids_do_not_depend_on_order_and_selection() -> None:
-    trace = fs.load_trace(BEFORE)
-    table = trace.key_averages()
+    table = fs.load_trace(BEFORE).key_averages()
     ids = {row["key"] + row["device_type"]: row["id"] for row in table.to_dict()["rows"]}
     for other in (table.sorted("self_cpu_time_total"), table.of_kind("kernel"), fs.load_trace(BEFORE).key_averages()):
         assert len(other) and all(ids[r["key"] + r["device_type"]] == r["id"] for r in other.to_dict()["rows"])
@@ -137,8 +136,7 @@ def test_ids_do_not_depend_on_order_and_selection() -> None:
 
 def test_the_units_of_numbers_are_in_their_keys() -> None:
     table = fs.load_trace(BEFORE).key_averages()
-    content = table.to_dict()
-    row = next(row for row in content["rows"] if row["key"] == "aten::mm")
+    row = next(row for row in table.to_dict()["rows"] if row["key"] == "aten::mm")
     own = next(one for one in table if one.key == "aten::mm")
     assert row["self_device_time_total_us"] == own.self_device_time_total
     assert row["self_cpu_memory_usage_bytes"] == own.self_cpu_memory_usage

@@ -240,8 +240,7 @@ def test_samples_become_the_same_events_in_both_kinds_of_traces() -> None:
     assert {(e["ph"], e["pid"]) for e in events} == {("C", 1)}
     pieces: list[bytes] = []
     store.write_trace(pieces.append, "0")
-    trace = json.loads(b"".join(pieces))
-    written = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    written = [event for event in json.loads(b"".join(pieces))["traceEvents"] if event["ph"] == "C"]
     shift = written[0]["ts"] - events[0]["ts"]
     assert [{**e, "ts": round(e["ts"] - shift, 3)} for e in written] == events
     assert _core.Store().trace_text("samples") == b""
@@ -280,16 +279,14 @@ def test_names_of_counters_are_read_as_json() -> None:
     ids=["of points of one time the last one counts", "impossible times are left out"],
 )
 def test_points_become_samples(points: list[dict[str, object]], kept: list[int]) -> None:
-    trace = load(points[0], KERNEL, *points[1:])
-    assert trace.counter_timeline()["power.W"].tolist() == kept
+    assert load(points[0], KERNEL, *points[1:]).counter_timeline()["power.W"].tolist() == kept
 
 
 def test_work_of_any_length_is_counted() -> None:
     limit = 2**61 / 1000 - 1024
     works = [KERNEL | {"name": f"long {i}", "ts": -limit, "dur": limit, "tid": i} for i in range(9)]
     points = [point(-limit + i * limit / 4, 1e6, "l2_bytes", "GB/s") for i in range(8)]
-    trace = load(KERNEL, *works, *points)
-    found = {row.key: row.l2_bytes for row in trace.key_averages(peaks="none")}
+    found = {row.key: row.l2_bytes for row in load(KERNEL, *works, *points).key_averages(peaks="none")}
     assert all(math.isfinite(found[f"long {i}"]) for i in range(9)) and math.isnan(found["k"])
 
 

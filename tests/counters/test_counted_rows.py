@@ -185,8 +185,7 @@ def test_the_model_decides_where_it_knows_the_work() -> None:
     assert found["lib::op"].bytes_source == "counted" and found["lib::op"].bound == "memory"
     assert found["lib::op"].bytes_total_moved == pytest.approx(3600e3 * 400)
     assert found["vectorized_add"].bytes_source == "counted", "a kernel's row has what moved in it"
-    covered = trace.coverage()["bytes_source"]
-    assert covered == {"model": pytest.approx(0.5), "counted": pytest.approx(0.5)}
+    assert trace.coverage()["bytes_source"] == {"model": pytest.approx(0.5), "counted": pytest.approx(0.5)}
     (product,) = [row for row in trace.key_averages().by_category() if row.category == "pointwise"]
     assert product.bytes_total_moved == 12 * size, "kernels are not added to their ops"
 
@@ -256,8 +255,7 @@ def test_programs_of_other_libraries_are_told_to_count_or_to_state(name: str) ->
 
 
 def test_the_page_shows_where_bytes_come_from(tmp_path: Path) -> None:
-    trace = kernels().load()
-    page = written(trace, tmp_path)
+    page = written(kernels().load(), tmp_path)
     assert "bytes_source" in {column["name"] for column in page.data["rows"]["described"]}
     (device,) = page.data["sections"]["roofline"]["devices"]
     assert device["total"] == pytest.approx(1200) and device["left_out"][1]["rows"] == 0

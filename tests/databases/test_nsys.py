@@ -55,8 +55,7 @@ def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: 
     for event in kernels:
         assert event.launcher.name in ("aten::mm", "aten::add")
         assert abs(event.time_range.start - event.launcher.time_range.start) < 0.2, "the op of the same process"
-    table = prof.key_averages(group_by_input_shape=True)
-    product = next(row for row in table if row.key == "aten::mm")
+    product = next(row for row in prof.key_averages(group_by_input_shape=True) if row.key == "aten::mm")
     assert product.input_shapes == [[64, 32], [32, 16]] and product.flops == 2 * 2 * 64 * 32 * 16
     assert product.bytes_total_moved == 2 * 4 * (64 * 32 + 32 * 16 + 64 * 16)
     assert {name for name, _ in prof.coverage()["estimated"]} == {"aten::mm", "aten::add"}, "inferred from kernels"
@@ -324,8 +323,7 @@ def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, 
 def test_any_text_is_a_range(text: str) -> None:
     reader = fs._core.DatabaseReader()
     reader.add("range", ("start", "end", "process", "thread", "text"), [(1, 2, 3, 4, text)])
-    store = fs._core.Store()
-    assert reader.finish(store, b"{}", 0)["kept"] == 1
+    assert reader.finish(fs._core.Store(), b"{}", 0)["kept"] == 1
 
 
 def test_the_core_finds_the_library_of_pythons_module() -> None:

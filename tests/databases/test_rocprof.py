@@ -159,8 +159,7 @@ def test_schemas_and_plain_tables(schema: str, reader: str, tmp_path: Path) -> N
         symbols = f"rocpd_info_kernel_symbol{suffix}"
         joined = f'"{table}" k join "{symbols}" s on s.id = k.kernel_id group by 1'
         expected = query(path, f"select s.display_name, count(*), sum(k.end - k.start) from {joined}")
-        found = device_rows(prof)
-        assert {name: (count, ns) for name, count, ns in expected}.items() <= found.items()
+        assert {name: (count, ns) for name, count, ns in expected}.items() <= device_rows(prof).items()
 
 
 def test_several_processes_in_one_file_keep_their_own_ids(reader: str, tmp_path: Path) -> None:

@@ -131,8 +131,7 @@ def test_a_unit_must_exist_and_needs_flops() -> None:
         fs.record_function("mine", flops=1, unit="fp31")
     with pytest.raises(ValueError, match="unit='fp32' of the range 'mine' needs flops="):
         fs.record_function("mine", bytes=1, unit="fp32")
-    range_object = fs.record_function("mine", flops=lambda x: x, unit="fp32")
-    assert range_object.unit == "fp32"
+    assert fs.record_function("mine", flops=lambda x: x, unit="fp32").unit == "fp32"
 
 
 @pytest.mark.parametrize("unit", ["fp31", "a unit whose name no unit has", 7, None])

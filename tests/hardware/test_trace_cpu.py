@@ -148,16 +148,14 @@ def test_peaks_that_are_none_are_ignored_with_a_warning(tmp_path: Path, peaks: A
 )
 def test_a_description_without_name_and_threads_is_none(tmp_path: Path, member: Any) -> None:
     store_peaks()
-    trace = trace_with(tmp_path, member=member)
-    assert "does not name its CPU" in trace.key_averages().unknown_peaks["cpu"]
+    assert "does not name its CPU" in trace_with(tmp_path, member=member).key_averages().unknown_peaks["cpu"]
 
 
 def test_compare_rates_both_sides_by_their_own_cpu(tmp_path: Path) -> None:
     slow = {**WRITTEN, "flops": {"fp32": FP32 / 2}}
     a = trace_with(tmp_path, "a", **{"name": "A", "threads": 1, "peaks": slow})
     store_peaks()
-    b = trace_with(tmp_path, "b", **here())
-    (row,) = fs.compare(a, b)
+    (row,) = fs.compare(a, trace_with(tmp_path, "b", **here()))
     assert row.a.pct_roofline == pytest.approx(2 * row.b.pct_roofline) == pytest.approx(LEAST_US / 5)
 
 

@@ -43,8 +43,7 @@ def edited(folder: Path, edit: Any) -> None:
     """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
     for path in sorted(folder.glob("*.json.gz")):
         trace = json.loads(gzip.decompress(path.read_bytes()))
-        rank = rank_of_name(path.name)
-        edit(rank, trace)
+        edit(rank_of_name(path.name), trace)
         path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
 
 

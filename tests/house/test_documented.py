@@ -90,8 +90,7 @@ def test_the_docstring_of_a_summary_names_its_columns(method: str) -> None:
 def test_the_docstring_of_a_table_of_ranks_names_its_columns(table: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ranks = fs.load_ranks(DATA / "run7", workers=1)
-        found = getattr(ranks, table)
+        found = getattr(fs.load_ranks(DATA / "run7", workers=1), table)
         columns = (found() if callable(found) else found).columns
     assert named_in(inspect.getdoc(getattr(fs.Ranks, table)), columns) == []
 

@@ -52,10 +52,8 @@ def test_the_first_table_of_a_profile_imports_no_library(op: str, needs_numpy: b
 
 def test_the_first_table_of_a_trace_imports_no_library_and_nothing_that_the_trace_has_not() -> None:
     load = f"import flopscope as fs\nprof = fs.load_trace({TRACE!r})\n"
-    found = imported(f"{load}prof.key_averages()")
-    assert found == imported(load)
-    found = imported(f"{load}print(prof.key_averages())")
-    assert not found & {*SLOW, "numpy", "jinja2", "argparse"}
+    assert imported(f"{load}prof.key_averages()") == imported(load)
+    assert not imported(f"{load}print(prof.key_averages())") & {*SLOW, "numpy", "jinja2", "argparse"}
 
 
 def test_a_dataframe_imports_pandas() -> None:

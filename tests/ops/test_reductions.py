@@ -35,8 +35,6 @@ def test_large_cumulative_sums_pass_the_cache(lab: Lab) -> None:
     count = max(fs._core.cpu_properties()["cache_bytes"], 1 << 20) // 4 + 1003
     values = np.zeros(count, np.float32)
     values[:: 1 + count // (1 << 23)] = 1  # so that every sum is exact in float32, however large the cache is
-    got = fs.cumsum(fs.from_numpy(values)).numpy()
-    assert (got == np.cumsum(values, dtype=np.float64)).all()
+    assert (fs.cumsum(fs.from_numpy(values)).numpy() == np.cumsum(values, dtype=np.float64)).all()
     several = values[: count // 3 * 3].reshape(3, -1)
-    rows = fs.cumsum(fs.from_numpy(several)).numpy()
-    assert (rows == np.cumsum(several, axis=1, dtype=np.float64)).all()
+    assert (fs.cumsum(fs.from_numpy(several)).numpy() == np.cumsum(several, axis=1, dtype=np.float64)).all()

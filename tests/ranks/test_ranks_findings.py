@@ -293,8 +293,7 @@ def test_a_rank_late_in_some_steps_costs_those(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [0, 5])
 def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
-    ranks = simulated_ranks(tmp_path, stops={rank: 1})
-    found = [one for one in ranks.findings if one.kind == "missing"]
+    found = [one for one in simulated_ranks(tmp_path, stops={rank: 1}).findings if one.kind == "missing"]
     assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not join allreduce" in found[0].what
     edited(tmp_path, lambda one, trace: trace.update(traceEvents=trace["traceEvents"][: 400 if one == rank else None]))
     again = fs.load_ranks(tmp_path, workers=1)

@@ -125,8 +125,7 @@ def test_collectives_by_size_are_those_of_the_single_calls(ranks: fs.Ranks, by_g
 
 
 def test_exposed_time_is_that_of_the_traces(ranks: fs.Ranks, slow: tuple[Path, Simulated]) -> None:
-    traces = fs.load_traces(slow[0])
-    expected = sum(trace.collectives()["exposed"].sum() for trace in traces)
+    expected = sum(trace.collectives()["exposed"].sum() for trace in fs.load_traces(slow[0]))
     frame = ranks.collectives()
     steps = ranks.steps()["step"].nunique()
     assert (frame["exposed"] * frame["ranks"]).sum() * steps == pytest.approx(expected)

@@ -89,5 +89,4 @@ def test_what_jax_needs_its_hook_for_is_left_alone(hook: Hook, monkeypatch: pyte
 
 
 def test_jax_has_the_hook() -> None:
-    api = pytest.importorskip("jax._src.api")
-    assert api._post_hook_state.value is None
+    assert pytest.importorskip("jax._src.api")._post_hook_state.value is None

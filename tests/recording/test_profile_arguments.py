@@ -203,8 +203,7 @@ def test_an_early_capture_does_not_initialize_cuda(machine: Machine, monkeypatch
 
     for name in ("cuda_is_here", "cuda_device_count"):
         monkeypatch.setattr(fs._core, name, initializes)
-    prof = fs.profile()
-    recipe = replace(prof._recipe, early=True)
+    recipe = replace(fs.profile()._recipe, early=True)
     core, timing = capture.start_core(recipe, lambda core: None)
     capture.stop_core(core)
     assert timing == "cupti" and machine.recorders[-1]["cupti"]

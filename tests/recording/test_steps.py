@@ -81,8 +81,7 @@ def test_the_handler_gets_each_cycle_with_its_own_events(plan: dict[str, int], s
 
 
 def test_a_step_encloses_the_ranges_of_its_thread() -> None:
-    prof = run(fs.schedule(wait=0, warmup=1, active=1), 2)
-    rows = {row.key: row for row in table_of(prof)}
+    rows = {row.key: row for row in table_of(run(fs.schedule(wait=0, warmup=1, active=1), 2))}
     (step,) = (row for name, row in rows.items() if name.startswith(STEP))
     assert step.is_user_annotation and step.flops_total == 4 and step.top_level and not rows["work 1"].top_level
 

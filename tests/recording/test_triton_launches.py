@@ -146,8 +146,7 @@ def test_hooks_are_set_while_a_profile_runs_alone(owner: Any) -> None:
     with fs.profile():
         assert owner.launch_enter_hook is not before[1] and owner.launch_exit_hook is not before[2]
     assert (dict(vars(owner)), owner.launch_enter_hook, owner.launch_exit_hook) == before
-    kernel = add_kernel()
-    kernel[1,](Tensor(10), Tensor(10), Tensor(10))
+    add_kernel()[1,](Tensor(10), Tensor(10), Tensor(10))
 
 
 def test_hooks_of_others_are_called_around_ours(chains: Any) -> None:

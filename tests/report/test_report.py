@@ -110,8 +110,7 @@ def test_shapes_are_texts(tmp_path: Path) -> None:
     program.op("aten::mm", 0, 10, [8, 16], [16, 4])
     program.op("aten::cat", 20, 10, [3], [], [5, 5], [5, 5], [5, 5])
     read = written(program.load(), tmp_path)
-    texts = read.texts(read.data["rows"]["columns"]["input_shapes"])
-    assert texts == ["8x16 16x4", "3 5x5 (3 times), 1 other"]
+    assert read.texts(read.data["rows"]["columns"]["input_shapes"]) == ["8x16 16x4", "3 5x5 (3 times), 1 other"]
 
 
 def test_the_overview_equals_accounting_and_advice(each: tuple[fs.Trace, PageRead]) -> None:

@@ -145,8 +145,7 @@ def test_a_live_profile_shows_what_its_tensors_take(tmp_path: Path) -> None:
 
 def test_an_exported_trace_keeps_the_totals(tmp_path: Path) -> None:
     text = gzip.decompress(TRACES[0].read_bytes())
-    trace = quietly(text)
-    trace.export_chrome_trace(tmp_path / "trace.json")
+    quietly(text).export_chrome_trace(tmp_path / "trace.json")
     names = ("Total Allocated", "Total Reserved", "Addr", "Bytes", "Device Type")
     before, after = (
         [[one[name] for name in names] for one in changes_of(content)]

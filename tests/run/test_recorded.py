@@ -130,8 +130,7 @@ def assert_alike(a: Any, b: Any, path: str = "") -> None:
 def test_a_report_says_what_the_live_profile_says(program: Callable[[], Any], tmp_path: Path) -> None:
     prof = program()
     prof.hints = RUN_HINTS
-    live = facts(prof)
-    assert_alike(live, facts(passed_on(prof, tmp_path / "trace.json")))
+    assert_alike(facts(prof), facts(passed_on(prof, tmp_path / "trace.json")))
 
 
 def test_the_programs_rules_of_work_count(tmp_path: Path) -> None:

@@ -139,10 +139,8 @@ def test_a_program_runs_as_under_python(name: str, tmp_path: Path) -> None:
     for command in (["program.py"], [*RUN, "program.py"]):
         folder = tmp_path / "same"  # the paths in tracebacks are equal
         folder.mkdir()
-        text = textwrap.dedent(PROGRAMS[name])
-        (folder / "program.py").write_bytes(text.encode("latin-1"))
-        result = done(folder, [*command, "a", "--flag", "--", "-o", "x"], "some text\n")
-        results.append(result)
+        (folder / "program.py").write_bytes(textwrap.dedent(PROGRAMS[name]).encode("latin-1"))
+        results.append(done(folder, [*command, "a", "--flag", "--", "-o", "x"], "some text\n"))
         folder.rename(tmp_path / f"before{len(results)}")
     assert_same(*results)
 

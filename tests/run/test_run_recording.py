@@ -77,8 +77,7 @@ def test_the_report_is_written(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import os; os.chdir('/')")
     result = run(tmp_path, "-o", "page.html", path)
     assert result.returncode == 0 and "<title>program.py" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    result = run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8")
-    assert result.returncode == 0
+    assert run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8").returncode == 0
     assert "<title>program.py, rank 3" in (tmp_path / "page.rank3.html").read_text(encoding="utf-8")
 
 

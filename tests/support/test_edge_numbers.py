@@ -131,8 +131,7 @@ def test_the_most_work_adds_up_to_finite_sums(rule: Callable[[Any], None]) -> No
     program = Program(devices=0)
     for i in range(50):
         program.op(NAME, 10 * i, 5, [4])
-    trace = program.load()
-    (row,) = trace.key_averages(peaks="none")
+    (row,) = program.load().key_averages(peaks="none")
     assert row.flops == pytest.approx(50 * most) and row.bytes_total_moved == pytest.approx(100 * most)
     assert not math.isinf(row.tflops_per_s)
     with pytest.raises(ValueError, match="finite number of at least 0"):

@@ -58,8 +58,7 @@ def test_rows_with_one_name_are_summed_and_their_shares_weighted() -> None:
 
 def test_device_times_are_preferred_to_host_times() -> None:
     a = make_table(op("aten::add", 2.0, self_device_time_total=10.0))
-    b = make_table(op("aten::add", 4.0))
-    result = compare(a, b)
+    result = compare(a, make_table(op("aten::add", 4.0)))
     assert result.on_device == (True, False) and result.rows[0].ratio == 10.0 / 4.0
     assert "a: own device times\nb: own CPU times\n" in result.table()
 
@@ -193,14 +192,12 @@ def test_the_cause_of_a_change_is_calls_work_or_rate() -> None:
 def test_times_are_those_of_a_step_if_both_runs_have_steps_or_of_a_call_if_they_differ_in_length() -> None:
     steps = {"key": "ProfilerStep*", "is_user_annotation": True}
     a = make_table(op("aten::mm", 100.0, count=10), {**steps, "count": 5})
-    b = make_table(op("aten::mm", 100.0, count=20), {**steps, "count": 10})
-    result = compare(a, b)
+    result = compare(a, make_table(op("aten::mm", 100.0, count=20), {**steps, "count": 10}))
     change = result.changes[0]
     assert result.per == "step" and (change.time_a, change.time_b, change.calls_a, change.calls_b) == (20, 10, 2, 2)
     assert change.difference == -10 and "Times and calls are those of a step." in result.table()
     a = make_table(op("aten::mm", 100.0, count=10), op("aten::add", 10.0, count=10))
-    b = make_table(op("aten::mm", 400.0, count=20), op("aten::add", 20.0, count=20))
-    result = compare(a, b)
+    result = compare(a, make_table(op("aten::mm", 400.0, count=20), op("aten::add", 20.0, count=20)))
     mm = result.changes[0]
     assert result.per == "call" and (mm.name, mm.time_a, mm.time_b, mm.difference) == ("mm", 10, 20, 100)
     assert "differ in length" in result.verdict[0] and "total" not in result.table() and math.isnan(result.slowdown_pct)

@@ -97,8 +97,7 @@ def test_times_of_kernels_are_the_sums_of_the_traces(name: str) -> None:
     assert found.keys() == sums.keys()
     for kernel, times in found.items():
         assert times == pytest.approx(sums[kernel]), kernel
-    total = result.total_change
-    assert total.difference == pytest.approx(sum(b - a for a, b in sums.values()))
+    assert result.total_change.difference == pytest.approx(sum(b - a for a, b in sums.values()))
 
 
 @pytest.mark.parametrize("name", ["data", "cast"])

@@ -148,8 +148,7 @@ def test_kernels_are_grouped_by_their_stream_and_by_what_launched_them() -> None
 
 def test_the_tree_of_modules_has_totals_with_submodules_and_the_backward_pass() -> None:
     recording = Recording().train()
-    trace = recording.load()
-    table = trace.key_averages(group_by="module", peaks="none")
+    table = recording.load().key_averages(group_by="module", peaks="none")
     assert isinstance(table, ModuleTable)
     assert [row.module for row in table] == ["Net_0", "Net_0/Linear_0", "Net_0/Linear_1", "(no module)"]
     own = {path: (time, flops) for (path,), (_, time, flops) in sums(recording.facts, "module").items()}

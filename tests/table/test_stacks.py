@@ -104,8 +104,7 @@ def test_each_call_is_a_frame_until_it_returns_or_raises(x: fs.Tensor) -> None:
             fs.sin(x)
     this = "test_each_call_is_a_frame_until_it_returns_or_raises"
     assert [(names(stack)[0], count) for stack, count in stacks(core.store, "flopscope::sin")] == [(this, 3)]
-    depths = sorted(stack.count("fails") for stack in functions(core, "cos"))
-    assert depths == list(range(1, 201))
+    assert sorted(stack.count("fails") for stack in functions(core, "cos")) == list(range(1, 201))
 
 
 def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
@@ -229,8 +228,7 @@ def test_stacks_do_not_change_where_ranges_end(x: fs.Tensor) -> None:
     def rows(with_stack: bool) -> dict[str, tuple[int, float, bool]]:
         with fs.profile(with_stack=with_stack) as prof:
             program()
-        table = prof.key_averages(peaks="none")
-        return {row.key: (row.count, row.flops_total, row.top_level) for row in table}
+        return {row.key: (row.count, row.flops_total, row.top_level) for row in prof.key_averages(peaks="none")}
 
     assert rows(True) == rows(False)
     assert rows(True)["keep_open"] == (2, 2 * 2 * 64, False) and rows(True)["batch"][1] == 2 * 3 * 64

@@ -132,8 +132,7 @@ def test_nvml_is_read_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch
         return 1000 + len(read)
 
     calls = {"nvmlInit": lambda: None, "nvmlDeviceGetHandleByUUID": str, "nvmlDeviceGetClockInfo": clock_info}
-    nvml = types.SimpleNamespace(**calls, NVML_CLOCK_SM=1)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setitem(sys.modules, "pynvml", types.SimpleNamespace(**calls, NVML_CLOCK_SM=1))
     times = iter([0.0, 0.0005, 0.0015, 0.0015])
     clock = SmClock("GPU-1", now=lambda: next(times))
     assert clock.mhz() == 1001 and clock.mhz() == 1002 and read == ["GPU-1"] * 2 and not clock.missing

@@ -154,8 +154,7 @@ def test_a_wide_spread_takes_as_many_samples_as_the_criterion_needs() -> None:
 
 def test_a_drift_prolongs_sampling() -> None:
     clock = Clock(lambda which, call: max(97.0, 100.0 - 0.05 * call))
-    rule = Rule(0.005, 0.0059, 0.1)
-    assert len(collect(clock, rule, 100e-6).times) > 100
+    assert len(collect(clock, Rule(0.005, 0.0059, 0.1), 100e-6).times) > 100
 
 
 def test_sampling_stops_at_max_time_and_long_calls_are_sampled_up_to_three_times() -> None:

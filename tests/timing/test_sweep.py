@@ -38,8 +38,7 @@ def test_the_working_set_counts_shared_memory_once() -> None:
     assert sweep("add", [100]).points[0].working_set_bytes == 3 * 400
     assert sweep("add_", [100]).points[0].working_set_bytes == 2 * 400
     x = np.ones(50)
-    same = sweep(np.add, [50], "float64", make=lambda n, dtype: (x, x)).points[0]
-    assert same.working_set_bytes == 2 * 400
+    assert sweep(np.add, [50], "float64", make=lambda n, dtype: (x, x)).points[0].working_set_bytes == 2 * 400
 
 
 def test_make_creates_operands_for_a_size_and_a_dtype(clock: fake_sweep.Clock) -> None:
@@ -74,8 +73,7 @@ def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPat
     result = sweep("add", None, "float32")
     assert elements(result) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next size is 48 MiB
     assert elements(sweep("add", None, ["float32", "float64"]))[:6] == [256 * 4**k for k in range(6)]
-    squares = sweep("transpose_copy", None)
-    assert [p.size for p in squares.points] == [16 * 2**k for k in range(7)]
+    assert [p.size for p in sweep("transpose_copy", None).points] == [16 * 2**k for k in range(7)]
 
 
 def test_default_sizes_of_products_are_limited_and_fit_in_a_quarter_of_the_free_memory(

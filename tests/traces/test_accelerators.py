@@ -56,8 +56,7 @@ def test_a_trace_tells_its_accelerator(case: str, tmp_path: Path) -> None:
     make, accelerator, device_type = CASES[case]
     trace = make()
     name = f"{device_type}:3"
-    analysis = analysis_of(trace, "test")
-    assert analysis.accelerator == accelerator
+    assert analysis_of(trace, "test").accelerator == accelerator
     assert trace._core.devices == {name} and set(trace.accounting().device) == {name}
     table = trace.key_averages()
     assert {row.device_type for row in table} == {"cpu", device_type} and table.device_type == device_type

@@ -43,8 +43,7 @@ def test_overhead_lies_in_the_shortest_event_and_memory_in_a_running_one(seed: i
     changes = [(rng.randrange(12_000), rng.randrange(7)) for _ in range(30)]
     for number, (time, thread) in enumerate(changes):
         events.append(memory(time / 1000, number + 1, thread + 7, 0))
-    core = fs.load_trace(text_of(*events))._core
-    columns, names, kinds, _ = core.events()
+    columns, names, kinds, _ = fs.load_trace(text_of(*events))._core.events()
     kind, name, parent, start, duration, size, thread_of = (
         columns[column].tolist() for column in ("kind", "name", "parent", "start", "duration", "bytes", "resource")
     )

@@ -143,8 +143,7 @@ def test_an_external_id_that_contradicts_the_call_is_reported() -> None:
     with pytest.warns(UserWarning, match=r"1 kernels or copies carry an External id that contradicts the call"):
         trace = fs.load_trace(text_of(*events))
     assert trace.report["contradicting"] == 1 and launchers(trace) == {"k": "second"}
-    rows = self_times(trace)
-    assert rows == {"first": 10, "second": 7, "launch": 3, "k": 0}
+    assert self_times(trace) == {"first": 10, "second": 7, "launch": 3, "k": 0}
 
 
 def test_an_ambiguous_external_id_names_no_op() -> None:
@@ -160,8 +159,7 @@ def test_calls_with_the_same_correlation_are_distinguished_by_time() -> None:
         events += [op(f"op {i}", at, 40), call("cudaLaunchKernel", at + 5, 20, 5)]
         events += [{**call("cuLaunchKernel", at + 6, 10, 5), "cat": "cuda_driver"}, kernel(f"kernel {i}", at + 60, 5)]
     random.Random(1).shuffle(events)
-    trace = load(events)
-    assert launchers(trace) == {f"kernel {i}": f"op {i}" for i in range(3000)}
+    assert launchers(load(events)) == {f"kernel {i}": f"op {i}" for i in range(3000)}
 
 
 def test_correlations_can_exceed_32_bits() -> None:
@@ -237,8 +235,7 @@ def test_a_child_that_ends_late_by_rounding_lies_in_its_parent() -> None:
     """Times in whole µs: the child is at 3 to 11, the parent ends at 10, and the outer op ends at 11."""
     events = [op("outer", 0, 11), op("parent", 1, 9), op("child", 3, 8), call("launch", 6, 5, 4), kernel("k", 30, 4)]
     trace = load(events)
-    rows = self_times(trace)
-    assert rows == {"outer": 2, "parent": 2, "child": 3, "launch": 5, "k": 0}
+    assert self_times(trace) == {"outer": 2, "parent": 2, "child": 3, "launch": 5, "k": 0}
     assert trace.report["overlapping"] == 0 and launchers(trace) == {"k": "child"}
     with pytest.warns(UserWarning, match="1 host events overlap another one on their thread"):  # of ns: not rounded
         exact = fs.load_trace(text_of(*({**each, "ts": each["ts"] + 0.123} for each in events)))

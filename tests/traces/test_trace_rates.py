@@ -31,8 +31,7 @@ RUN = [
 
 
 def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
-    table = fs.load_trace(text_of(*events, **head)).key_averages()
-    return {row.key: row for row in table}
+    return {row.key: row for row in fs.load_trace(text_of(*events, **head)).key_averages()}
 
 
 # Missing GPU activity -------------------------------------------------------------------------------------------------
@@ -119,8 +118,7 @@ def test_an_op_of_many_small_kernels_is_launch_bound() -> None:
 def test_a_list_of_unknown_tensors_has_no_share_of_the_roofline() -> None:
     """Kineto does not record lists of tensors. Without a kernel that implies them, the work is unknown."""
     cat = op("aten::cat", 10, 10, External_id=1, Input_Dims=[[], []], Input_type=["TensorList", "Scalar"])
-    rows = load(cat, *launched(1, 11, 30)[1:], **H200)
-    row = rows["aten::cat"]
+    row = load(cat, *launched(1, 11, 30)[1:], **H200)["aten::cat"]
     assert row.device_busy_time == 30
     assert all(math.isnan(v) for v in (row.bytes_total_moved, row.roofline_time, row.headroom, row.pct_roofline))
 

@@ -174,8 +174,7 @@ def test_what_was_asked_for_and_does_not_apply_is_noted(monkeypatch: pytest.Monk
 
 
 def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tried(monkeypatch, Simulated({}))
-    assert {one.name for one in result.changes} == {"threads", "zero_grad"}
+    assert {one.name for one in tried(monkeypatch, Simulated({})).changes} == {"threads", "zero_grad"}
 
 
 # Plans and predictions ------------------------------------------------------------------------------------------------
@@ -228,5 +227,4 @@ def test_json_has_no_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     content = tried(monkeypatch, Simulated({"threads": 0.5}), "threads").to_dict()
     again = json.loads(json.dumps(content, allow_nan=False))
     assert again["changes"][0]["verdict"] == "faster" and again["changes"][0]["predicted_pct"] is None
-    jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.Draft202012Validator(schema("tried")).validate(again)
+    pytest.importorskip("jsonschema").Draft202012Validator(schema("tried")).validate(again)

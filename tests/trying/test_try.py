@@ -84,8 +84,7 @@ def test_wrong_arguments_are_errors(tmp_path: Path, arguments: tuple[str, ...]) 
 
 
 def test_the_list_has_every_change(tmp_path: Path) -> None:
-    text = tries(tmp_path, "--list").stdout
-    assert [line.split(":")[0] for line in text.splitlines()[::3]] == [*SWITCHES]
+    assert [line.split(":")[0] for line in tries(tmp_path, "--list").stdout.splitlines()[::3]] == [*SWITCHES]
 
 
 def test_run_stops_the_program_at_the_end_of_its_window(tmp_path: Path) -> None:

@@ -30,8 +30,7 @@ def without_flops_column(text: str) -> str:
 @pytest.mark.parametrize("name", RECORDED)
 def test_text_equals_the_text_of_torch(name: str) -> None:
     expected = without_flops_column(ANSWERS[f"{name}.table.txt"])
-    table = make_table(*recorded_rows(name), profile_memory=True)
-    assert table.table(row_limit=-1, roofline=False) == expected
+    assert make_table(*recorded_rows(name), profile_memory=True).table(row_limit=-1, roofline=False) == expected
 
 
 def body(text: str) -> list[str]:
