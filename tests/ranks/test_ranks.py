@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import ROOT
 from helpers.processes import ended, environment
+from helpers.ranks_cases import dies, edited, groups_of, simulated, small_rank
+from ranks_simulator import Simulated
 
 import flopscope as fs
 from flopscope.ranks.calls import (
@@ -36,10 +37,6 @@ from flopscope.ranks.digest import ROWS, Digest, digest_of, digests_of, rank_of_
 from flopscope.ranks.engine import Failure, run_each, workers_for
 from flopscope.ranks.stragglers import align
 from flopscope.ranks.text import rank_notes
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from helpers.ranks_cases import dies, edited, groups_of, simulated, small_rank
-from ranks_simulator import Simulated
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
 

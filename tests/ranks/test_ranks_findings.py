@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT
-
-import flopscope as fs
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.hand_traces import memory
 from helpers.ranks_cases import SMALL, edited, random_fault, reloaded, simulated, simulated_ranks, without_collectives
 from ranks_simulator import Program, Simulated, simulate, write
 
+import flopscope as fs
 from flopscope.answers import rank_sentences as say
 from flopscope.ranks.findings import CAUSES, Finding
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import ROOT
-
-import flopscope as fs
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 from helpers.ranks_cases import edited, reloaded, simulated, simulated_ranks, small_rank, waits_of, without_collectives
 from helpers.report_pages import PageRead, written
 from ranks_simulator import Simulated
 
+import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
 from flopscope.ranks.digest import digest_of
