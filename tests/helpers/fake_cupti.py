@@ -10,7 +10,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import ROOT, TESTS
-from helpers.processes import environment
+from helpers.processes import environment, output_of
 
 CALL_NS = 1000
 LAUNCH, GRAPH_LAUNCH = "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000"
@@ -55,15 +54,9 @@ def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
     The fake is loaded in place of CUPTI and named ``cuda``; with ``load=False``, only its path LIBRARY is defined.
     """
     code = "".join([BEGIN, LOAD if load else "", *map(textwrap.dedent, parts)])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(library)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout) if done.stdout else None
+    quiet = environment(PYTHONWARNINGS="ignore::DeprecationWarning")
+    printed = output_of(code, library, env=quiet, timeout=120)
+    return json.loads(printed) if printed else None
 
 
 Run = Callable[..., Any]

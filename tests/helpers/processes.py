@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from helpers import ROOT, TESTS
@@ -20,6 +21,11 @@ def ended(program: str, *arguments: object, **options: Any) -> subprocess.Comple
     command = [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)]
     options = {"env": environment(), "timeout": 300} | options
     return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def git(folder: Path, *words: str) -> str:
+    name = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
+    return subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def output_of(program: str, *arguments: object, **options: Any) -> str:

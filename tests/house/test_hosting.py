@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from helpers import ROOT
+from helpers.processes import git
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
@@ -57,16 +58,13 @@ measuring.measure = lambda *_, **__: MADE_UP
 
 
 def test_the_action_measures_a_pull_request_against_its_merge_base(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
-
-    git("init", "-q", "-b", "main")
+    git(tmp_path, "init", "-q", "-b", "main")
     for us in (100.0, 150.0):
         (tmp_path / "conftest.py").write_text(CONFTEST.replace("US", str(us)))
         (tmp_path / "test_speed.py").write_text("def test_one(perf): perf(print)\n")
-        git("add", ".")
-        git("commit", "-q", "-m", "a commit")
-        git("checkout", "-q", "-B", "head")
+        git(tmp_path, "add", ".")
+        git(tmp_path, "commit", "-q", "-m", "a commit")
+        git(tmp_path, "checkout", "-q", "-B", "head")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTHON": sys.executable, "COMMAND": "pytest -q -p no:xdist", "BRANCH": "main", "MAX_TIME": "0.1"}
     environment |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "GITHUB_STEP_SUMMARY": "summary.md", "FAIL_OVER": "3%"}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import ROOT
+from helpers.processes import ended
 
 import flopscope as fs
 
@@ -59,20 +60,20 @@ def site_of(folder: Path) -> Path:
 
 def test_another_distribution_installed_before_is_warned_of(tmp_path: Path) -> None:
     folder = site_of(tmp_path)
-    command = [sys.executable, "-c", "import flopscope as fs; print(fs.add(fs.ones(2, device='cpu'), 1).numpy())"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    program = "import flopscope as fs; print(fs.add(fs.ones(2, device='cpu'), 1).numpy())"
+    done = ended(program, cwd=folder)
     assert done.returncode == 0 and done.stdout == "[2. 2.]\n"
     assert done.stderr.count("the unrelated distribution flopscope") == 1 and "<string>:1: UserWarning" in done.stderr
     assert "pip uninstall flopscope flopscope-profiler" in done.stderr
     (folder / "flopscope-0.12.4.dist-info").rename(folder / "flopscope_profiler-0.6.0.dist-info")
-    assert subprocess.run(command, cwd=folder, capture_output=True, text=True).stderr == ""
+    assert ended(program, cwd=folder).stderr == ""
 
 
 def test_another_distribution_installed_after_is_named_by_the_command(tmp_path: Path) -> None:
     folder = site_of(tmp_path)
     (folder / "flopscope" / "__init__.py").write_text(THEIRS)
     for code in ("from flopscope.cli.program import main", "from flopscope.perf import Perf", "import flopscope.torch"):
-        done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+        done = ended(code, cwd=folder)
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1].startswith("ImportError: the unrelated distribution flopscope"), done.stderr
 

@@ -1,12 +1,12 @@
 """flopscope supports only the main interpreter: others are refused early. A second import gives the same types."""
 
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from helpers import ROOT
+from helpers.processes import environment, output_of
 
 # Import flopscope in a subinterpreter and write the outcome to a file.
 TRY = """
@@ -34,9 +34,7 @@ REFUSALS = ("flopscope supports only the main interpreter", "does not support lo
 def run(script: str, before: str = "") -> None:
     """Run a script, after what comes before the first import of flopscope."""
     text = f"{before}\nimport sys\nimport numpy as np\nimport flopscope as fs\nfrom flopscope import _core\n{WORK}"
-    command = [sys.executable, "-X", "faulthandler", "-c", text + textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    output_of(text + textwrap.dedent(script), env=environment(PYTHONFAULTHANDLER="1"), timeout=120)
 
 
 def make(kind: str) -> str:

@@ -1,11 +1,10 @@
 """A process that forks while it profiles: the child takes no part in the profile, and neither process hangs."""
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from helpers.processes import ended, environment
 
 import flopscope as fs
 
@@ -26,10 +25,8 @@ BEGIN = """
 
 def run(program: str) -> None:
     code = textwrap.dedent(BEGIN) + textwrap.dedent(program)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
+    done = ended(code, env=environment(PYTHONWARNINGS="ignore::DeprecationWarning"), timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)", "pass"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from helpers import ROOT
+from helpers.processes import git
 from helpers.run_programs import environment
 
 from flopscope.cli.schema import schema
@@ -140,11 +141,6 @@ def test_tests_of_one_side_that_fail_or_are_skipped_are_rows_and_an_interruption
 
 
 # Sides ----------------------------------------------------------------------------------------------------------------
-
-
-def git(folder: Path, *words: str) -> str:
-    name = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "protocol.file.allow=always"]
-    return subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def commit(folder: Path, files: dict[str, str]) -> None:

@@ -2,11 +2,10 @@
 
 import json
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
-from helpers.run_programs import done, script, start
+from helpers.run_programs import done, script, start, wait_for
 
 from flopscope.measuring.trying.switches import SWITCHES
 
@@ -98,13 +97,10 @@ def test_run_stops_the_program_at_the_end_of_its_window(tmp_path: Path) -> None:
 
 
 def test_a_signal_ends_the_program_too(tmp_path: Path) -> None:
-    text = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)\n"
-    script(tmp_path, text)
+    text = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\n"
+    script(tmp_path, f"{text}pathlib.Path('written').touch()\ntime.sleep(600)\n")
     with start(tmp_path, ["-m", "flopscope", "try", "program.py"]) as process:
-        end = time.monotonic() + 60
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-            assert time.monotonic() < end and process.poll() is None
-            time.sleep(0.05)
+        wait_for(tmp_path / "written")
         process.terminate()
         process.communicate(timeout=60)
         assert process.returncode == 143
