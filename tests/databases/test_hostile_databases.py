@@ -112,7 +112,7 @@ def test_negative_times_and_huge_counts(reader: str, tmp_path: Path) -> None:
     made.kernel("huge", 200, 300, gridX=1 << 40, blockX=-3, registersPerThread=1 << 50)
     made.copy(300, 310, bytes=1 << 62, copyKind=99, srcKind=-5, dstKind=1 << 33)
     made.fill(400, 410, bytes=-1, memKind=77)
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    prof = made.load(tmp_path)
     assert device_rows(prof) == {
         ADD: (1, 100), "ends before it starts": (1, 0), "huge": (1, 100),
         "Memcpy <unknown> (Unknown -> Unknown)": (1, 10), "Memset (Unknown)": (1, 10),
@@ -136,7 +136,7 @@ def test_long_and_strange_names(reader: str, tmp_path: Path) -> None:
     made.nvtx("aten::mm, seq = " + "9" * 400 + ", op_id = 1", 3, 4)
     made.nvtx("aten::mm, op_id = 1, sizes = [" + "[" * 5000 + "]" * 5001, 5, 6)
     made.nvtx("aten::mm, op_id = 1, sizes = [[99999999999999999999, -4], [NaN]]", 7, 8)
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    prof = made.load(tmp_path)
     assert set(device_rows(prof)) == {"n" * 65536, "zero", "bidi \u202e and \x1b[31m"}
     assert "\x1b" not in prof.key_averages().table()
 
@@ -165,7 +165,7 @@ def test_cycles_of_many_clones_end(reader: str, tmp_path: Path) -> None:
     for index in range(2000):
         made.kernel(ADD, 5000 + index, 5001 + index, 50, graphNodeId=1000 + index)
     with pytest.warns(UserWarning, match="2,000 kernels of CUDA graphs have no record of their capture"):
-        assert len(fs.load_trace(made.write(tmp_path / "x.sqlite"))) > 2000
+        assert len(made.load(tmp_path)) > 2000
 
 
 # Nothing is run -------------------------------------------------------------------------------------------------------
@@ -227,4 +227,4 @@ def test_thousands_of_threads(reader: str, tmp_path: Path) -> None:
     for thread in range(5000):
         made.call("cudaFree_v3020", thread, thread + 5, thread + 1, thread=thread)
         made.tables[RUNTIME][-1]["globalTid"] = global_tid(40 + thread % 3, thread)
-    assert len(fs.load_trace(made.write(tmp_path / "x.sqlite"))) == 5000
+    assert len(made.load(tmp_path)) == 5000

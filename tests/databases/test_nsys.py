@@ -44,7 +44,7 @@ def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) ->
 
 
 def test_work_belongs_to_the_op_around_its_call_and_follows_from_shapes(reader: str, tmp_path: Path) -> None:
-    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
+    prof = program().load(tmp_path)
     found = rows(prof, "cpu")
     assert found["aten::mm"].self_device_time_total == pytest.approx(0.1)
     assert found["aten::linear"].self_device_time_total == 0
@@ -67,7 +67,7 @@ def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> 
     made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 20, 180)
     made.call("cudaLaunchKernel_v7000", 30, 40, 1)
     made.kernel("some_product", 100, 150, 1)
-    row = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))["aten::mm"]
+    row = rows(made.load(tmp_path))["aten::mm"]
     assert row.flops == 2 * 64 * 32 * 16 and math.isnan(row.bytes_total_moved)
     assert math.isnan(row.pct_roofline), "the unit that did the FLOPs is unknown"
     made.tables[KERNEL][0]["demangledName"] = made.string("nvjet_sm90_tst_64x8_64x16_1x1_h_bz_TNN")
@@ -132,7 +132,7 @@ def test_texts_of_ranges_become_ops_and_ranges(registered: bool, reader: str, tm
     for place, text in enumerate(NAMES):
         more = {"text": None, "textId": made.string(text)} if registered else {}
         made.nvtx(text, 20 * place, 20 * place + 10, **more)
-    events = fs.load_trace(made.write(tmp_path / "x.sqlite")).events()
+    events = made.load(tmp_path).events()
     assert [(event.name, event.kind == "op") for event in events] == list(NAMES.values())
 
 
@@ -147,7 +147,7 @@ def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) ->
     made.nvtx("here", 90, 100, eventType=captures.STARTED, endGlobalTid=global_tid(42, 42))
     made.call("cudaFree_v3020", 95, 110, 1)
     with pytest.warns(UserWarning) as caught:
-        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+        prof = made.load(tmp_path)
     words = ["1 without a time", "overlap"]
     assert [word for one in caught for word in words if word in str(one.message)] == words
     found = {event.name: round(1000 * event.time_range.elapsed_us()) for event in prof.events()}
@@ -162,7 +162,7 @@ def test_annotations_of_collectives_leave_the_time_to_the_op_around_them(reader:
     made.nvtx("nccl:all_reduce, op_id = 2", 20, 80)
     made.call("cudaLaunchKernelExC_v11060", 30, 40, 1)
     made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", 100, 150, 1)
-    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    found = rows(made.load(tmp_path), "cpu")
     assert found["record_param_comms"].self_cpu_time_total == pytest.approx(0.07)
     assert found["record_param_comms"].self_device_time_total == pytest.approx(0.05)
     assert found["nccl:all_reduce"].self_cpu_time_total == 0
@@ -192,7 +192,7 @@ def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: P
     made.add("MPI_COLLECTIVES_EVENTS", start=95, end=99, textId=made.string("MPI_Allreduce"), **thread)
     made.call("cudaLaunchKernel_v7000", 20, 30, 1)
     made.kernel(SGEMM, 100, 150, 1)
-    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    found = rows(made.load(tmp_path), "cpu")
     assert found["cublasSgemm_v2"].device_time_total == pytest.approx(0.05)
     assert found["cublasSgemm_v2"].is_user_annotation and found["MPI_Allreduce"].cpu_time_total == pytest.approx(0.004)
 
@@ -219,7 +219,7 @@ def test_devices_of_processes_that_each_see_one_are_told_apart(reader: str, tmp_
         made.add("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=0, pid=process)
         made.call("cudaLaunchKernel_v7000", 30, 40, 1, process)
         made.kernel(ADD, 100, 150, 1, process, device=0)
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    prof = made.load(tmp_path)
     assert prof._core.devices - {"cpu"} == {"cuda:3", "cuda:5"}
     kernels = [event for event in prof.events() if event.kind == "kernel"]
     assert len({event.correlation for event in kernels}) == 2
@@ -230,7 +230,7 @@ def test_the_rank_comes_from_the_environment(tmp_path: Path) -> None:
     made.kernel(ADD, 1, 2)
     environment = "PATH=/bin;RANK=3;WORLD_SIZE=8"
     made.add("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value=environment)
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    prof = made.load(tmp_path)
     assert prof.rank == 3 and "PATH" not in str(prof.metadata)
     made.kernel(ADD, 1, 2, process=43)
     assert fs.load_trace(made.write(tmp_path / "y.sqlite")).rank is None, "two processes, one environment"
@@ -276,7 +276,7 @@ def test_hints_for_a_program_without_torch_fit_it(tmp_path: Path) -> None:
         made.add("OSRT_API", start=at + 95_000, end=at + wait, **row, nameId=made.string("getc"))
         made.add("OSRT_API", start=at + wait, end=at + wait + 5_000, **row, nameId=made.string("putc"))
         made.add("OSRT_API", start=at, end=at + wait, **row | {"globalTid": 7}, nameId=made.string("poll"))
-    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    prof = made.load(tmp_path)
     text = " ".join(f"{prof.summary()} {prof.hints} {prof.key_averages()}".split())
     assert "the host was in getc for" in text and "nsys profile --gpu-metrics-devices=all" in text
     assert "--delay" in prof.hints.options["later"]
@@ -288,7 +288,7 @@ def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
     made = Nsys(schema="4.1.0")
     made.kernel(ADD, 1, 2)
     with pytest.warns(UserWarning, match=r"its schema is 4\.1\.0, newer than 3\.x"):
-        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+        prof = made.load(tmp_path)
     assert device_rows(prof) == {ADD: (1, 1)}
 
 
@@ -298,7 +298,7 @@ def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
     for start in range(3):
         made.add("OSRT_API", start=start, end=9, nameId=1)
     made.add("DIAGNOSTIC_EVENT", timestamp=3, text="x")
-    nsys = fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]
+    nsys = made.load(tmp_path).metadata["nsys"]
     assert nsys["unread"] == {"OSRT_API": 3} and nsys["marks"] == 1 and nsys["tables"][KERNEL] == 4
 
 

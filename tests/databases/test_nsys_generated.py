@@ -226,7 +226,7 @@ def test_nothing_is_guessed_of_kernels_without_ops(tmp_path: Path) -> None:
         made.add("CUBLAS_EVENTS", **span, nameId=made.string("cublasGemmEx"))
         made.call("cudaLaunchKernel_v7000", at + 10, at + 20, place)
         made.kernel(name, at + 100, at + 300, place, gridX=64)
-    trace = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    trace = made.load(tmp_path)
     for row in trace.key_averages():
         for number_ in (row.flops, row.bytes_total_moved, row.pct_roofline):
             assert number_ != number_, row.key

@@ -64,7 +64,7 @@ class Program:
         self.at += 1000
 
     def rows(self, folder: Path) -> list[dict[str, Any]]:
-        trace = fs.load_trace(self.made.write(folder / "x.sqlite"))
+        trace = self.made.load(folder)
         found = trace.collectives()
         known = int(found.message_bytes.notna().sum())
         assert trace.metadata["nsys"]["messages"] >= known

@@ -7,6 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import flopscope as fs
+
 Row = dict[str, Any]
 HARDWARE = 1 << 48  # the machine, in the high bits of nsys' ids
 PUSHED, STARTED, MARK, DOMAIN = 59, 60, 34, 75
@@ -98,6 +100,9 @@ class Nsys:
             if self.old:
                 tables[name] = [{key: row[key] for key in row if key not in NEW_COLUMNS} for row in rows]
         return write_tables(path, tables)
+
+    def load(self, folder: Path) -> fs.Trace:
+        return fs.load_trace(self.write(folder / "x.sqlite"))
 
 
 def write_tables(path: Path, tables: dict[str, list[Row]]) -> Path:
