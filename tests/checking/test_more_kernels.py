@@ -1,4 +1,4 @@
-"""check(): results that are not what they seem, integers, equal values in another order, and what refusals say."""
+"""check(): results that are not what they seem, other arguments, equal values in another order, what refusals say."""
 
 import asyncio
 import os
@@ -151,6 +151,36 @@ def test_integers_alone_are_varied_and_a_cached_result_of_them_is_wrong() -> Non
     assert fs.check(lambda a: np.sort(a, kind="stable"), np.sort, numbers, **BRIEF).verdict in JUDGED
     found = fs.check(by_shape, np.sort, numbers, **BRIEF)
     assert found.verdict == "wrong" and found.reason.startswith("for drawn values, output[")
+
+
+def test_complex_numbers_are_rounded_and_varied() -> None:
+    a = torch.view_as_complex(x(16, 48, 2))
+    transform = torch.exp(-2j * torch.pi * torch.outer(torch.arange(48), torch.arange(48)).double() / 48)
+    assert fs.check(torch.fft.fft, lambda a: a @ transform.to(a.dtype), a, **BRIEF).verdict in JUDGED
+    assert fs.check(lambda a: torch.fft.fft(a.real + 0j), torch.fft.fft, a, **BRIEF).verdict == "wrong"
+    known: list[Any] = []
+    once = lambda a: (known or known.append(a + 1) or known)[0]  # noqa: E731
+    assert fs.check(once, lambda a: a + 1, a, **BRIEF).verdict == "wrong"
+
+
+def test_arrays_in_tuples_lists_and_dicts_are_varied() -> None:
+    def sums(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
+        return [scale * (a + b) + more["c"] for a, b in pairs]
+
+    def once(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
+        kept[:] = kept or [sums(pairs, more, scale)]
+        return kept[0]
+
+    def changes(pairs: list[tuple[Any, Any]], more: dict[str, Any], scale: float) -> list[Any]:
+        found = sums(pairs, more, scale)
+        more["c"].zero_()
+        return found
+
+    kept: list[Any] = []
+    arguments = [(x(), x()), (x(), x())], {"c": x(), "n": 7}, 0.5
+    assert fs.check(sums, sums, *arguments, **BRIEF).verdict in JUDGED
+    assert fs.check(once, sums, *arguments, **BRIEF).verdict == "wrong"
+    assert "it changes its argument 1['c'], which sums does not" in str(fs.check(changes, sums, *arguments, **BRIEF))
 
 
 def test_contents_of_timed_calls_are_not_the_same_elements_in_another_order() -> None:

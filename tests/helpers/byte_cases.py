@@ -1,4 +1,4 @@
-"""Tests of float8 and of products of 8-bit factors on one device: tests/ops/test_bytes.py runs them on the CPU,
+"""Tests of float8 and of products of 8-bit factors on one device: tests/ops/test_ops.py runs them on the CPU,
 tests/gpu on CUDA."""
 
 import ctypes

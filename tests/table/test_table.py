@@ -1,8 +1,11 @@
-"""EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting."""
+"""EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting; columns of numbers of the core."""
 
+import copy
 import json
 import math
+import pickle
 import re
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from helpers.tables import make_table
 from flopscope.results.columns import COLUMNS
 from flopscope.results.table import EventTable
 from flopscope.results.table_facts import Facts
+from flopscope.support.core_facts import Numbers
 
 DEFINITIONS = ROOT / "csrc" / "table" / "columns.def"
 ROWS = [
@@ -144,3 +148,36 @@ def test_json_files_contain_device_and_rows(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "t.json").read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"} and content["peaks"] == peaks
     assert [*content["rows"][0].values()][1:] == [*table.to_dicts()[0].values()] and content["rows"][0]["flops"] is None
+
+
+def column_of(values: list[Any], integers: bool) -> Numbers:
+    stored = array("q" if integers else "d", values).tobytes()
+    same = len(values) > 1 and stored == stored[:8] * len(values)
+    return Numbers("q" if integers else "d", stored[:8] if same else stored, len(values))
+
+
+OF_CORE = {
+    "integers": ([3, -1, 2**63 - 1, -(2**63)], True), "doubles": ([0.5, -0.0, math.inf, 1e-300], False),
+    "one value": ([7] * 5, True), "one double": ([2.5] * 3, False), "one row": ([4], True), "no row": ([], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("values, integers", OF_CORE.values(), ids=OF_CORE)
+def test_a_column_is_a_sequence_of_the_numbers_and_a_buffer(values: list[float], integers: bool) -> None:
+    column = column_of(values, integers)
+    assert len(column) == len(values) and column.tolist() == list(column) == values
+    assert all(type(value) is (int if integers else float) for value in column)
+    array = np.asarray(column)
+    assert array.dtype == (np.int64 if integers else np.float64) and array.tolist() == values
+    assert not array.flags.writeable
+    for copied in (copy.deepcopy(column), pickle.loads(pickle.dumps(column))):
+        assert copied.tolist() == values
+
+
+@pytest.mark.parametrize("values", [[10, 20, 30, 40], [5, 5, 5, 5]])
+def test_rows_are_chosen_as_those_of_a_list(values: list[int]) -> None:
+    column = column_of(values, True)
+    for rows in ([], [2], [3, 0, 0], [-1, -4], range(4)):
+        assert column.chosen(rows).tolist() == [values[row] for row in rows]
+    with pytest.raises(IndexError):
+        column[4]
