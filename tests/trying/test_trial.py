@@ -52,16 +52,22 @@ class Simulated:
         raise RuntimeError("it is simulated")
 
 
-def tried(monkeypatch: pytest.MonkeyPatch, simulated: Simulated, *changes: str, **options: Any) -> Tried:
-    monkeypatch.setattr(trial, "Processes", lambda *rest: simulated)
-    return Trial(Program("train.py"), changes or None, **options).run()
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that tries changes of a simulated program."""
+
+    def run(simulated: Simulated, *changes: str, **options: Any) -> Tried:
+        monkeypatch.setattr(trial, "Processes", lambda *rest: simulated)
+        return Trial(Program("train.py"), changes or None, **options).run()
+
+    return run
 
 
-def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verdicts_are_those_of_the_program(tried: Any) -> None:
     factors = {"threads": 0.5, "autocast": 0.7, "zero_grad": 1.0, "compile": 1.2, "fused_optimizer": 0.5}
     factors["loader_workers"] = 1.0
     simulated = Simulated(factors, fails=["loader_workers"], changes=["fused_optimizer"])
-    result = tried(monkeypatch, simulated, *factors)
+    result = tried(simulated, *factors)
     verdicts = {one.name: one.verdict for one in result.changes}
     assert verdicts == {
         "threads": "faster", "autocast": "faster", "zero_grad": "same", "compile": "slower",
@@ -74,46 +80,46 @@ def test_verdicts_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> N
     assert "loader_workers is not supported" in text and "may change" in text
 
 
-def test_a_program_of_16_bits_may_differ_by_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_of_16_bits_may_differ_by_their_rounding(tried: Any) -> None:
     for half, apart, kept in ((False, 0.01, False), (True, 0.01, True), (True, 0.5, False)):
         simulated = Simulated({"threads": 0.5}, changes=["threads"], apart=apart, half=half)
-        assert tried(monkeypatch, simulated, "threads").changes[0].verdict == ("faster" if kept else "changes results")
+        assert tried(simulated, "threads").changes[0].verdict == ("faster" if kept else "changes results")
 
 
-def test_runs_without_and_with_a_change_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_without_and_with_a_change_alternate(tried: Any) -> None:
     simulated = Simulated({"threads": 0.5})
-    tried(monkeypatch, simulated, "threads")
+    tried(simulated, "threads")
     assert simulated.started[:6] == ["threads", "", "", "threads", "threads", ""]
 
 
-def test_what_finds_nothing_to_change_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_finds_nothing_to_change_is_not_timed(tried: Any) -> None:
     simulated = Simulated({}, idle=["zero_grad"])
-    result = tried(monkeypatch, simulated, "zero_grad")
+    result = tried(simulated, "zero_grad")
     assert [one.verdict for one in result.changes] == ["not applied"]
     assert simulated.started == ["zero_grad"] and "nothing to change" in text_of(result, 100)
 
 
-def test_results_that_may_differ_by_random_numbers_are_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_may_differ_by_random_numbers_are_not_judged(tried: Any) -> None:
     for draws, verdict in ((True, "faster"), (False, "changes results")):
         simulated = Simulated({"compile": 0.5}, changes=["compile"], draws=draws)
-        result = tried(monkeypatch, simulated, "compile")
+        result = tried(simulated, "compile")
         assert result.changes[0].verdict == verdict
         assert ("as it draws other random numbers" in text_of(result, 100).replace("\n  ", " ")) == draws
 
 
-def test_of_a_group_only_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_group_only_the_best_is_kept(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SWITCHES, "zero_grad", replace(SWITCHES["zero_grad"], group="compile"))  # type: ignore[misc]
-    result = tried(monkeypatch, Simulated({"zero_grad": 0.5, "compile": 0.8}), "zero_grad", "compile")
+    result = tried(Simulated({"zero_grad": 0.5, "compile": 0.8}), "zero_grad", "compile")
     assert result.kept == ["zero_grad"] and result.lines == ["optimizer.zero_grad(set_to_none=True)"]
 
 
-def test_all_that_are_faster_are_kept_the_best_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tried(monkeypatch, Simulated({"threads": 0.5, "autocast": 0.8}), "autocast", "zero_grad", "threads")
+def test_all_that_are_faster_are_kept_the_best_first(tried: Any) -> None:
+    result = tried(Simulated({"threads": 0.5, "autocast": 0.8}), "autocast", "zero_grad", "threads")
     assert result.kept == ["threads", "autocast"] and "Each was measured alone." in text_of(result, 100)
     assert "torch.set_num_threads" in result.lines[0] and "bfloat16" in result.lines[1]
 
 
-def test_the_first_change_has_its_pairs_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_change_has_its_pairs_before_the_time_is_over(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
 
     class Slow(Simulated):
@@ -123,18 +129,18 @@ def test_the_first_change_has_its_pairs_before_the_time_is_over(monkeypatch: pyt
 
     monkeypatch.setattr(trial.time, "monotonic", lambda: now[0])
     simulated = Slow({"threads": 0.9, "zero_grad": 0.9}, noise=0.1)
-    result = tried(monkeypatch, simulated, "threads", "zero_grad", "compile", max_time=100.0)
+    result = tried(simulated, "threads", "zero_grad", "compile", max_time=100.0)
     assert [one.ratio.pairs for one in result.changes] == [trial.FEWEST, 1, 0] and now[0] <= 100
     assert "compile: the time was over before it was measured" in text_of(result, 100)
 
 
-def test_noise_leaves_the_verdict_open_until_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tried(monkeypatch, Simulated({"threads": 0.98}, noise=0.1), "threads")
+def test_noise_leaves_the_verdict_open_until_the_time_is_over(tried: Any) -> None:
+    result = tried(Simulated({"threads": 0.98}, noise=0.1), "threads")
     assert result.changes[0].verdict == "unclear" and result.changes[0].ratio.pairs == trial.MOST
 
 
 @pytest.mark.parametrize("most, verdict", [(40, "faster"), (7, "failed")])
-def test_runs_end_with_a_program_of_fewer_steps(monkeypatch: pytest.MonkeyPatch, most: int, verdict: str) -> None:
+def test_runs_end_with_a_program_of_fewer_steps(tried: Any, most: int, verdict: str) -> None:
     class Short(Simulated):
         def run(self, switch: str, seen: Seen, warm: int | None, *rest: Any) -> Record:
             record = super().run(switch, seen, warm, *rest)
@@ -142,39 +148,39 @@ def test_runs_end_with_a_program_of_fewer_steps(monkeypatch: pytest.MonkeyPatch,
                 record.seconds, record.steps = None, most
             return record
 
-    result = tried(monkeypatch, Short({"threads": 0.5}), "threads")
+    result = tried(Short({"threads": 0.5}), "threads")
     assert result.changes[0].verdict == verdict
     assert verdict == "faster" or "it ended after 7 steps, before the last measured one" in text_of(result, 100)
 
 
-def test_a_program_that_fails_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_fails_by_itself_is_an_error(tried: Any) -> None:
     class Failing(Simulated):
         def run(self, *args: Any) -> Record:
             return Record(problem="EOFError: EOF when reading a line")
 
     with pytest.raises(RuntimeError, match=r"train\.py does not run by itself: EOFError.*standard input is empty"):
-        tried(monkeypatch, Failing({}))
+        tried(Failing({}))
 
 
-def test_an_interruption_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_keeps_what_was_measured(tried: Any) -> None:
     class Interrupted(Simulated):
         def run(self, switch: str, *rest: Any) -> Record:
             if switch == "zero_grad":
                 raise KeyboardInterrupt
             return super().run(switch, *rest)
 
-    result = tried(monkeypatch, Interrupted({"threads": 0.5}), "threads", "zero_grad")
+    result = tried(Interrupted({"threads": 0.5}), "threads", "zero_grad")
     assert [one.verdict for one in result.changes] == ["faster", "unclear"]
     assert any("interrupted" in note for note in result.notes)
 
 
-def test_what_was_asked_for_and_does_not_apply_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tried(monkeypatch, Simulated({}), "tf32")
+def test_what_was_asked_for_and_does_not_apply_is_noted(tried: Any) -> None:
+    result = tried(Simulated({}), "tf32")
     assert result.changes == [] and "tf32 does not apply: the program uses no GPU" in result.notes[-1]
 
 
-def test_what_the_program_shows_is_tried_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {one.name for one in tried(monkeypatch, Simulated({})).changes} == {"threads", "zero_grad"}
+def test_what_the_program_shows_is_tried_by_default(tried: Any) -> None:
+    assert {one.name for one in tried(Simulated({})).changes} == {"threads", "zero_grad"}
 
 
 # Plans and predictions ------------------------------------------------------------------------------------------------
@@ -223,8 +229,8 @@ def test_lines_keep_within_the_width() -> None:
     assert max(map(len, text.splitlines())) <= 80 and "953.7 MiB -> 1.9 GiB" in text
 
 
-def test_json_has_no_nan(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = tried(monkeypatch, Simulated({"threads": 0.5}), "threads").to_dict()
+def test_json_has_no_nan(tried: Any) -> None:
+    content = tried(Simulated({"threads": 0.5}), "threads").to_dict()
     again = json.loads(json.dumps(content, allow_nan=False))
     assert again["changes"][0]["verdict"] == "faster" and again["changes"][0]["predicted_pct"] is None
     pytest.importorskip("jsonschema").Draft202012Validator(schema("tried")).validate(again)
