@@ -94,7 +94,7 @@ def test_a_notebook_runs_and_shows_what_its_text_promises(executed: Callable[[st
 
 
 @each_notebook
-def test_stored_outputs_are_clean(name: str) -> None:
+def test_stored_outputs_are_clean_and_from_a_single_run(name: str) -> None:
     path = FOLDER / f"{name}.ipynb"
     stored = nbformat.read(path, as_version=4)
     nbformat.validate(stored)
@@ -105,12 +105,7 @@ def test_stored_outputs_are_clean(name: str) -> None:
     assert not any(output.output_type == "error" for output in outputs(stored))
     assert re.findall(f".*(?:{UNWANTED}).*", texts(stored)) == [] and str(ROOT) not in path.read_text(encoding="utf-8")
     assert path.stat().st_size < LARGEST
-
-
-@each_notebook
-def test_stored_outputs_are_from_a_single_run(name: str) -> None:
-    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
-    counts = [cell.execution_count for cell in cells if cell.cell_type == "code"]
+    counts = [cell.execution_count for cell in stored.cells if cell.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.fake_measure import Run, Times, runner
+from helpers.processes import git
 
 import flopscope as fs
 from flopscope.measuring.perf import stored
@@ -67,17 +68,13 @@ def test_runs_are_numbered_in_the_folder_of_the_machine(run: Run, folder: Path) 
 
 
 def test_the_commit_is_stored_and_changes_are_flagged(run: Run, pytester: pytest.Pytester, folder: Path) -> None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments]
-        return subprocess.run(command, cwd=pytester.path, check=True, capture_output=True, text=True).stdout.strip()
-
     run(BODY, options=("--perf-save",))
-    git("init", "-q", "-b", "trunk")
-    git("add", "test_it.py")
-    git("commit", "-q", "-m", "one")
+    git(pytester.path, "init", "-q", "-b", "trunk")
+    git(pytester.path, "add", "test_it.py")
+    git(pytester.path, "commit", "-q", "-m", "one")
     run(BODY, options=("--perf-save",))
     run(BODY + "\n# changed", options=("--perf-save",))
-    head, time = git("rev-parse", "HEAD"), git("log", "-1", "--format=%cI")
+    head, time = git(pytester.path, "log", "-1", "--format=%H %cI").split()
     commits = [read(folder / name)["commit_info"] for name in names(folder)]
     found = [(one["id"], one["time"], one["branch"], one["dirty"]) for one in commits]
     # The stored runs are untracked files, which do not count.
@@ -149,9 +146,10 @@ def test_invalid_options_end_the_session(run: Run, options: tuple[str, ...], mes
     assert message in output and "Traceback" not in output
 
 
-def test_a_session_without_measurements_stores_nothing(run: Run, folder: Path) -> None:
+def test_a_session_without_measurements_stores_nothing_and_has_no_summary(run: Run, folder: Path) -> None:
     result, _ = run("def test_a(): pass", options=("--perf-save",))
     assert "nothing was measured" in result.stdout.str() and not folder.exists()
+    assert "performance" not in run("def test_a(): pass")[0].stdout.str()
 
 
 # pytest-benchmark -----------------------------------------------------------------------------------------------------

@@ -128,11 +128,8 @@ def test_the_first_error_propagates_if_nothing_can_be_measured() -> None:
 
 
 def test_other_exceptions_propagate() -> None:
-    def broken(x: Any) -> None:
-        raise KeyError("a fault of the program")
-
-    with pytest.raises(KeyError):
-        sweep(broken, [4], make=lambda n, dtype: n)
+    with pytest.raises(KeyError, match="a fault of the program"):
+        sweep(lambda x: {}["a fault of the program"], [4], make=lambda n, dtype: n)
 
 
 # The result -----------------------------------------------------------------------------------------------------------
