@@ -14,6 +14,8 @@ import flopscope as fs
 from flopscope.read import nsys
 from flopscope.read.database import Database, Reading
 
+pytestmark = pytest.mark.usefixtures("reader")
+
 # Graphs ---------------------------------------------------------------------------------------------------------------
 
 
