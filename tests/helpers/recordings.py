@@ -65,8 +65,7 @@ def _rows(columns: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     return (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
 
 
-JAX_TWO = RECORDINGS / "jax_two"
-JAX_TWO.mkdir()
+JAX_TWO, PFTRACE = RECORDINGS / "jax_two", RECORDINGS / "pftrace"
 for folder in (FAULTS, HELD_OUT, WELL_MADE):
     shutil.copytree(DATA / folder.name, folder)
 with tarfile.open(DATA / "recordings.tar.xz") as archive:
@@ -76,4 +75,6 @@ with tarfile.open(DATA / "recordings.tar.xz") as archive:
         data = file.read()
         if b'"places"' in data:
             data = json.dumps(unpacked(json.loads(data)), separators=(",", ":")).encode()
-        (RECORDINGS / f"{member.name}.gz").write_bytes(gzip.compress(data, 1))
+        path = RECORDINGS / f"{member.name}.gz"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(gzip.compress(data, 1))

@@ -11,6 +11,7 @@ import pytest
 from helpers import TESTS
 from helpers.hand_traces import text_of
 from helpers.protobufs import field, message
+from helpers.recordings import PFTRACE
 
 import flopscope as fs
 
@@ -120,7 +121,7 @@ def test_rows_of_the_sdks_form_are_those_of_the_chrome_trace(name: str) -> None:
 
 def test_a_recording_of_torch_has_the_rows_of_its_chrome_trace() -> None:
     packed = RECORDED / "mlp_cpu.pftrace"
-    assert _rows(packed) == _rows(gzip.decompress(packed.read_bytes())) == _rows(RECORDED / "mlp_cpu.json.gz")
+    assert _rows(packed) == _rows(gzip.decompress(packed.read_bytes())) == _rows(PFTRACE / "mlp_cpu.json.gz")
 
 
 def test_the_work_of_a_gpu_has_the_rows_of_its_chrome_trace() -> None:
