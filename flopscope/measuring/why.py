@@ -242,6 +242,7 @@ class Explained(ABC):
         """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
         text, loads = cause_of(self.counters, self.launch)[1], [kind for kind in self.code if kind.endswith("loads")]
         narrow = loads and loads[-1] in ("1-byte loads", "2-byte loads", "4-byte loads")  # the widest is the last
+        narrow = narrow and "asynchronous copies" not in self.code
         return f"{text} Its loads of global memory are {loads[-1][0]} bytes wide." if text and narrow else text
 
     @property

@@ -10,9 +10,9 @@ from helpers import ROOT
 
 from flopscope import _core
 
-ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100", "sm_120")
+ARCHITECTURES = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120")
 NAMED = re.compile(r"(LDG|LDL|LDS|LD|STG|STL|STS|ST|ATOM|RED|MUFU|BAR|UTMA(LD|ST)|UBLK|SYNCS|[A-Z]*MMA)\w?(\.|$)")
-BITS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128}
+BITS = {"U8": 8, "S8": 8, "U16": 16, "S16": 16, "64": 64, "128": 128, "256": 256}
 SOURCE = r"""
 #include <mma.h>
 #include <cuda_bf16.h>
@@ -36,6 +36,20 @@ __global__ void others(int *a, float *b) {
 template __global__ void copy(char *, const char *); template __global__ void copy(short *, const short *);
 template __global__ void copy(int *, const int *); template __global__ void copy(float2 *, const float2 *);
 template __global__ void copy(float4 *, const float4 *);
+#if __CUDA_ARCH__ >= 1000
+__global__ void wide(double *a, const double *b) {
+    double v[4];
+    asm volatile("ld.global.v4.f64 {%0, %1, %2, %3}, [%4];"
+                 : "=d"(v[0]), "=d"(v[1]), "=d"(v[2]), "=d"(v[3]) : "l"(b));
+    asm volatile("st.global.v4.f64 [%4], {%0, %1, %2, %3};" :: "d"(v[0]), "d"(v[1]), "d"(v[2]), "d"(v[3]), "l"(a));
+}
+#endif
+#if __CUDA_ARCH_FEAT_SM100_ALL
+__global__ void tensor(unsigned d, unsigned long a, unsigned i) {
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %1, %2, p;}"
+                 :: "r"(d), "l"(a), "r"(i));
+}
+#endif
 template __global__ void product<half, half, half, 16>(half *, const half *);
 #if __CUDA_ARCH__ >= 800
 template __global__ void product<__nv_bfloat16, float, __nv_bfloat16, 16>(float *, const __nv_bfloat16 *);
@@ -67,7 +81,7 @@ def test_instructions_are_those_of_nvdisasm(architecture: str, tmp_path: Path) -
         for function, instructions in _disassembled(cubin).items():
             names, counts = _core.read_sass(cubin.read_bytes(), function) or ({}, {})
             for at, full in enumerate(instructions):
-                name, *parts = full.replace("REDG", "RED").split(".")
+                name, *parts = re.sub("REDG", "RED", re.sub("UTC.MMA", "UTCMMA", full)).split(".")
                 if NAMED.match(full) or 16 * at in names:
                     assert 16 * at in names, full
                     kind, _, width = names[16 * at].partition(".")

@@ -1,6 +1,6 @@
 /* An instruction has its operation in the low 9 bits, whatever the form of its operands, and the width of an access in
- * bits 73 to 75. Both are as nvdisasm shows them for compute capability 7.5 to 12.0; the operations that are not in the
- * table are arithmetic, moves and branches, which waits seldom need by name. */
+ * bits 73 to 75. Both are as nvdisasm shows them for compute capability 7.5 to 12.0 (UTCMMA: UTCHMMA and its like); the
+ * operations that are not in the table are arithmetic, moves and branches, which waits seldom need by name. */
 #include "sources/counters/sass.h"
 
 #include <stdbool.h>
@@ -20,8 +20,8 @@ enum {
 typedef enum {
     NAMED, /* and not counted */
     LOADS,
-    STORES = LOADS + 5,
-    LOCAL = STORES + 5,
+    STORES = LOADS + 6,
+    LOCAL = STORES + 6,
     TENSOR,
     ASYNC = TENSOR + 7,
     ATOMIC,
@@ -34,11 +34,13 @@ const char *const fs_sass_kinds[FS_SASS_KINDS] = {
     [LOADS + 2] = "4-byte loads",
     [LOADS + 3] = "8-byte loads",
     [LOADS + 4] = "16-byte loads",
+    [LOADS + 5] = "32-byte loads",
     [STORES] = "1-byte stores",
     [STORES + 1] = "2-byte stores",
     [STORES + 2] = "4-byte stores",
     [STORES + 3] = "8-byte stores",
     [STORES + 4] = "16-byte stores",
+    [STORES + 5] = "32-byte stores",
     [LOCAL] = "accesses of local memory",
     [TENSOR] = "fp16 tensor instructions",
     [TENSOR + 1] = "bf16 tensor instructions",
@@ -62,10 +64,13 @@ static const struct {
     [0x03b] = {"LDSM", NAMED},
     [0x03c] = {"HMMA", TENSOR, .type = 18},
     [0x03f] = {"DMMA", TENSOR + 4},
+    [0x07a] = {"QMMA", TENSOR + 6},
     [0x108] = {"MUFU", NAMED},
     [0x11a] = {"DEPBAR", NAMED},
     [0x11d] = {"BAR", BARRIER},
     [0x166] = {"TLD", NAMED},
+    [0x17e] = {"LDG.256", LOADS + 5}, /* from Blackwell on */
+    [0x17f] = {"STG.256", STORES + 5},
     [0x180] = {"LD", LOADS, .has_width = true},
     [0x181] = {"LDG", LOADS, .has_width = true},
     [0x182] = {"LDC", NAMED},
@@ -87,6 +92,8 @@ static const struct {
     [0x1b5] = {"UTMASTG", ASYNC},
     [0x1ba] = {"UBLKCP", ASYNC},
     [0x1c5] = {"WARPGROUP", NAMED},
+    [0x1ea] = {"UTCMMA", TENSOR + 3}, /* a descriptor has the dtype */
+    [0x1ee] = {"LDTM", NAMED},
     [0x1f0] = {"HGMMA", TENSOR, .type = 12},
     [0x1f3] = {"QGMMA", TENSOR + 6},
 };

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FS_SASS_KINDS = 22, FS_SASS_NAME = 24 };
+enum { FS_SASS_KINDS = 24, FS_SASS_NAME = 24 };
 
 typedef struct {
     const uint8_t *bytes; /* NULL: unknown */
