@@ -15,6 +15,7 @@ from flopscope.answers.analysis import PARTS, ROUNDING, WORK_PARTS, Analysis
 from flopscope.answers.host_events import causes_of
 from flopscope.answers.lines import lines_of, places_of
 from flopscope.results.head import LONG, RunSteps
+from flopscope.support.columns import cut_end
 from flopscope.support.core_facts import parts_of
 from flopscope.support.safe import printable
 from flopscope.support.units import percent_text, plural, short_time_text
@@ -246,7 +247,15 @@ def recording_facts(analysis: Analysis) -> dict[str, Any]:
         }
         if run.long_steps
         else None,
+        "stalls": [dict(zip(("kernel", "share", "waits"), one, strict=True)) for one in run.stalls],
     }
+
+
+def stalls_lines(analysis: Analysis) -> list[str]:
+    """Return what the warps of kernels wait for, where that was sampled in steps of their own."""
+    rows = (analysis.facts.run_steps or RunSteps()).stalls
+    lines = [f"  {share:.0f} %  {printable(cut_end(kernel, 60))}: {printable(text)}" for kernel, share, text in rows]
+    return ["What warps wait for, in percent of the samples of their instructions", *lines, ""] if lines else []
 
 
 def steps_lines(analysis: Analysis) -> list[str]:

@@ -78,10 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bytes", type=float, help="bytes that a call moves, if unknown")
     parser.add_argument("--unit", help="with --flops: the compute unit that does them, such as bf16_tensor")
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
-    text = "also count DRAM traffic, FLOP instructions, occupancy and stalls"
-    parser.add_argument("--counters", action="store_true", help=text)
-    text = "also sample at which lines its warps wait, and count"
-    parser.add_argument("--stalls", action="store_true", help=text)
+    parser.add_argument("--counters", action="store_true", help="also count DRAM traffic, FLOPs, occupancy and stalls")
+    parser.add_argument("--stalls", action="store_true", help="also sample at which lines its warps wait, and count")
     add_files(parser, json="the measurement and its samples")
     parser.set_defaults(run=_measure)
 

@@ -20,6 +20,7 @@ from flopscope._core import Store, inject_nvtx, wait_for_devices
 from flopscope.cli.reporter import NO_OPS, told_warnings, why_no_lines
 from flopscope.record import torch_hooks as hooks
 from flopscope.record import watching
+from flopscope.record.counters import StepStalls
 from flopscope.record.jax_modules import compiled, listen
 from flopscope.record.profile import profile, running, set_background
 from flopscope.record.stack_samples import StackSamples
@@ -33,8 +34,8 @@ from flopscope.support.process import call_in_main_thread, seconds_waited, start
 class Recording:
     """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
 
-    ``settings`` are record_shapes, with_stack, profile_memory, counters and sample_stacks. ``tell``
-    prints a message. ``whole``: record all that torch does, not some steps at the start and a few later.
+    ``settings`` are record_shapes, with_stack, profile_memory, counters, sample_stacks and stalls. ``tell`` prints a
+    message. ``whole``: record all that torch does, not some steps at the start and a few later.
 
     Nothing here raises an exception into the program: a failure prints a message and ends the recording.
     """
@@ -57,6 +58,7 @@ class Recording:
         self._settings = dict(settings)
         self._stacks = StackSamples(with_children=True) if self._settings.pop("sample_stacks", False) else None
         self._tell = tell
+        self._stalls = StepStalls(self._settings.pop("stalls", False), tell)
         self._rank = rank
         self._lock = threading.RLock()
         self._state = "waiting"  # "armed" until torch is used; "recording"; "ended"; "forked"
@@ -106,12 +108,12 @@ class Recording:
     def about(self) -> dict[str, Any]:
         """Return what else the report says, for read_recorded(). Call it after end()."""
         why = watching.why_unwatched()
-        unwatched = {"graphs": f"They could not be watched: {why}."} if why else {}
-        hints = {"busy": self._busy, **unwatched}
+        hints = {"busy": self._busy} | ({"graphs": f"They could not be watched: {why}."} if why else {})
         of = self._steps
         steps = None if self._windows is None else self._windows.facts(self._began, of.kind, of.name, of.count)
-        if steps is not None and compiled:
-            steps |= {"compiled_s": compiled.total(), "compiled": compiled.most_common(1)}
+        if steps is not None:
+            steps |= {"stalls": self._stalls.rows}
+            steps |= {"compiled_s": compiled.total(), "compiled": compiled.most_common(1)} if compiled else {}
         return {"why_nothing": self.why_nothing, "sampled": self._stacks is not None, "hints": hints, "steps": steps}
 
     def end(self) -> Results | None:
@@ -130,6 +132,7 @@ class Recording:
             if self._stacks is not None:
                 self._stacks.stop()
             self._steps.leave()
+            self._stalls.end()
             self._disarm()
             if self._state == "recording":
                 self._safely(self._close)
@@ -147,7 +150,7 @@ class Recording:
 
     def _step_ended(self, count: int) -> None:
         # For the rest of the program, a step costs a µs.
-        if self._windows is not None and self._windows.is_over and not self._windows.times.step(count):
+        if self._windows is not None and self._windows.is_over and not self._stalls.step(self._windows.times, count):
             return
         self._safely(self._on_step, count)
         self._stop_program()
@@ -169,16 +172,16 @@ class Recording:
                 return self._close()
             if count >= self._window.begin and self._state == "waiting":
                 self._open()
-        elif self._windows is not None:
-            nbytes = 0.0 if self._records is None else self._records.nbytes
-            if self._windows.step(count, nbytes):
-                self._switch()
-                if self._uses_cuda:
-                    self._windows.times.go_on()
+        elif self._windows and self._windows.step(count, 0.0 if self._records is None else self._records.nbytes):
+            self._switch()
+            if self._uses_cuda:
+                self._windows.times.go_on()
         self._begin_step()
 
     def _switch(self) -> None:
         """Begin or end one of several recordings, outside of what is sampled of the program."""
+        if self._state != "recording" and self._windows is not None and self._windows.is_over:
+            self._stalls.end()
         if self._stacks is not None:
             self._stacks.stop()
         try:
@@ -448,6 +451,7 @@ class Recording:
         if self._starter == threading.get_ident():
             return
         with self._lock:
+            self._stalls.end()
             # What records from now on slows steps, too.
             if self._windows is not None:
                 self._windows.give_up()

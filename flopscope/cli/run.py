@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
     parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
     parser.add_argument("--counters", action="store_true", help="record hardware counters of NVIDIA GPUs")
+    parser.add_argument("--stalls", action="store_true", help="sample what the warps of a GPU wait for, in later steps")
     parser.add_argument("--no-samples", action="store_true", help="do not sample the lines that the program is in")
     report = parser.add_mutually_exclusive_group()
     text = (
@@ -117,7 +118,7 @@ class Run:
 
     def __init__(self, program: PythonProgram, outputs: Outputs, options: argparse.Namespace) -> None:
         settings = {"record_shapes": options.shapes, "with_stack": options.stacks, "profile_memory": options.memory}
-        settings |= {"counters": options.counters, "sample_stacks": not options.no_samples}
+        settings |= {"counters": options.counters, "sample_stacks": not options.no_samples, "stalls": options.stalls}
         self._program, self._outputs, self._options = program, outputs, options
         self._reporter = Reporter()
         from flopscope.cli.recording import Recording  # while that process starts

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from types import MappingProxyType
 from typing import Any
 
 from flopscope import _core
 from flopscope.measuring.stage import Stage
-from flopscope.record.counters import Line, start_stalls, stop_stalls, why_no_counters
+from flopscope.record.counters import KernelStalls, start_stalls, stop_stalls, why_no_counters
 from flopscope.support.capture import stop_core
 from flopscope.support.peaks import Peaks
 from flopscope.support.units import MISSING, si_text
@@ -54,10 +53,8 @@ class Counts(dict[str, float]):
         atomic. threads_per_instruction: threads of 32 that take part.
     """
 
-    lines: tuple[Line, ...] = ()
-    """Where the warps of the longest kernel were most of their time, if that was sampled."""
-    code: Mapping[str, int] = MappingProxyType({})
-    """How many instructions of each kind the code of that kernel has, if it was seen."""
+    stalls: KernelStalls | None = None
+    """What the warps of the longest kernel did, if that was sampled."""
 
     def __repr__(self) -> str:
         return f"Counts({super().__repr__()})"
@@ -149,12 +146,9 @@ def sample_lines(counts: Counts, stage: Stage, call: Callable[[], Any]) -> None:
                 call()
                 _core.wait_for_devices()
         finally:
-            kernels = stop_stalls()
+            counts.stalls = next(iter(stop_stalls(stage.notes.append)), None)
     except RuntimeError as problem:
         stage.notes.append(f"no hot lines: {problem}")
-        return
-    if kernels:
-        counts.lines, counts.code = kernels[0].lines, kernels[0].code
 
 
 def _index(stage: Stage) -> int:

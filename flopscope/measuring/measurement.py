@@ -10,8 +10,8 @@ from typing import Any, Literal
 from flopscope import _core
 from flopscope.measuring.counting import Counts, counts_text, traffic_sentence
 from flopscope.measuring.distribution import Distribution
-from flopscope.measuring.why import CODE, LAUNCH, LINE, Explained, Launch
-from flopscope.support.documents import Document, Field, by_name, columns, plain, record, rows
+from flopscope.measuring.why import WHY, Explained, Launch
+from flopscope.support.documents import Document, Field, by_name, columns, plain, record
 from flopscope.support.units import MISSING, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
@@ -54,11 +54,7 @@ MEASUREMENT = Document(
         *columns("peaks_source$", peaks_source='"" if the peaks are unknown'),
         by_name("shares", record("share", _SHARES), "the shares by source of the peaks"),
         by_name("counters", Field("counter"), "of a call, by the names and in the units that docs/counters.md lists"),
-        record("launch", LAUNCH, "of its longest kernel", _NO_GPU),
-        *columns("cause$", cause='what limits that kernel; "" without counters'),
-        *columns("explanation$", explanation="the same in a sentence"),
-        rows("hot_lines", LINE, "of that kernel, if they were sampled"),
-        CODE,
+        *WHY,
         *columns("notes@"),
         Field("samples", "numbers", "µs", "in the order of measurement", optional=True),
         Field("clocks", "numbers", "MHz", "of the samples", "the clock of the sample is unknown", optional=True),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from flopscope.record.counters import BARRIER, MEMORY, SHARED, STALLS, Line, code_text
 from flopscope.support import upward
 from flopscope.support.columns import aligned_lines
-from flopscope.support.documents import Field, by_name, columns
+from flopscope.support.documents import Field, by_name, columns, record, rows
 from flopscope.support.units import bytes_text
 
 WASTED, CONFLICTS, WAITING = 5.0, 30.0, 20.0
@@ -26,8 +26,14 @@ which multiprocessors or warps are few."""
 SECTOR, WARP = 32, 32
 """Bytes of a sector of memory, and threads of a warp."""
 LINE = columns("kernel$ file$ line# offset# instruction$ share:% waits_for$ wait:% source$", why="it was not seen")
-CODE = by_name("code", Field("instructions", "integer"), "of that kernel: instructions of each kind, if it was seen")
 LAUNCH = columns("kernel$ registers# shared_memory#:bytes theoretical_occupancy:% limit$ waves")
+WHY = (
+    record("launch", LAUNCH, "of its longest kernel", "no kernel on a GPU was recorded"),
+    *columns("cause$", cause='what limits that kernel; "" without counters'),
+    *columns("explanation$", explanation="the same in a sentence"),
+    rows("hot_lines", LINE, "of that kernel, if they were sampled"),
+    by_name("code", Field("instructions", "integer"), "of that kernel: how many of each kind, if it was seen"),
+)
 
 
 class Launch(NamedTuple):
@@ -230,7 +236,7 @@ class Explained(ABC):
     @property
     def hot_lines(self) -> tuple[Line, ...]:
         """Where that kernel's warps were in most samples: three lines or instructions at most, if that was sampled."""
-        return getattr(self.counters, "lines", ())
+        return getattr(getattr(self.counters, "stalls", None), "lines", ())
 
     @property
     def cause(self) -> str:
@@ -241,22 +247,24 @@ class Explained(ABC):
     def explanation(self) -> str:
         """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
         text, loads = cause_of(self.counters, self.launch)[1], [kind for kind in self.code if kind.endswith("loads")]
-        narrow = loads and loads[-1] in ("1-byte loads", "2-byte loads", "4-byte loads")  # the widest is the last
-        narrow = narrow and "asynchronous copies" not in self.code
+        narrow = loads and loads[-1][:2] in ("1-", "2-", "4-") and "asynchronous copies" not in self.code
         return f"{text} Its loads of global memory are {loads[-1][0]} bytes wide." if text and narrow else text
 
     @property
     def code(self) -> Mapping[str, int]:
         """How many instructions of each kind the code of that kernel has, as "4-byte loads"; {} if it was not seen."""
-        return getattr(self.counters, "code", {})
+        return getattr(getattr(self.counters, "stalls", None), "code", {})
 
     def explained(self) -> dict[str, Any]:
-        launch = None if self.launch is None else self.launch._asdict()
-        lines = [line._asdict() for line in self.hot_lines]
-        found = {"launch": launch, "cause": self.cause, "explanation": self.explanation, "hot_lines": lines}
-        return found | {"code": {**self.code}}
+        found = {
+            "launch": self.launch and self.launch._asdict(),
+            "cause": self.cause,
+            "explanation": self.explanation,
+            "code": {**self.code},
+        }
+        return found | {"hot_lines": [line._asdict() for line in self.hot_lines]}
 
     def why(self) -> dict[str, str]:
         lines, code = "; ".join(map(str, self.hot_lines)), code_text(self.code)
-        found = {"why": self.explanation, "hot lines": lines, "code": code}
-        return {name: text for name, text in found.items() if text}
+        texts = {"why": self.explanation, "hot lines": lines, "code": code}
+        return {name: text for name, text in texts.items() if text}

@@ -7,7 +7,7 @@ import functools
 import linecache
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Real
 from pathlib import Path
@@ -75,8 +75,7 @@ class Counters:
 
     def start(self) -> bool:
         """Start counting on all devices in use, or on the first if none is."""
-        why = why_no_counters()
-        if why is not None:
+        if (why := why_no_counters()) is not None:
             return self.refuse(why)
         reasons = self._count_on(_core.active_devices() or [0])
         try:
@@ -227,6 +226,8 @@ HOT, HOTTEST = 5.0, 3
 """Percent of its kernel's samples from which a line is hot, and how many of them are named."""
 OFTEN, SELDOM = 12, 14
 """Binary logarithms of the cycles between samples: of a call, whose loops may keep step with more; of a program."""
+STALL_STEPS, MOST_STALLED = 10, 5
+"""Steps of a program in which instructions are sampled, and how many kernels its summary has of that."""
 Row = tuple[str, str | None, int, int, int, Mapping[str, int], str]
 """Samples of a line: its kernel, file, line, the offset of an instruction, the samples, those by reason, and the name
 of the instruction."""
@@ -254,8 +255,8 @@ class Line(NamedTuple):
     """The text of the line; "" if it is unknown."""
 
     def __str__(self) -> str:
-        instruction = f"{self.instruction or 'instruction'} {self.offset:#x}"
-        where = instruction if self.file is None else f"{Path(self.file).name}:{self.line}"
+        instruction = self.instruction or "instruction"
+        where = f"{Path(self.file).name}:{self.line}" if self.file else f"{instruction} {self.offset:#x}"
         waits = f" ({self.wait:.0f} % of it wait for {self.waits_for})" if self.waits_for else ""
         return f"{self.share:.0f} % at {where}{waits}{f': {self.source}' if self.source else ''}"
 
@@ -276,12 +277,13 @@ class KernelStalls(NamedTuple):
     code: Mapping[str, int]
     """How many instructions of each kind its code has, as "4-byte loads"; {}: unknown."""
 
-    def __str__(self) -> str:
+    def facts(self) -> list[str]:
         waits = [f"{percent:.0f} % {what}" for what, percent in self.waits.items() if percent >= HOT]
         issues = f"issues {self.issues:.0f} %, waits for {', '.join(waits) or 'nothing'}"
-        code = [f"its code has {code_text(self.code)}"] if self.code else []
-        title = f"{self.share:3.0f} %  {cut_end(self.kernel, 100)}"
-        return "\n       ".join([title, issues, *map(str, self.lines), *code])
+        return [issues, *map(str, self.lines), *([f"its code has {code_text(self.code)}"] if self.code else [])]
+
+    def __str__(self) -> str:
+        return "\n       ".join([f"{self.share:3.0f} %  {cut_end(self.kernel, 100)}", *self.facts()])
 
 
 def code_text(code: Mapping[str, int]) -> str:
@@ -307,11 +309,10 @@ def by_kernel(rows: Sequence[Row], codes: Mapping[str, Mapping[str, int]]) -> St
 
 def _stalls_of(kernel: str, rows: Sequence[Row], every: int, code: Mapping[str, int]) -> KernelStalls:
     samples = sum(row[4] for row in rows)
-    waits = _waits_of(rows, samples)
     issued = 100 * sum(row[5].get("selected", 0) for row in rows) / samples
     hot = sorted((row for row in rows if 100 * row[4] >= HOT * samples), key=lambda row: -row[4])[:HOTTEST]
     lines = tuple(_line(row, samples) for row in hot)
-    return KernelStalls(kernel, samples, 100 * samples / every, issued, waits, lines, code)
+    return KernelStalls(kernel, samples, 100 * samples / every, issued, _waits_of(rows, samples), lines, code)
 
 
 def _waits_of(rows: Sequence[Row], samples: int) -> dict[str, float]:
@@ -334,12 +335,60 @@ def start_stalls(devices: Sequence[int], period: int = OFTEN) -> None:
     _core.start_pc_sampling(devices[0], period, may_evict())
 
 
-def stop_stalls() -> Stalls:
+def try_stalls(tell: Callable[[str], object]) -> bool:
+    """Begin to sample a program's kernels, or tell why that is unavailable. Return whether they are sampled."""
+    try:
+        start_stalls(_core.active_devices(), SELDOM)
+    except RuntimeError as problem:
+        tell(f"no instructions are sampled: {problem}")
+        return False
+    return True
+
+
+def stop_stalls(tell: Callable[[str], object]) -> Stalls:
+    """Return what was sampled, and tell of what was not."""
     with suppress(RuntimeError):  # who works on the device learns that it failed
         _core.wait_for_devices()
-    rows, codes, lost, unknown = _core.stop_pc_sampling()
-    if lost:
-        warn_user(f"{lost:,} samples of instructions were lost")
-    if not rows and unknown:
-        raise RuntimeError(f"CUPTI knows none of the sampled kernels ({unknown} samples)")
+    try:
+        rows, codes, lost, unknown = _core.stop_pc_sampling()
+    except RuntimeError as problem:
+        tell(f"no instructions were sampled: {problem}")
+        return Stalls()
+    if lost or (unknown and not rows):
+        tell(f"of the sampled instructions {lost:,} were lost, {unknown:,} are of kernels that CUPTI does not know")
     return by_kernel(rows, codes)
+
+
+class StepStalls:
+    """Instructions that are sampled in some steps of a program, if that is wanted, once nothing else records it."""
+
+    def __init__(self, wanted: bool, tell: Callable[[str], object]) -> None:
+        self._wanted, self._tell = wanted, tell
+        self._times: _core.StepTimes | None = None  # while instructions are sampled
+        self.rows: list[tuple[str, float, str]] = []  # what RunSteps has of it
+
+    def step(self, times: _core.StepTimes, count: int) -> bool:
+        """A step has ended that nothing else recorded. Return what times.step() says of it, False if it is sampled."""
+        found = times.step(count)
+        if self._wanted:
+            self._wanted = False
+            if try_stalls(self._tell):
+                self._times = times
+                times.begin()
+        elif self._times is not None:
+            if times.recorded_count >= STALL_STEPS:
+                self.end()
+            return False
+        return found
+
+    def end(self) -> None:
+        if self._wanted:
+            self._wanted = False
+            self._tell("no instructions were sampled: no step came after those that are recorded")
+        if self._times is None:
+            return
+        times, self._times = self._times, None
+        most = stop_stalls(self._tell)[:MOST_STALLED]
+        self.rows = [(one.kernel, one.share, "; ".join(one.facts())) for one in most]
+        times.end()
+        times.go_on()

@@ -12,16 +12,15 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from flopscope._core import Profiler, active_devices, record_into
+from flopscope._core import Profiler, record_into
 from flopscope.record.counters import (
-    SELDOM,
     Counters,
     CountersWish,
     LateCounters,
     Stalls,
     check_counters,
-    start_stalls,
     stop_stalls,
+    try_stalls,
     why_no_counters,
 )
 from flopscope.record.steps import NO_ACCUMULATION, ProfilerAction, action_at
@@ -351,7 +350,8 @@ class profile(Results):
     def _count(self) -> bool:
         """Start the counters, if they are wanted, and return whether they count."""
         if self._wants_stalls and self._live is not None and not self._sampling:
-            return self._sample_stalls()
+            self._sampling = try_stalls(warn_user)
+            return self._sampling
         if not self.counters or self._live is None or self._counters is not None:
             return False
         kind = LateCounters if self._recipe.early else Counters
@@ -363,14 +363,6 @@ class profile(Results):
         self._counters = counters if counters.start() else None
         self._counted_from = time.monotonic_ns()
         return self._counters is not None
-
-    def _sample_stalls(self) -> bool:
-        try:
-            start_stalls(active_devices(), SELDOM)
-            self._sampling = True
-        except RuntimeError as problem:
-            warn_user(f"no instructions are sampled: {problem}")
-        return self._sampling
 
     def stalls(self) -> Stalls:
         """Return what the warps of kernels waited for, and at which lines. RuntimeError: that was not sampled."""
@@ -397,10 +389,7 @@ class profile(Results):
         core, counters, stacks = self._live, self._counters, self._stacks
         sampling, self._sampling = self._sampling, False
         if sampling:
-            try:
-                self._stalls = stop_stalls()
-            except RuntimeError as problem:
-                warn_user(f"no instructions were sampled: {problem}")
+            self._stalls = stop_stalls(warn_user)
         if core is not None:
             try:
                 if stacks is not None:

@@ -95,6 +95,7 @@ class RunSteps(NamedTuple):
     long_most: the time of one that was recorded by itself, and what takes the most of it, with its percent of it.
     slowest: time, number, from 1, and end in ns since 1970 of the longest steps that nothing recorded.
     compiled_s: how long XLA compiled. compiled: what took it the longest, and how long.
+    stalls: kernels with most samples of instructions, their percent of all, and what these say.
     """
 
     kind: str = ""
@@ -117,6 +118,7 @@ class RunSteps(NamedTuple):
     slowest: tuple[tuple[float, int, int], ...] = ()
     compiled_s: float = math.nan
     compiled: tuple[tuple[str, float], ...] = ()
+    stalls: tuple[tuple[str, float, str], ...] = ()
 
 
 def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
@@ -125,7 +127,7 @@ def run_steps_of(metadata: Mapping[str, Any]) -> RunSteps | None:
     if not isinstance(found, Mapping):
         return None
     known = {name: value for name, value in found.items() if name in usual and _is_like(value, usual[name])}
-    rows = {"slowest": (0.0, 0, 0), "long_most": (0.0, "", 0.0), "compiled": ("", 0.0)}
+    rows = {"slowest": (0.0, 0, 0), "long_most": (0.0, "", 0.0), "compiled": ("", 0.0), "stalls": ("", 0.0, "")}
     known |= {name: _rows_of(found.get(name), row) for name, row in rows.items()}
     return RunSteps(**known)
 

@@ -81,6 +81,8 @@ _RECORDING = (
             rows("most", columns("recorded:µs name$ share:%", recorded="the step of which it is the share"),
                  "what takes the most of one of each kind that was recorded by itself")),
            "steps that nothing recorded, three times as long as the median or more", "there are none"),
+    rows("stalls", columns("kernel$ share:% waits$", waits="what its warps wait for, its hot lines, its code"),
+         "kernels with most samples of instructions, by `flopscope run --stalls`"),
 )  # fmt: skip
 _PARTS_OF_STEP = "kernel memcpy memset communication runtime data_loading other_cpu other total"
 _LAUNCHES = (

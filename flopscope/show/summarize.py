@@ -16,6 +16,7 @@ from flopscope.answers.accounting import (
     accounting_head,
     cause_text,
     recording_facts,
+    stalls_lines,
     steps_lines,
 )
 from flopscope.answers.analysis import PARTS, Analysis, analysis_of
@@ -136,7 +137,7 @@ def summarize(results: Results, peaks: str | None = None) -> Summary:
     above = [*map(printable, first), *accounting_head(analysis, whole, hfu)]
     above += [_exposed(**alone, per=analysis.per)] if alone else []
     above += [_phases(phases, analysis.on_device, analysis.per)] if phases else []
-    below = [*_most_section(most, per["total"]), "Advice", advice, "", *where, *rest]
+    below = [*_most_section(most, per["total"]), "Advice", advice, "", *stalls_lines(analysis), *where, *rest]
     return Summary([*above, "", bars, "", *below], document)
 
 

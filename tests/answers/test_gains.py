@@ -62,9 +62,14 @@ def test_steps_after_a_recording_tell_how_fast_the_host_is(drained: float, gaine
 
 def test_idle_times_are_told_as_in_steps_that_nothing_recorded() -> None:
     program = Clocked(partial(products, gap=1000))
-    program.head["flopscopeRun"] = {"kind": "optimizer", "bare": 4200.0, "bare_steps": 100}
-    found = next(row for row in check(program.load()) if row.rule == "launch")
+    stalls = [["k<1>", 80.0, "issues 7 %"], ["k", "wrong"]]
+    program.head["flopscopeRun"] = {"kind": "optimizer", "bare": 4200.0, "bare_steps": 100, "stalls": stalls}
+    trace = program.load()
+    found = next(row for row in check(trace) if row.rule == "launch")
     assert "waits 1.00ms a step for the host" in found.what and found.evidence[0]["time"] == pytest.approx(1000, abs=10)
+    assert "samples of their instructions\n  80 %  k<1>: issues 7 %\n" in str(trace.summary())
+    (row,) = trace.summary().to_dict()["recording"]["stalls"]
+    assert row == {"kernel": "k<1>", "share_pct": 80.0, "waits": "issues 7 %"}
 
 
 @pytest.mark.parametrize(

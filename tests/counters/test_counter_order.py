@@ -313,3 +313,24 @@ def test_sampling_that_fails_leaves_nothing_open(run: Run) -> None:
         """)  # fmt: skip
     assert "a profile is in progress" in told[0] and "no instructions are sampled" in told[1]
     assert all("another profiler holds the counters" in text for text in told[2:]) and (rows, still_open) == (3, 0)
+
+
+def test_steps_that_nothing_records_are_sampled_in_a_run(run: Run) -> None:
+    rows, told, count, bare = run("""
+        from flopscope.cli.recording import Recording
+        told = []
+        recording = Recording(None, {"stalls": True}, told.append)
+        recording.begin()
+        until = time.monotonic() + 30
+        while time.monotonic() < until and not recording._stalls.rows:
+            cuda.launch("k", 1000)
+            cuda.launch("k", 1000)
+            time.sleep(0.005)
+            fs.step()
+        for _ in range(9): fs.step()
+        recording.end()
+        steps = recording.about()["steps"]
+        print(json.dumps([steps["stalls"], told, steps["steps"], steps["bare_steps"]]))
+        """)
+    assert [row[0] for row in rows] == ["f()", "plain"] and "issues 75 %, waits for 25 % a barrier; 50 %" in rows[0][2]
+    assert count - bare > 20 and bare > 9 and "2 were lost" in told[0]

@@ -154,13 +154,13 @@ def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
     said = "36 %  other\n       issues 0 %, waits for 100 % a barrier\n       100 % at instruction 0x10 (100 % of it"
     assert said in str(by_kernel(rows, {})) and str(by_kernel([], {})) == "no instruction was sampled"
     counts = Counts(USUAL)
-    counts.lines, counts.code = (load, issues), kernel.code
+    counts.stalls = kernel
     found = Checked("same", "k", "r", counters=counts, launch=launch())
     said = "hot lines  48 % at k.py:2 (60 % of it wait for memory): v = tl.load(at); 43 % at instruction 0x30"
     assert said in str(found)
-    assert found.hot_lines == counts.lines and found.to_dict()["hot_lines"][0]["line"] == 2
+    assert found.hot_lines == kernel.lines and found.to_dict()["hot_lines"][0]["line"] == 2
     assert "code       1,200 4-byte loads" in str(found) and "global memory are 4 bytes wide." in found.explanation
     for other in ("16-byte loads", "asynchronous copies"):
-        counts.code = {"4-byte loads": 1, other: 1}
+        counts.stalls = kernel._replace(code={"4-byte loads": 1, other: 1})
         assert "wide" not in found.explanation
     assert not Checked("same", "k", "r").hot_lines

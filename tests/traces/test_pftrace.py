@@ -120,7 +120,7 @@ def test_rows_of_the_sdks_form_are_those_of_the_chrome_trace(name: str) -> None:
 
 
 def test_a_recording_of_torch_has_the_rows_of_its_chrome_trace() -> None:
-    packed = RECORDED / "mlp_cpu.pftrace"
+    packed = PFTRACE / "mlp_cpu.pftrace.gz"
     assert _rows(packed) == _rows(gzip.decompress(packed.read_bytes())) == _rows(PFTRACE / "mlp_cpu.json.gz")
 
 
@@ -209,7 +209,7 @@ def test_slices_that_end_without_a_beginning_are_left_out() -> None:
 def test_a_damaged_file_is_an_error_with_the_byte(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "run.pftrace"
     packed = track(7, 12, 13) + field(1, field(50, b"\x78\x9cnothing"))
-    path.write_bytes(gzip.decompress((RECORDED / "mlp_cpu.pftrace").read_bytes())[:-cut] if cut else packed)
+    path.write_bytes(gzip.decompress((PFTRACE / "mlp_cpu.pftrace.gz").read_bytes())[:-cut] if cut else packed)
     message = r"run\.pftrace: byte \d+: " if cut else "a compressed packet cannot be expanded"
     with pytest.raises(ValueError, match=message):
         fs.load_trace(path)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from flopscope.measuring.counting import Counts, counts_text
 from flopscope.measuring.paired import TIMES, TimesCompared
-from flopscope.measuring.why import CODE, LAUNCH, LINE, Explained, Launch
+from flopscope.measuring.why import WHY, Explained, Launch
 from flopscope.support.documents import Document, Field, by_name, columns, record, rows
 from flopscope.support.units import plural
 
@@ -30,10 +30,8 @@ CHECKED = Document(
             "the kernel beside each of the baselines that are right",
         ),
         by_name("counters", Field("counter"), "of a call of the kernel, as docs/counters.md lists them"),
-        record("launch", LAUNCH, "of its longest kernel", "no kernel on a GPU was recorded"),
-        *columns("traffic$ cause$ explanation$", traffic="counted, beside the inputs and outputs"),
-        rows("hot_lines", LINE, "of that kernel"),
-        CODE,
+        *columns("traffic$", traffic="counted, beside the inputs and outputs"),
+        *WHY,
         Field("cases", "texts", doc="the inputs for which the outputs are right"),
         Field("isolated", "flag", doc="whether the kernel ran in a process of its own"),
         *columns("seed# notes@", seed="of the inputs"),
