@@ -248,7 +248,8 @@ class Explained(ABC):
         """The same in a sentence, with what its warps wait for and what to change first; "" without counters."""
         text, loads = cause_of(self.counters, self.launch)[1], [kind for kind in self.code if kind.endswith("loads")]
         narrow = loads and loads[-1][:2] in ("1-", "2-", "4-") and "asynchronous copies" not in self.code
-        return f"{text} Its loads of global memory are {loads[-1][0]} bytes wide." if text and narrow else text
+        wide = " to ".join(dict.fromkeys(kind[0] for kind in (*loads[:1], *loads[-1:])))
+        return f"{text} Its loads of global memory are {wide} bytes wide." if text and narrow else text
 
     @property
     def code(self) -> Mapping[str, int]:
@@ -256,13 +257,9 @@ class Explained(ABC):
         return getattr(getattr(self.counters, "stalls", None), "code", {})
 
     def explained(self) -> dict[str, Any]:
-        found = {
-            "launch": self.launch and self.launch._asdict(),
-            "cause": self.cause,
-            "explanation": self.explanation,
-            "code": {**self.code},
-        }
-        return found | {"hot_lines": [line._asdict() for line in self.hot_lines]}
+        lines, launch = [line._asdict() for line in self.hot_lines], self.launch and self.launch._asdict()
+        found = {"launch": launch, "cause": self.cause, "explanation": self.explanation}
+        return found | {"hot_lines": lines, "code": {**self.code}}
 
     def why(self) -> dict[str, str]:
         lines, code = "; ".join(map(str, self.hot_lines)), code_text(self.code)

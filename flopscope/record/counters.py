@@ -339,7 +339,7 @@ def try_stalls(tell: Callable[[str], object]) -> bool:
     """Begin to sample a program's kernels, or tell why that is unavailable. Return whether they are sampled."""
     try:
         start_stalls(_core.active_devices(), SELDOM)
-    except RuntimeError as problem:
+    except (RuntimeError, MemoryError) as problem:
         tell(f"no instructions are sampled: {problem}")
         return False
     return True
@@ -351,11 +351,11 @@ def stop_stalls(tell: Callable[[str], object]) -> Stalls:
         _core.wait_for_devices()
     try:
         rows, codes, lost, unknown = _core.stop_pc_sampling()
-    except RuntimeError as problem:
+    except (RuntimeError, MemoryError) as problem:
         tell(f"no instructions were sampled: {problem}")
         return Stalls()
-    if lost or (unknown and not rows):
-        tell(f"of the sampled instructions {lost:,} were lost, {unknown:,} are of kernels that CUPTI does not know")
+    if lost or not rows:
+        tell(f"sampled instructions: {len(rows):,} places; {lost:,} were lost, {unknown:,} of kernels unknown to CUPTI")
     return by_kernel(rows, codes)
 
 

@@ -36,7 +36,8 @@ enum {
     X(cold, 0, "the program has not initialized CUDA; \"intruded\" counts the calls that would")        \
     X(fitting, 32, "metrics that fit the pass of PM sampling")                                          \
     X(record_bytes, 4 << 10, "of a sample in the hardware buffer")                                      \
-    X(passes, 1, "that a configuration of the Range Profiler needs")
+    X(passes, 1, "that a configuration of the Range Profiler needs")                                    \
+    X(twins, 0, "a sampled kernel is of two modules")
 
 /* What fake_count() returns: X(name) */
 /* clang-format off */

@@ -270,6 +270,12 @@ def test_samples_of_instructions_are_those_of_their_lines(run: Run) -> None:
     assert (lost, unknown, still_open) == (2, 0, 0) and again == [rows, codes, lost, unknown]
 
 
+def test_the_code_of_a_kernel_of_two_modules_is_unknown(run: Run) -> None:
+    rows, codes, _, _ = run(SAMPLE, "cuda.set('twins', 1)\nprint(json.dumps(sample()))")
+    assert [(row[2], row[3], row[6]) for row in rows if row[0] == "f()"] == [(2, 80, ""), (0, 32, ""), (1, 48, "")]
+    assert [*codes] == ["plain"]
+
+
 def test_a_profile_samples_instructions_instead_of_kernels(run: Run) -> None:
     text, kernels, twice, refusals = run("""
         with fs.profile(stalls=True) as prof:

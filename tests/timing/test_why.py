@@ -160,6 +160,8 @@ def test_hot_lines_are_those_of_the_longest_kernel(tmp_path: Path) -> None:
     assert said in str(found)
     assert found.hot_lines == kernel.lines and found.to_dict()["hot_lines"][0]["line"] == 2
     assert "code       1,200 4-byte loads" in str(found) and "global memory are 4 bytes wide." in found.explanation
+    counts.stalls = kernel._replace(code={"1-byte loads": 1, "2-byte loads": 1, "4-byte loads": 1})
+    assert "global memory are 1 to 4 bytes wide." in found.explanation
     for other in ("16-byte loads", "asynchronous copies"):
         counts.stalls = kernel._replace(code={"4-byte loads": 1, other: 1})
         assert "wide" not in found.explanation

@@ -77,7 +77,7 @@ static void module_told(const void *data)
 static const module *module_of(uint64_t crc)
 {
     for (uint32_t i = 0; i < sampling.module_count; i++)
-        if (sampling.modules[i].crc == crc) return &sampling.modules[i];
+        if (crc != 0 && sampling.modules[i].crc == crc) return &sampling.modules[i];
     return NULL;
 }
 
@@ -287,14 +287,20 @@ static fs_sass read_code(fs_pc_samples *samples, const fs_pc_row *row)
     return code;
 }
 
-/* Read the code of the kernels, whose rows are together. */
+/* Read the code of the kernels, whose rows are together. Which one it is, is unknown of a kernel of several modules, as
+ * Triton compiles one for each of its constants. */
 static void name_instructions(fs_pc_samples *samples)
 {
-    fs_sass code = {NULL, 0};
-    for (uint32_t i = 0; i < samples->count; i++) {
-        fs_pc_row *row = &samples->rows[i];
-        if (i == 0 || strcmp(row->kernel, row[-1].kernel) != 0) code = read_code(samples, row);
-        if (row->file == NULL) fs_sass_name(&code, row->offset, row->instruction);
+    for (uint32_t i = 0, end = 0; i < samples->count;) {
+        const fs_pc_row *first = &samples->rows[i];
+        fs_sass code = {NULL, 0};
+        bool is_one = true;
+        for (; end < samples->count && strcmp(samples->rows[end].kernel, first->kernel) == 0; end++)
+            is_one &= samples->rows[end].module == first->module;
+        if (is_one) code = read_code(samples, first);
+        for (; i < end; i++)
+            if (samples->rows[i].file == NULL)
+                fs_sass_name(&code, samples->rows[i].offset, samples->rows[i].instruction);
     }
 }
 
@@ -311,6 +317,7 @@ static void join_rows(fs_pc_samples *samples)
         }
         free(row->file);
         last->samples += row->samples;
+        if (last->module != row->module) last->module = 0;
         for (int k = 0; k < FS_PC_REASONS; k++) last->by_reason[k] += row->by_reason[k];
     }
     samples->count = kept;

@@ -16,7 +16,7 @@ typedef struct {
     uint32_t line;                  /* 0: unknown */
     uint64_t offset;                /* of the instruction in the kernel's code, if the line is unknown */
     char instruction[FS_SASS_NAME]; /* its name then; "": unknown */
-    uint64_t module;                /* the CRC of the kernel's */
+    uint64_t module;                /* the CRC of the kernel's; 0: of several */
     uint64_t samples, by_reason[FS_PC_REASONS];
 } fs_pc_row;
 
